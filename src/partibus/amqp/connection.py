@@ -1,0 +1,548 @@
+"""Connections: bytes in, events out; events' answers in, bytes out [2.4].
+
+Owns protocol headers and SASL, open and close, the table of channels, and the idle timer.
+Must never do I/O, read a clock, or raise on anything a peer sent: a broken rule becomes a
+close, end or detach, of the smallest scope that will do, and an event. Driven by the
+listener and by the client alike.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from partibus.amqp import conditions, sasl
+from partibus.amqp.decode import DecodeError
+from partibus.amqp.disposition import DispositionTail
+from partibus.amqp.errors import AmqpError, LinkError, ProtocolError, SessionError
+from partibus.amqp.events import (
+    BeginConfirmed,
+    BeginReceived,
+    CloseReceived,
+    ConnectionFailed,
+    EndReceived,
+    Event,
+    OpenReceived,
+    SaslInitReceived,
+    SaslOutcomeReceived,
+    SessionFailed,
+)
+from partibus.amqp.fields import FieldReader
+from partibus.amqp.framing import (
+    AMQP_HEADER,
+    EMPTY_FRAME,
+    FRAME_AMQP,
+    FRAME_HEAD,
+    FRAME_HEAD_BYTES,
+    FRAME_SASL,
+    HEADER_BYTES,
+    NEVER,
+    SASL_HEADER,
+    InputBuffer,
+    decode_descriptor,
+    encode_frame,
+)
+from partibus.amqp.idle import IdleTimer
+from partibus.amqp.link import Link
+from partibus.amqp.performatives import (
+    ATTACH,
+    BEGIN,
+    CLOSE,
+    DETACH,
+    DISPOSITION,
+    END,
+    FLOW,
+    OPEN,
+    TRANSFER,
+    AttachFrame,
+    BeginFrame,
+    DetachFrame,
+    FlowFrame,
+    OpenFrame,
+    decode_ending,
+    encode_close,
+    encode_open,
+)
+from partibus.amqp.session import Session
+from partibus.amqp.settings import (
+    ATTACH_BYTES_MAX,
+    FRAME_SIZE_MIN,
+    FRAME_SIZE_OUT_MAX,
+    SASL_FRAME_SIZE_MAX,
+    ConnectionSettings,
+)
+from partibus.amqp.transfer import TransferTail
+
+# What the next bytes of the peer are.
+_STAGE_HEADER: Final = 0  # the header that says what follows
+_STAGE_SASL: Final = 1  # frames of the SASL layer
+_STAGE_VERDICT: Final = 2  # nothing may be read before the owner has judged the init
+_STAGE_AMQP_HEADER: Final = 3  # the AMQP header, after SASL
+_STAGE_AMQP: Final = 4  # frames
+_STAGE_CLOSED: Final = 5  # nothing of interest
+
+
+class Connection:
+    """One AMQP connection, as seen from either side."""
+
+    __slots__ = (
+        "_channels_in",
+        "_frame_size_max",
+        "_header_sent",
+        "_idle",
+        "_input",
+        "_opened",
+        "_preamble",
+        "_sasl_frames",
+        "_sasl_init",
+        "_stage",
+        "assembly_bytes",
+        "closed",
+        "closing",
+        "dirty_sessions",
+        "disposition_tails",
+        "frame_size_out",
+        "initiator",
+        "link_names",
+        "out",
+        "remote_open",
+        "sessions",
+        "settings",
+        "transfer_tails",
+    )
+
+    def __init__(
+        self, settings: ConnectionSettings, *, initiator: bool = False, now_ms: int
+    ) -> None:
+        self.settings = settings
+        self.initiator = initiator
+        self.remote_open: OpenFrame | None = None
+        # Nothing will be read any more; the socket may be shut once the output is flushed.
+        self.closed = False
+        # We have said our last word.
+        self.closing = False
+        # Our channel -> session; ended sessions stay until the peer has ended them too.
+        self.sessions: dict[int, Session] = {}
+        self._channels_in: dict[int, Session] = {}
+        # (name, are we its sender) -> link, of all sessions [2.6.1].
+        self.link_names: dict[tuple[str, bool], Link] = {}
+        self.assembly_bytes = 0
+        self.transfer_tails: dict[bytes, TransferTail] = {}
+        self.disposition_tails: dict[bytes, DispositionTail] = {}
+        self.dirty_sessions: list[Session] = []
+        self.frame_size_out = FRAME_SIZE_MIN
+        # Frames wait here until our open was written; headers and SASL do not.
+        self.out: list[bytes] = []
+        self._preamble: list[bytes] = []
+        self._header_sent = False
+        self._opened = False
+        self._stage = _STAGE_HEADER
+        self._sasl_frames = 0
+        self._sasl_init: tuple[str, bytes] | None = None
+        self._frame_size_max = settings.max_frame_size
+        self._input = InputBuffer()
+        self._idle = IdleTimer(settings.idle_timeout_ms, now_ms)
+
+    # --- output -------------------------------------------------------------------------------
+
+    @property
+    def has_output(self) -> bool:
+        if self._preamble:
+            return True
+        return self._opened and self._header_sent and bool(self.out or self.dirty_sessions)
+
+    def data_to_send(self) -> bytes:
+        """Everything queued, as one piece; settlements are gathered into ranges here."""
+        if self.dirty_sessions:
+            for session in self.dirty_sessions:
+                session.flush_dispositions()
+            self.dirty_sessions.clear()
+        data = b""
+        if self._preamble:
+            data = b"".join(self._preamble)
+            self._preamble.clear()
+        if self._opened and self._header_sent and self.out:
+            data += b"".join(self.out)
+            self.out.clear()
+        if data:
+            self._idle.spoke()
+        return data
+
+    def write_frame(self, frame: bytes) -> None:
+        """Queue a frame other than a transfer or disposition."""
+        if self.closing:
+            return
+        if len(frame) > self.frame_size_out and self.remote_open is not None:
+            text = f"A frame of {len(frame)} bytes does not fit the peer's max-frame-size."
+            self.close(AmqpError(conditions.FRAME_SIZE_TOO_SMALL, text))
+            return
+        self.out.append(frame)
+
+    # --- what the owner does ------------------------------------------------------------------
+
+    def open(self, properties: Mapping[str, object] | None = None) -> None:
+        """Send our open, before everything that was queued so far."""
+        if self._opened or self.closing:
+            return
+        self._opened = True
+        self.out.insert(0, encode_frame(0, encode_open(self.settings, properties)))
+        if self.initiator and self._sasl_init is None:
+            self._send_amqp_header()
+
+    def close(self, error: AmqpError | None = None) -> None:
+        """Say our last word; `closed` follows when the peer has answered."""
+        if self.closing:
+            return
+        for session in self.dirty_sessions:
+            session.flush_dispositions()
+        self.dirty_sessions.clear()
+        self.open()
+        self.out.append(encode_frame(0, encode_close(error)))
+        self._shut()
+
+    def begin(self) -> Session:
+        """Begin a session; BeginConfirmed follows, and links may be attached at once."""
+        session = Session(self, self._free_channel(0))
+        self.sessions[session.channel] = session
+        session.write_begin(None)
+        return session
+
+    def sasl_plain(self, user: str, password: str) -> None:
+        self._start_sasl("PLAIN", sasl.plain_response(user, password))
+
+    def sasl_anonymous(self) -> None:
+        self._start_sasl("ANONYMOUS", b"")
+
+    def _start_sasl(self, mechanism: str, response: bytes) -> None:
+        assert self.initiator and self._sasl_init is None and not self._header_sent
+        self._sasl_init = (mechanism, response)
+        self._preamble.append(SASL_HEADER)
+
+    def sasl_outcome(self, ok: bool) -> list[Event]:
+        """Judge the peer's init; returns what the peer had already sent after it."""
+        events: list[Event] = []
+        if self._stage != _STAGE_VERDICT:
+            return events
+        self._preamble.append(sasl.encode_outcome(sasl.OUTCOME_OK if ok else sasl.OUTCOME_AUTH))
+        if not ok:
+            self._stop()
+            return events
+        self._stage = _STAGE_AMQP_HEADER
+        waiting = self._input.take()
+        if waiting:
+            self._parse(waiting, events)
+        return events
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> list[Event]:
+        """Do what is due: an empty frame to a peer that waits, or give up a silent one."""
+        events: list[Event] = []
+        if self.closed:
+            return events
+        idle = self._idle
+        idle.now_ms = now_ms
+        if idle.gave_up():
+            silence_ms = now_ms - idle.heard_ms
+            self._fail(
+                AmqpError(
+                    conditions.RESOURCE_LIMIT_EXCEEDED,
+                    f"The connection was idle: nothing came for {silence_ms} ms.",
+                ),
+                events,
+            )
+        elif idle.heartbeat_due() and self._opened and not self.closing:
+            self.out.append(EMPTY_FRAME)
+        return events
+
+    def next_tick_ms(self) -> int | None:
+        return None if self.closed else self._idle.next_ms()
+
+    # --- input --------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now_ms: int) -> list[Event]:
+        """Take bytes from the peer; returns what they mean."""
+        events: list[Event] = []
+        self._idle.heard(now_ms)
+        if self.closed:
+            return events
+        buf = self._input.add(data)
+        if buf:
+            self._parse(buf, events)
+        elif self._stage == _STAGE_VERDICT and self._input.have > self._frame_size_max:
+            text = "Too much was sent before the SASL outcome."
+            self._fail(AmqpError(conditions.RESOURCE_LIMIT_EXCEEDED, text), events)
+        return events
+
+    def _parse(self, buf: bytes, events: list[Event]) -> None:
+        at = 0
+        need = -1
+        while need < 0:
+            stage = self._stage
+            if stage in (_STAGE_AMQP, _STAGE_SASL):
+                at, need = self._parse_frames(buf, at, events)
+            elif stage in (_STAGE_HEADER, _STAGE_AMQP_HEADER):
+                if len(buf) - at >= HEADER_BYTES:
+                    self._take_header(buf[at : at + HEADER_BYTES], events)
+                    at += HEADER_BYTES
+                else:
+                    need = HEADER_BYTES
+            elif stage == _STAGE_VERDICT:
+                need = NEVER
+            else:
+                return
+        self._input.keep(buf[at:] if at else buf, need)
+
+    def _parse_frames(self, buf: bytes, at: int, events: list[Event]) -> tuple[int, int]:
+        """Take whole frames of one layer; returns the offset reached, and the bytes that
+        the next frame needs, or -1 when the stage has changed."""
+        stage = self._stage
+        kind_expected = FRAME_AMQP if stage == _STAGE_AMQP else FRAME_SASL
+        size_max = self._frame_size_max if stage == _STAGE_AMQP else SASL_FRAME_SIZE_MAX
+        end = len(buf)
+        while end - at >= FRAME_HEAD_BYTES:
+            size, doff, kind, channel = FRAME_HEAD.unpack_from(buf, at)
+            body = at + 4 * doff
+            stop = at + size
+            if size > size_max or doff < 2 or body > stop or kind != kind_expected:
+                self._fail(_bad_frame(size, size_max, doff, kind), events)
+                return at, -1
+            if stop > end:
+                return at, size
+            at = stop
+            if body == stop:
+                continue
+            try:
+                if kind == FRAME_AMQP:
+                    self._take_frame(channel, buf, body, stop, events)
+                else:
+                    self._take_sasl(buf, body, stop, events)
+            except LinkError as broken:
+                broken.link.session.fail_link(broken.link, broken.error, events)
+            except SessionError as broken:
+                self._fail_session(channel, broken.error, events)
+            except ProtocolError as broken:
+                self._fail(broken.error, events)
+            except DecodeError as broken:
+                self._fail(AmqpError(conditions.DECODE_ERROR, str(broken)), events)
+            if self._stage != stage:
+                return at, -1
+        return at, FRAME_HEAD_BYTES
+
+    def _take_frame(self, channel: int, buf: bytes, at: int, end: int, events: list[Event]) -> None:
+        if end - at > 3 and buf[at] == 0 and buf[at + 1] == 0x53:
+            code = buf[at + 2]
+            at += 3
+        else:
+            code, at = decode_descriptor(buf, at, end)
+        session = self._channels_in.get(channel)
+        if session is not None and session.active:
+            if code == TRANSFER:
+                session.take_transfer(buf, at, end, events)
+                return
+            if code == DISPOSITION:
+                session.take_disposition(buf, at, end, events)
+                return
+            if code == FLOW:
+                session.take_flow(FlowFrame(FieldReader(buf, at, end)), events)
+                return
+        self._take_control(code, channel, session, buf, at, end, events)
+
+    def _take_control(
+        self,
+        code: int,
+        channel: int,
+        session: Session | None,
+        buf: bytes,
+        at: int,
+        end: int,
+        events: list[Event],
+    ) -> None:
+        """Everything but messages: rare, and read field by field."""
+        if code == CLOSE:
+            self._take_close(decode_ending(FieldReader(buf, at, end)), events)
+        elif self.closing:
+            return
+        elif code == OPEN:
+            self._take_open(OpenFrame(FieldReader(buf, at, end)), events)
+        elif self.remote_open is None or code < OPEN or code > CLOSE:
+            raise ProtocolError(
+                conditions.CONNECTION_FRAMING_ERROR, f"Frame 0x{code:x} came out of place."
+            )
+        elif code == BEGIN:
+            self._take_begin(channel, BeginFrame(FieldReader(buf, at, end)), events)
+        elif session is None:
+            raise ProtocolError(
+                conditions.CONNECTION_FRAMING_ERROR, f"No session was begun on channel {channel}."
+            )
+        elif code == END:
+            self._take_end(session, decode_ending(FieldReader(buf, at, end)), events)
+        elif not session.active:
+            return
+        elif code == ATTACH:
+            if end - at > ATTACH_BYTES_MAX:
+                raise SessionError(conditions.RESOURCE_LIMIT_EXCEEDED, "The attach is too large.")
+            session.take_attach(AttachFrame(FieldReader(buf, at, end)), events)
+        elif code == DETACH:
+            session.take_detach(DetachFrame(FieldReader(buf, at, end)), events)
+
+    # --- headers and SASL ---------------------------------------------------------------------
+
+    def _take_header(self, header: bytes, events: list[Event]) -> None:
+        expects_sasl = self.initiator and self._sasl_init is not None
+        if header == AMQP_HEADER and (self._stage == _STAGE_AMQP_HEADER or not expects_sasl):
+            self._stage = _STAGE_AMQP
+            self._send_amqp_header()
+        elif (
+            header == SASL_HEADER
+            and self._stage == _STAGE_HEADER
+            and (expects_sasl or not self.initiator)
+        ):
+            self._stage = _STAGE_SASL
+            if not self.initiator:
+                self._preamble.append(SASL_HEADER)
+                self._preamble.append(sasl.encode_mechanisms(self.settings.sasl_mechanisms))
+        else:
+            # [2.2]: answer with what we speak, and close.
+            if not self.initiator:
+                wanted = AMQP_HEADER if self._stage == _STAGE_AMQP_HEADER else SASL_HEADER
+                self._preamble.append(wanted)
+            self._stop()
+            text = f"The peer speaks another protocol: it began with {header!r}."
+            events.append(ConnectionFailed(AmqpError(conditions.NOT_IMPLEMENTED, text)))
+
+    def _send_amqp_header(self) -> None:
+        if not self._header_sent:
+            self._header_sent = True
+            self._preamble.append(AMQP_HEADER)
+
+    def _take_sasl(self, buf: bytes, at: int, end: int, events: list[Event]) -> None:
+        code, at = decode_descriptor(buf, at, end)
+        if code != sasl.EXPECTED.get((self.initiator, self._sasl_frames)):
+            raise ProtocolError(
+                conditions.CONNECTION_FRAMING_ERROR, f"SASL frame 0x{code:x} came out of place."
+            )
+        self._sasl_frames += 1
+        fields = FieldReader(buf, at, end)
+        if code == sasl.INIT:
+            mechanism, response, hostname = sasl.decode_init(fields)
+            self._stage = _STAGE_VERDICT
+            if mechanism not in self.settings.sasl_mechanisms:
+                self.sasl_outcome(False)
+                text = f"The SASL mechanism {mechanism!r} is not offered."
+                events.append(ConnectionFailed(AmqpError(conditions.UNAUTHORIZED_ACCESS, text)))
+            else:
+                events.append(SaslInitReceived(mechanism, response, hostname))
+        elif code == sasl.MECHANISMS:
+            self._answer_mechanisms(sasl.decode_mechanisms(fields))
+        else:
+            outcome = sasl.decode_outcome(fields)
+            events.append(SaslOutcomeReceived(outcome))
+            if outcome == sasl.OUTCOME_OK:
+                self._stage = _STAGE_AMQP_HEADER
+                self._send_amqp_header()
+            else:
+                self._stop()
+
+    def _answer_mechanisms(self, offered: list[str]) -> None:
+        assert self._sasl_init is not None
+        mechanism, response = self._sasl_init
+        if mechanism not in offered:
+            raise ProtocolError(
+                conditions.NOT_IMPLEMENTED, f"The peer does not offer SASL {mechanism}."
+            )
+        self._preamble.append(sasl.encode_init(mechanism, response, self.settings.hostname))
+
+    # --- open, begin, end, close --------------------------------------------------------------
+
+    def _take_open(self, frame: OpenFrame, events: list[Event]) -> None:
+        if self.remote_open is not None:
+            raise ProtocolError(conditions.ILLEGAL_STATE, "The connection is open already.")
+        if frame.max_frame_size < FRAME_SIZE_MIN:
+            raise ProtocolError(
+                conditions.INVALID_FIELD, f"A max-frame-size is {FRAME_SIZE_MIN} at least."
+            )
+        self.remote_open = frame
+        self.frame_size_out = min(frame.max_frame_size, FRAME_SIZE_OUT_MAX)
+        self._idle.promise(frame.idle_timeout_ms)
+        events.append(OpenReceived(frame))
+
+    def _take_begin(self, channel: int, frame: BeginFrame, events: list[Event]) -> None:
+        if channel > self.settings.channel_max:
+            raise ProtocolError(
+                conditions.CONNECTION_FRAMING_ERROR, "A channel is above the channel-max."
+            )
+        if channel in self._channels_in:
+            raise ProtocolError(conditions.NOT_ALLOWED, f"Channel {channel} is in use.")
+        if frame.remote_channel is not None:
+            session = self.sessions.get(frame.remote_channel)
+            if session is None or session.remote_channel >= 0:
+                raise ProtocolError(
+                    conditions.NOT_ALLOWED, "A begin answers a session that was not begun."
+                )
+            session.take_begin(channel, frame)
+            self._channels_in[channel] = session
+            events.append(BeginConfirmed(session))
+            return
+        session = Session(self, self._free_channel(channel))
+        session.take_begin(channel, frame)
+        self.sessions[session.channel] = session
+        self._channels_in[channel] = session
+        session.write_begin(channel)
+        events.append(BeginReceived(session))
+
+    def _free_channel(self, wanted: int) -> int:
+        remote_max = 0xFFFF if self.remote_open is None else self.remote_open.channel_max
+        if wanted not in self.sessions and wanted <= remote_max:
+            return wanted
+        channel = 0
+        while channel in self.sessions:
+            channel += 1
+        if channel > remote_max:
+            raise ProtocolError(conditions.RESOURCE_LIMIT_EXCEEDED, "The channels are used up.")
+        return channel
+
+    def _take_end(self, session: Session, error: AmqpError | None, events: list[Event]) -> None:
+        session.end_received = True
+        session.end(None)
+        del self._channels_in[session.remote_channel]
+        del self.sessions[session.channel]
+        if not session.failed:
+            events.append(EndReceived(session, error))
+
+    def _fail_session(self, channel: int, error: AmqpError, events: list[Event]) -> None:
+        session = self._channels_in[channel]
+        session.failed = True
+        session.end(error)
+        events.append(SessionFailed(session, error))
+
+    def _take_close(self, error: AmqpError | None, events: list[Event]) -> None:
+        if self.remote_open is None:
+            raise ProtocolError(conditions.CONNECTION_FRAMING_ERROR, "A close came before open.")
+        self.close(None)
+        self._stop()
+        events.append(CloseReceived(error))
+
+    def _fail(self, error: AmqpError, events: list[Event]) -> None:
+        """Close for an error of the peer; its own close is not waited for."""
+        if self._stage == _STAGE_AMQP:
+            self.close(error)
+        self._stop()
+        events.append(ConnectionFailed(error))
+
+    def _shut(self) -> None:
+        """We have said our last word: no session or link is usable any more."""
+        self.closing = True
+        for session in self.sessions.values():
+            session.abandon()
+
+    def _stop(self) -> None:
+        self._shut()
+        self.closed = True
+        self._stage = _STAGE_CLOSED
+
+
+def _bad_frame(size: int, size_max: int, doff: int, kind: int) -> AmqpError:
+    if size > size_max:
+        text = f"A frame of {size} bytes is above the maximum of {size_max}."
+    else:
+        text = f"A frame is malformed: size {size}, data offset {doff}, type {kind}."
+    return AmqpError(conditions.CONNECTION_FRAMING_ERROR, text)

@@ -1,0 +1,426 @@
+"""Links: attach and detach, credit, drain, and one end of every message [2.6].
+
+Owns the state of one link: its names and modes, the credit on it, and the message that is
+being put together from frames. Must never judge an address or a message. The session
+routes frames here; the owner calls `accept`, `send`, `settle` and their like.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from partibus.amqp import conditions
+from partibus.amqp.delivery import Delivery
+from partibus.amqp.encode import ENCODED_NULL, encode_uint
+from partibus.amqp.errors import AmqpError, LinkError, SessionError
+from partibus.amqp.events import Event, TransferReceived
+from partibus.amqp.performatives import (
+    AttachFrame,
+    FlowFrame,
+    encode_attach,
+    encode_boolean,
+    encode_detach,
+)
+from partibus.amqp.settings import (
+    ASSEMBLY_BYTES_MAX,
+    DELIVERY_TAG_BYTES_MAX,
+    TRANSFERS_WITHOUT_CREDIT_MAX,
+)
+from partibus.amqp.terminus import Coordinator, Source, Target
+from partibus.amqp.transfer import Assembly, TransferTail, transfer_prefix
+
+if TYPE_CHECKING:
+    from partibus.amqp.session import Session
+
+_MASK: Final = 0xFFFFFFFF
+
+
+class Link:
+    """One link of a session. `is_sender` is our role: true when we send to the peer.
+
+    `source`, `target`, `properties` and `remote_max_message_size` are the peer's, as it
+    attached; `max_message_size` is what we take. `context` belongs to the owner.
+    """
+
+    __slots__ = (
+        "_assembly",
+        "_drained_after_queue",
+        "attach_sent",
+        "attached",
+        "context",
+        "credit",
+        "delivery_count",
+        "desired_capabilities",
+        "detach_received",
+        "detach_sent",
+        "drain",
+        "failed",
+        "handle",
+        "is_sender",
+        "max_message_size",
+        "name",
+        "overdraft",
+        "prefix",
+        "prefix_tag_bytes",
+        "properties",
+        "queued",
+        "rcv_settle_mode",
+        "remote_handle",
+        "remote_max_message_size",
+        "session",
+        "snd_settle_mode",
+        "source",
+        "source_raw",
+        "target",
+        "target_raw",
+    )
+
+    def __init__(self, session: "Session", name: str, handle: int, is_sender: bool) -> None:
+        self.session = session
+        self.name = name
+        self.handle = handle
+        self.is_sender = is_sender
+        self.remote_handle = -1
+        self.source: Source | None = None
+        self.target: Target | Coordinator | None = None
+        self.source_raw = ENCODED_NULL
+        self.target_raw = ENCODED_NULL
+        self.snd_settle_mode: int | None = None
+        self.rcv_settle_mode: int | None = None
+        self.max_message_size = session.connection.settings.max_message_size
+        self.remote_max_message_size = 0
+        self.properties: dict[str, object] = {}
+        self.desired_capabilities: list[str] = []
+        self.context: object = None
+        self.credit = 0
+        self.drain = False
+        self.delivery_count = 0
+        self.overdraft = 0
+        # True from when both sides have attached until either detaches.
+        self.attached = False
+        self.attach_sent = False
+        self.detach_sent = False
+        self.detach_received = False
+        # Detached by the engine for an error: the owner has had its LinkFailed.
+        self.failed = False
+        # Deliveries of this link that wait in the session for the peer's window.
+        self.queued = 0
+        self.prefix = b""
+        self.prefix_tag_bytes = -1
+        self._assembly: Assembly | None = None
+        self._drained_after_queue = False
+
+    def __repr__(self) -> str:
+        role = "sender" if self.is_sender else "receiver"
+        return f"Link({self.name!r}, {role}, {self.handle})"
+
+    # --- attach and detach --------------------------------------------------------------------
+
+    def take_attach(self, frame: AttachFrame) -> None:
+        """Remember the peer's half of the link."""
+        self.remote_handle = frame.handle
+        self.source = frame.source
+        self.target = frame.target
+        self.properties = frame.properties
+        self.desired_capabilities = frame.desired_capabilities
+        self.remote_max_message_size = frame.max_message_size
+        if not self.is_sender:
+            self.delivery_count = frame.initial_delivery_count
+        if self.attach_sent:
+            self.attached = not self.detach_sent
+        else:
+            self.snd_settle_mode = frame.snd_settle_mode
+            self.rcv_settle_mode = frame.rcv_settle_mode
+            self.source_raw = frame.source_raw
+            self.target_raw = frame.target_raw
+
+    def accept(
+        self,
+        *,
+        max_message_size: int | None = None,
+        properties: Mapping[str, object] | None = None,
+        source: bytes | None = None,
+        target: bytes | None = None,
+    ) -> None:
+        """Answer the peer's attach, echoing both ends as they came unless given anew.
+
+        Does nothing when the link has gone in the meantime.
+        """
+        if self.attach_sent or self.detach_received or not self.session.active:
+            return
+        if max_message_size is not None:
+            self.max_message_size = max_message_size
+        self._write_attach(
+            self.source_raw if source is None else source,
+            self.target_raw if target is None else target,
+            properties,
+        )
+        self.attached = True
+
+    def refuse(self, error: AmqpError) -> None:
+        """Answer the peer's attach with nothing at either end, then detach [2.6.3]."""
+        self.detach(error)
+
+    def detach(self, error: AmqpError | None = None, closed: bool = True) -> None:
+        """Detach once; calls after that, or after the session's end, do nothing."""
+        if self.detach_sent or not self.session.active:
+            return
+        if not self.attach_sent:
+            self._write_attach(ENCODED_NULL, ENCODED_NULL, None)
+        self.session.flush_dispositions()
+        self.session.write(encode_detach(self.handle, closed, error))
+        self.detach_sent = True
+        self.attached = False
+        self.forget()
+        self.session.release(self)
+
+    def write_attach(self, source: bytes, target: bytes, properties: Mapping[str, object]) -> None:
+        """Open a link from our side."""
+        self._write_attach(source, target, properties)
+
+    def _write_attach(
+        self, source: bytes, target: bytes, properties: Mapping[str, object] | None
+    ) -> None:
+        self.attach_sent = True
+        self.source_raw = self.target_raw = b""
+        self.session.write(
+            encode_attach(
+                self.name,
+                self.handle,
+                not self.is_sender,
+                self.snd_settle_mode,
+                self.rcv_settle_mode,
+                source,
+                target,
+                self.max_message_size,
+                properties,
+            )
+        )
+
+    def forget(self) -> None:
+        """Drop what was under way: the link has ended."""
+        self._drop_assembly()
+        if self.is_sender:
+            self.session.forget_deliveries(self)
+        self.credit = 0
+
+    # --- we send ------------------------------------------------------------------------------
+
+    def sendable(self) -> int:
+        """How many messages may be sent now without waiting for the peer.
+
+        Less than the credit while the session is full; then a FlowReceived for this link
+        follows when the peer has made room.
+        """
+        if not self.attached:
+            return 0
+        session = self.session
+        room = session.room()
+        if room >= self.credit:
+            return self.credit
+        session.starved = True
+        return room
+
+    def send(
+        self, payload: bytes, tag: bytes, settled: bool, message_format: int, context: object
+    ) -> Delivery:
+        """Send a message; takes one credit. Order is kept even when the session is full."""
+        assert self.attached and self.credit > 0, "sending takes an attached link with credit"
+        delivery = Delivery(self, tag, settled, message_format, context)
+        self.delivery_count = (self.delivery_count + 1) & _MASK
+        self.credit -= 1
+        self.session.send(delivery, payload)
+        return delivery
+
+    def transfer_prefix(self, tag_bytes: int, message_format: int) -> bytes:
+        """The head of this link's transfers; kept for the usual tag and format."""
+        if message_format != 0:
+            return transfer_prefix(self.session.channel, self.handle, tag_bytes, message_format)
+        if tag_bytes != self.prefix_tag_bytes:
+            assert tag_bytes <= DELIVERY_TAG_BYTES_MAX
+            self.prefix = transfer_prefix(self.session.channel, self.handle, tag_bytes, 0)
+            self.prefix_tag_bytes = tag_bytes
+        return self.prefix
+
+    def settle_sent(self, delivery: Delivery, state: bytes) -> None:
+        """Settle a message that we sent, and forget it; nothing when it is forgotten."""
+        session = self.session
+        if session.unsettled.pop(delivery.delivery_id, None) is None:
+            return
+        delivery.settled = True
+        session.sender_settled.add(delivery.delivery_id, state)
+        session.mark_dirty()
+
+    def drained(self) -> None:
+        """Give back what credit is left: the peer asked to drain and there is no more."""
+        if not self.attached:
+            return
+        if self.queued > 0:
+            self._drained_after_queue = True
+            return
+        self.delivery_count = (self.delivery_count + self.credit) & _MASK
+        self.credit = 0
+        self.session.write_flow(self.flow_fields(True), False)
+        self.drain = False
+
+    def left_queue(self) -> None:
+        """A delivery of this link has gone out after waiting in the session."""
+        self.queued -= 1
+        if self.queued == 0 and self._drained_after_queue:
+            self._drained_after_queue = False
+            self.drained()
+
+    def take_flow(self, frame: FlowFrame) -> bool:
+        """Credit from the peer [2.6.7]; true when the owner should hear of it."""
+        if not self.is_sender:
+            return self._take_sender_flow(frame)
+        if frame.link_credit >= 0:
+            seen = frame.delivery_count if frame.delivery_count >= 0 else 0
+            in_flight = (self.delivery_count - seen) & _MASK
+            # Of two counts more than half the circle apart, the peer's is from the future.
+            self.credit = max(0, frame.link_credit - in_flight) if in_flight < 0x80000000 else 0
+        self.drain = frame.drain
+        return True
+
+    def _take_sender_flow(self, frame: FlowFrame) -> bool:
+        """From a peer that sends: of interest only as the answer to our drain."""
+        if not (self.drain and frame.drain and frame.link_credit == 0):
+            return False
+        if frame.delivery_count >= 0:
+            self.delivery_count = frame.delivery_count
+        self.credit = 0
+        self.drain = False
+        return True
+
+    # --- we receive ---------------------------------------------------------------------------
+
+    def set_credit(self, credit: int, drain: bool = False) -> None:
+        """Let the peer send `credit` messages from now on, replacing what it had."""
+        if not self.attach_sent or self.detach_sent:
+            return
+        self.credit = credit
+        self.overdraft = 0
+        self.drain = drain
+        self.session.write_flow(self.flow_fields(drain), False)
+
+    def settle(self, delivery_id: int, state: bytes) -> None:
+        """Settle a message that we received."""
+        if not self.attached:
+            return
+        session = self.session
+        session.receiver_settled.add(delivery_id, state)
+        if not session.dirty:
+            session.mark_dirty()
+
+    def propose(self, delivery_id: int, state: bytes) -> None:
+        """Say what we want of a received message; the sender answers by settling it."""
+        if not self.attached:
+            return
+        self.session.receiver_unsettled.add(delivery_id, state)
+        self.session.mark_dirty()
+
+    def flow_fields(self, drain: bool) -> list[bytes]:
+        return [
+            encode_uint(self.handle),
+            encode_uint(self.delivery_count),
+            encode_uint(self.credit),
+            ENCODED_NULL,  # available
+            encode_boolean(drain),
+        ]
+
+    def take_transfer(
+        self,
+        delivery_id: int,
+        tag: bytes | None,
+        tail: TransferTail,
+        payload: bytes,
+        events: list[Event],
+    ) -> None:
+        """One frame of a message; the whole of most."""
+        if self._assembly is None:
+            if delivery_id < 0 or tag is None or len(tag) > DELIVERY_TAG_BYTES_MAX:
+                raise LinkError(
+                    self,
+                    conditions.INVALID_FIELD,
+                    "A message begins with a delivery-id and a delivery-tag of up to 32 bytes.",
+                )
+            self._count_transfer()
+            if tail.whole:
+                if len(payload) > self.max_message_size:
+                    raise self._oversize()
+                message_format = tail.message_format if tail.message_format >= 0 else 0
+                events.append(
+                    TransferReceived(
+                        self, delivery_id, tag, message_format, tail.settled, payload, tail.state
+                    )
+                )
+                return
+            self._assembly = Assembly(delivery_id, tag, tail)
+        self._assemble(delivery_id, tag, tail, payload, events)
+
+    def _count_transfer(self) -> None:
+        self.delivery_count = (self.delivery_count + 1) & _MASK
+        if self.credit > 0:
+            self.credit -= 1
+            return
+        self.overdraft += 1
+        if self.overdraft > TRANSFERS_WITHOUT_CREDIT_MAX:
+            raise LinkError(
+                self,
+                conditions.LINK_TRANSFER_LIMIT_EXCEEDED,
+                "Messages came without credit. Wait for a flow before sending.",
+            )
+
+    def _assemble(
+        self,
+        delivery_id: int,
+        tag: bytes | None,
+        tail: TransferTail,
+        payload: bytes,
+        events: list[Event],
+    ) -> None:
+        assembly = self._assembly
+        assert assembly is not None
+        if not assembly.belongs(delivery_id, tag, tail):
+            raise SessionError(
+                conditions.INVALID_FIELD,
+                "A transfer continues a message under another delivery-id, tag or format.",
+            )
+        if tail.aborted:
+            self._drop_assembly()
+            return
+        assembly.add(payload, tail)
+        connection = self.session.connection
+        connection.assembly_bytes += len(payload)
+        if assembly.size > self.max_message_size:
+            raise self._oversize()
+        if connection.assembly_bytes > ASSEMBLY_BYTES_MAX:
+            raise LinkError(
+                self,
+                conditions.RESOURCE_LIMIT_EXCEEDED,
+                "Too many bytes in unfinished messages. Finish one before starting another.",
+            )
+        if not tail.more:
+            self._drop_assembly()
+            events.append(
+                TransferReceived(
+                    self,
+                    assembly.delivery_id,
+                    assembly.tag,
+                    assembly.message_format,
+                    assembly.settled,
+                    assembly.payload(),
+                    assembly.state,
+                )
+            )
+
+    def _drop_assembly(self) -> None:
+        if self._assembly is not None:
+            self.session.connection.assembly_bytes -= self._assembly.size
+            self._assembly = None
+
+    def _oversize(self) -> LinkError:
+        return LinkError(
+            self,
+            conditions.LINK_MESSAGE_SIZE_EXCEEDED,
+            f"The message is larger than the link's maximum of {self.max_message_size} bytes.",
+        )

@@ -1,0 +1,82 @@
+"""What one AMQP connection offers its peer, and what it will bear from it.
+
+Owns the settings that travel in open and begin, and every limit against a hostile or
+broken peer, each with its reason. Must never be changed after a connection was made.
+Read by the engine; built by the server and by the client.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+# The least that any peer must take [2.8.19]; a smaller max-frame-size is refused.
+FRAME_SIZE_MIN: Final = 512
+
+# Frames that carry SASL are 512 bytes at most [5.3.2]; a PLAIN response with a long key
+# from a sloppy peer still passes, a flood before authentication does not.
+SASL_FRAME_SIZE_MAX: Final = 4_096
+
+# What we put in one frame even when the peer takes 4 GiB (rhea does): a single large
+# message must not keep the wire, and our output buffer, for itself.
+FRAME_SIZE_OUT_MAX: Final = 1_048_576
+
+# An attach holds names, addresses, filters and properties, and lives as long as its link.
+ATTACH_BYTES_MAX: Final = 32_768
+
+# 5 000 links x 32 KiB of attach bounds what one peer can make us keep by attaching.
+LINKS_PER_CONNECTION_MAX: Final = 5_000
+
+# Parts of messages whose last frame has not come, over all links of a connection; above
+# the largest message of any profile (100 MB), so that one such message always fits.
+ASSEMBLY_BYTES_MAX: Final = 268_435_456
+
+# The stock Python sender grants itself 10 000 credits on attach and spends them whatever
+# we say (amqp-contract rule 10); it may spend them once between two of our flows.
+TRANSFERS_WITHOUT_CREDIT_MAX: Final = 10_000
+
+# [2.8.7]: a delivery-tag is up to 32 octets.
+DELIVERY_TAG_BYTES_MAX: Final = 32
+
+# rhea keeps unsettled deliveries in a ring as long as its incoming-window, which is 2048
+# and tells it apart; one more delivery than 2047 makes it drop the connection.
+RHEA_WINDOW: Final = 2_048
+
+# For everybody else: enough for any prefetch, and a bound on what waits for a peer that
+# never settles.
+UNSETTLED_PER_SESSION_MAX: Final = 65_536
+
+# Distinct tails of transfers and dispositions remembered per connection; a peer uses a
+# handful, and one that varies them only makes its own frames slower to read.
+TAIL_CACHE_ENTRIES_MAX: Final = 64
+TAIL_CACHE_BYTES_MAX: Final = 64
+
+# JS expects traffic every 60 s and asks for it; half of what a peer asks, but never more
+# than 30 s apart (amqp-contract 2.2) and never a storm for a peer that asks for 1 ms.
+HEARTBEAT_MS_MAX: Final = 30_000
+HEARTBEAT_MS_MIN: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    """One side's half of the negotiation; the defaults are those of the cloud service."""
+
+    container_id: str
+    hostname: str = ""
+    max_frame_size: int = 262_144
+    channel_max: int = 4_999
+    idle_timeout_ms: int = 240_000
+    incoming_window: int = 5_000
+    outgoing_window: int = 5_000
+    handle_max: int = 1_023
+    max_message_size: int = 1_048_576
+    sasl_mechanisms: tuple[str, ...] = ("MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL")
+    offered_capabilities: tuple[str, ...] = ()
+    desired_capabilities: tuple[str, ...] = ()
+    properties: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        assert self.max_frame_size >= FRAME_SIZE_MIN
+        assert 0 <= self.channel_max <= 0xFFFF
+        assert 0 <= self.handle_max <= 0xFFFFFFFF
+        assert 2 <= self.incoming_window <= 0x7FFFFFFF
+        assert 0 < self.max_message_size <= 0xFFFFFFFFFFFFFFFF

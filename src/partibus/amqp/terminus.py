@@ -1,0 +1,168 @@
+"""Sources, targets and coordinators: what the two ends of a link are [3.5, 4.5.1].
+
+Owns their reading and writing. A terminus is kept as the peer encoded it and echoed byte
+for byte; what is decoded here is for the owner to look at. Must never judge an address.
+Used by attach frames, the owner of the links, and the client.
+"""
+
+from typing import Final
+
+from partibus.amqp.decode import DecodeError, decode_value, skip_value
+from partibus.amqp.encode import (
+    ENCODED_NULL,
+    encode_described_list,
+    encode_list,
+    encode_str,
+)
+from partibus.amqp.errors import encode_symbol_map, string_keyed
+from partibus.amqp.fields import FieldReader, symbols_from_value
+from partibus.amqp.types import Described
+
+SOURCE: Final = 0x28
+TARGET: Final = 0x29
+COORDINATOR: Final = 0x30
+
+_CODES: Final = {
+    "amqp:source:list": SOURCE,
+    "amqp:target:list": TARGET,
+    "amqp:coordinator:list": COORDINATOR,
+}
+
+_SOURCE_FIELDS: Final = 11
+_TARGET_FIELDS: Final = 7
+_FILTER: Final = 7
+
+
+class Source:
+    """Where messages come from; `filters` maps a filter's name to its typed value."""
+
+    __slots__ = ("address", "capabilities", "durable", "dynamic", "filters")
+
+    def __init__(
+        self,
+        address: str | None,
+        durable: int,
+        dynamic: bool,
+        filters: dict[str, object],
+        capabilities: list[str],
+    ) -> None:
+        self.address = address
+        self.durable = durable
+        self.dynamic = dynamic
+        self.filters = filters
+        self.capabilities = capabilities
+
+    def __repr__(self) -> str:
+        return f"Source({self.address!r}, {self.filters!r})"
+
+
+class Target:
+    """Where messages go."""
+
+    __slots__ = ("address", "capabilities", "durable", "dynamic")
+
+    def __init__(
+        self, address: str | None, durable: int, dynamic: bool, capabilities: list[str]
+    ) -> None:
+        self.address = address
+        self.durable = durable
+        self.dynamic = dynamic
+        self.capabilities = capabilities
+
+    def __repr__(self) -> str:
+        return f"Target({self.address!r})"
+
+
+class Coordinator:
+    """The target of a transaction's control link [4.5.1]."""
+
+    __slots__ = ("capabilities",)
+
+    def __init__(self, capabilities: list[str]) -> None:
+        self.capabilities = capabilities
+
+    def __repr__(self) -> str:
+        return f"Coordinator({self.capabilities!r})"
+
+
+def decode_source(raw: bytes) -> Source | None:
+    code, fields = _decode(raw)
+    if code != SOURCE:
+        return None
+    return Source(
+        _address(fields),
+        _number(fields, 1),
+        _at(fields, 4) is True,
+        string_keyed(_at(fields, _FILTER)),
+        symbols_from_value(_at(fields, 10)),
+    )
+
+
+def decode_target(raw: bytes) -> "Target | Coordinator | None":
+    code, fields = _decode(raw)
+    if code == COORDINATOR:
+        return Coordinator(symbols_from_value(_at(fields, 0)))
+    if code != TARGET:
+        return None
+    return Target(
+        _address(fields),
+        _number(fields, 1),
+        _at(fields, 4) is True,
+        symbols_from_value(_at(fields, 6)),
+    )
+
+
+def encode_source(address: str | None, filters: dict[str, object] | None = None) -> bytes:
+    fields = [ENCODED_NULL] * _SOURCE_FIELDS
+    if address is not None:
+        fields[0] = encode_str(address)
+    if filters is not None:
+        fields[_FILTER] = encode_symbol_map(filters)
+    return encode_described_list(SOURCE, fields)
+
+
+def encode_target(address: str | None) -> bytes:
+    fields = [ENCODED_NULL] * _TARGET_FIELDS
+    if address is not None:
+        fields[0] = encode_str(address)
+    return encode_described_list(TARGET, fields)
+
+
+def source_with_filter(raw: bytes, filters: dict[str, object]) -> bytes:
+    """A peer's source with other filters; every other field stays as it was encoded.
+
+    For the session filter of an attach reply, which names the session that was given in
+    the same shape as the request did (amqp-contract rule 6).
+    """
+    at = skip_value(raw, 1, len(raw))
+    reader = FieldReader(raw, at, len(raw))
+    fields = [reader.raw(index) for index in range(_SOURCE_FIELDS)]
+    fields[_FILTER] = encode_symbol_map(filters)
+    return raw[:at] + encode_list(fields)
+
+
+def _decode(raw: bytes) -> tuple[int, list[object]]:
+    """The descriptor's code, 0 for null and for a terminus we do not know."""
+    value, _ = decode_value(raw, 0, len(raw))
+    if value is None:
+        return 0, []
+    if not isinstance(value, Described) or not isinstance(value.value, list):
+        raise DecodeError("a terminus is not a described list")
+    descriptor = value.descriptor
+    if isinstance(descriptor, str):
+        return _CODES.get(str(descriptor), 0), value.value
+    return (int(descriptor) if isinstance(descriptor, int) else 0), value.value
+
+
+def _at(fields: list[object], index: int) -> object:
+    return fields[index] if index < len(fields) else None
+
+
+def _address(fields: list[object]) -> str | None:
+    address = _at(fields, 0)
+    return str(address) if isinstance(address, str) else None
+
+
+def _number(fields: list[object], index: int) -> int:
+    number = _at(fields, index)
+    return int(number) if isinstance(number, int) else 0

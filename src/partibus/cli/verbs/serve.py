@@ -1,0 +1,150 @@
+"""`partibus serve`: the server in the foreground.
+
+Owns the flags and their words; what a value may be is `server.config`'s, what happens is
+`server.lifecycle`'s. Flags default to None, so that a value from the environment or the
+file is seen behind a flag that was not given.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+_WHERE: Final = "Where it listens"
+_KEEPS: Final = "What it keeps, and where"
+_LIMITS: Final = "How it behaves"
+
+
+def serve(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory of the messages and entities, made when missing."
+            " (default ./partibus-data)",
+            rich_help_panel=_KEEPS,
+        ),
+    ] = None,
+    memory: Annotated[
+        bool,
+        typer.Option(
+            "--memory",
+            help="Keep everything in memory; it is gone when the server stops.",
+            rich_help_panel=_KEEPS,
+        ),
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Queues, topics, policies and settings: a TOML file, or the vendor emulator's"
+            " Config.json as it is.",
+            rich_help_panel=_KEEPS,
+        ),
+    ] = None,
+    stores: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Spread the fragments over N directories below --data. (default 1)",
+            rich_help_panel=_KEEPS,
+        ),
+    ] = None,
+    store: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="A place to keep fragments in; give it once for each store.",
+            rich_help_panel=_KEEPS,
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST",
+            help="Address to listen on; 0.0.0.0 lets other machines in. (default 127.0.0.1)",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    port: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PORT",
+            help="Port for clients. It takes AMQP, TLS and HTTP alike; 0 picks a free one, none"
+            " switches it off. (default 5672)",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    tls_port: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PORT",
+            help="The same on the port where clients look for TLS. (default 5671)",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    http_port: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PORT",
+            help="The same on the port where tools look for HTTP. (default 5300)",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N", help="Processes to share the work. (default 1)", rich_help_panel=_LIMITS
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Limits and tier behaviour: selfhost, basic, standard, premium, premium-2017,"
+            " premium-2020 or emulator. (default selfhost)",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = None,
+) -> None:
+    """Run the message bus until Ctrl-C or SIGTERM.
+
+    When it can be used, it prints one line on stdout that begins with PARTIBUS READY and ends with
+    the connection string for your program. Each flag can also be set in the `[server]` table of the
+    configuration file, or as PARTIBUS_DATA, PARTIBUS_PORT and so on in the environment.
+    """
+    if stores is not None and store:
+        raise typer.BadParameter("give --stores or --store, not both")
+    raise typer.Exit(
+        _run(
+            {
+                "data": data,
+                "memory": memory or None,
+                "config": config,
+                "stores": tuple(store) if store else stores,
+                "host": host,
+                "port": port,
+                "tls_port": tls_port,
+                "http_port": http_port,
+                "workers": workers,
+                "profile": profile,
+            }
+        )
+    )
+
+
+def _run(flags: dict[str, object]) -> int:
+    import os
+
+    from partibus.domain.errors import BusError
+    from partibus.ops.logging import configure_logging
+    from partibus.server.config import resolve_configuration
+    from partibus.server.failure import report
+    from partibus.server.lifecycle import run
+
+    configure_logging()
+    try:
+        configuration = resolve_configuration(flags, os.environ)
+    except (BusError, OSError) as error:
+        return report(error)
+    return run(configuration)

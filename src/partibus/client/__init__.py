@@ -1,0 +1,1 @@
+"""A small asyncio client on our own engine, for tools, tests and benchmarks."""

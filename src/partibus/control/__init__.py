@@ -1,0 +1,1 @@
+"""The control plane: catalog, definitions and access policies, beside the data path."""

@@ -1,0 +1,309 @@
+"""The catalog: which entities and policies the namespace has, and who hears of changes.
+
+Owns entity definitions, their numeric ids, the placement of fragments on stores, and the
+change feed. Answers come from memory, writes go to SQLite first and are durable when a call
+returns. It stands beside the data path and never in it: fragments hold messages, the
+catalog only says that they exist. Called by the server, the gateway and the admin surfaces,
+all on one thread.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from partibus.control.catalog_database import CatalogDatabase
+from partibus.control.policies import AccessPolicy, check_policy
+from partibus.control.quotas import check_filters, check_forwarding, check_room
+from partibus.control.record import Change, ChangeKind, ChangeListener, EntityRecord, Placement
+from partibus.domain.address import covers, parse_address, path_key, subscription_path
+from partibus.domain.admission import admit, refuse_immutable_change
+from partibus.domain.clock import Clock, SystemClock
+from partibus.domain.entity import (
+    EntityKind,
+    EntitySpec,
+    SubscriptionSpec,
+    TopicSpec,
+    kind_of,
+)
+from partibus.domain.errors import (
+    ArgumentError,
+    ConfigError,
+    EntityExists,
+    EntityNotFound,
+    QuotaExceeded,
+)
+from partibus.domain.limits import POLICIES_PER_LEVEL_MAX, SELFHOST, Profile
+from partibus.domain.names import admit_path, admit_subscription_name
+
+__all__ = ["Catalog", "Change", "ChangeKind", "ChangeListener", "EntityRecord", "Placement"]
+
+
+class Catalog:
+    """The namespace's entities and policies, on disk (`file`) or in memory (`None`)."""
+
+    def __init__(
+        self,
+        file: Path | None = None,
+        *,
+        profile: Profile = SELFHOST,
+        stores: int = 1,
+        clock: Clock | None = None,
+    ) -> None:
+        assert stores >= 1
+        self.profile = profile
+        self.stores = stores
+        self._clock = clock if clock is not None else SystemClock()
+        self._database = CatalogDatabase(file)
+        self._records: dict[str, EntityRecord] = {}
+        self._policies: dict[str, dict[str, AccessPolicy]] = {}
+        self._by_policy_name: dict[str, list[tuple[str, AccessPolicy]]] | None = None
+        self._listeners: list[ChangeListener] = []
+        self._pending: list[Change] | None = None
+        try:
+            self._load()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the database; nothing is waiting to be written."""
+        self._database.close()
+
+    # --- reading ------------------------------------------------------------------------
+
+    def lookup(self, path: str) -> EntityRecord | None:
+        """The entity of that path in any case; a subscription is `topic/Subscriptions/name`."""
+        return self._records.get(path.lower())
+
+    def entity(self, path: str) -> EntityRecord:
+        """The entity of that path; a missing one is an error."""
+        record = self.lookup(path)
+        if record is None:
+            raise EntityNotFound.named(path)
+        return record
+
+    def entities(self, kind: EntityKind | None = None) -> tuple[EntityRecord, ...]:
+        """Every entity, or those of one kind, oldest first."""
+        return tuple(r for r in self._records.values() if kind is None or r.kind is kind)
+
+    def subscriptions(self, topic: str) -> tuple[EntityRecord, ...]:
+        """The subscriptions of a topic, oldest first."""
+        scope = f"{path_key(topic)}/subscriptions"
+        return tuple(r for r in self._records.values() if covers(scope, path_key(r.path)))
+
+    def policy(self, path: str, name: str) -> AccessPolicy | None:
+        """The policy of that name on an entity, or on the namespace when `path` is ""."""
+        return self._policies.get(path_key(path), {}).get(name)
+
+    def policies(self, path: str = "") -> tuple[AccessPolicy, ...]:
+        """The policies of an entity, or of the namespace when `path` is ""."""
+        return tuple(self._policies.get(path_key(path), {}).values())
+
+    def policies_named(self, name: str) -> tuple[tuple[str, AccessPolicy], ...]:
+        """(scope in lower case, policy) wherever a policy of that name sits."""
+        if self._by_policy_name is None:
+            self._by_policy_name = self._index_policies()
+        return tuple(self._by_policy_name.get(name, ()))
+
+    # --- entities -----------------------------------------------------------------------
+
+    def create(self, path: str, spec: EntitySpec) -> EntityRecord:
+        """A new entity with its fragments; a used name is an error (ENT-9)."""
+        path, admitted = self._admit(path, spec)
+        if self.lookup(path) is not None:
+            raise EntityExists(f"An entity named '{path}' exists already; choose another name.")
+        check_room(self._records.values(), path, admitted, self.profile)
+        now_ms = self._clock.now_ms()
+        with self.batch():
+            entity_id = self._database.insert_entity(
+                path, path_key(path), kind_of(admitted), admitted, now_ms
+            )
+            record = EntityRecord(
+                entity_id=entity_id,
+                path=path,
+                kind=kind_of(admitted),
+                spec=admitted,
+                fragments=tuple(
+                    Placement(*self._database.insert_fragment(entity_id, ordinal, self.stores))
+                    for ordinal in range(admitted.fragments)
+                ),
+                created_ms=now_ms,
+                updated_ms=now_ms,
+            )
+            self._put_record(Change(ChangeKind.CREATED, path, None, record))
+        return record
+
+    def update(self, path: str, spec: EntitySpec) -> EntityRecord:
+        """Put `spec` in the place of the entity's own; fixed properties must stay (PRP-2)."""
+        before = self.entity(path)
+        _, admitted = self._admit(before.path, spec)
+        admitted = self._keep_fragments(before.spec, admitted)
+        refuse_immutable_change(before.spec, admitted)
+        if admitted == before.spec:
+            return before
+        check_filters(self._records.values(), before.path, admitted, self.profile)
+        now_ms = self._clock.now_ms()
+        after = replace(before, spec=admitted, updated_ms=now_ms)
+        with self.batch():
+            self._database.update_entity(before.entity_id, admitted, now_ms)
+            self._put_record(Change(ChangeKind.UPDATED, before.path, before, after))
+        return after
+
+    def delete(self, path: str) -> EntityRecord:
+        """Remove an entity; a topic takes its subscriptions with it."""
+        record = self.entity(path)
+        doomed = [record]
+        if record.kind is EntityKind.TOPIC:
+            doomed = [*self.subscriptions(record.path), record]
+        with self.batch():
+            for gone in doomed:
+                key = path_key(gone.path)
+                self._database.delete_entity(gone.entity_id, key)
+                del self._records[key]
+                self._policies.pop(key, None)
+                self._by_policy_name = None
+                self._note(Change(ChangeKind.DELETED, gone.path, gone, None))
+        return record
+
+    # --- policies -----------------------------------------------------------------------
+
+    def put_policy(self, path: str, policy: AccessPolicy) -> None:
+        """Write a policy of the namespace ("") or of a queue or topic (SAS-3)."""
+        check_policy(policy)
+        if path:
+            record = self.entity(path)
+            path = record.path
+            if record.kind is EntityKind.SUBSCRIPTION:
+                raise ArgumentError("A subscription has no policies; put them on its topic.")
+        level = self._policies.get(path_key(path), {})
+        if level.get(policy.name) == policy:
+            return
+        if policy.name not in level and len(level) >= POLICIES_PER_LEVEL_MAX:
+            raise QuotaExceeded(
+                f"'{path or 'the namespace'}' has {len(level)} policies, which is the most."
+            )
+        with self.batch():
+            self._database.put_policy(path_key(path), policy)
+            self._policies.setdefault(path_key(path), {})[policy.name] = policy
+            self._by_policy_name = None
+            self._note(Change(ChangeKind.POLICIES, path))
+
+    def delete_policy(self, path: str, name: str) -> None:
+        """Remove a policy; a missing one is an error."""
+        level = self._policies.get(path_key(path), {})
+        if name not in level:
+            raise EntityNotFound(f"There is no policy '{name}' on '{path or 'the namespace'}'.")
+        with self.batch():
+            self._database.delete_policy(path_key(path), name)
+            del level[name]
+            self._by_policy_name = None
+            self._note(Change(ChangeKind.POLICIES, path))
+
+    # --- change feed and batches ----------------------------------------------------------
+
+    def subscribe(self, listener: ChangeListener) -> Callable[[], None]:
+        """Call `listener` after each durable change; the answer ends that."""
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            self._listeners.remove(listener)
+
+        return unsubscribe
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """All changes of the block become durable and heard of together, or none is made."""
+        if self._pending is not None:
+            yield
+            return
+        pending: list[Change] = []
+        self._pending = pending
+        try:
+            with self._database.transaction():
+                yield
+                check_forwarding(pending, self.lookup)
+        except BaseException:
+            self._load()
+            raise
+        finally:
+            self._pending = None
+        for change in pending:
+            for listener in tuple(self._listeners):
+                listener(change)
+
+    def _note(self, change: Change) -> None:
+        assert self._pending is not None
+        self._pending.append(change)
+
+    def _put_record(self, change: Change) -> None:
+        assert change.after is not None
+        self._records[path_key(change.path)] = change.after
+        self._note(change)
+
+    # --- what only the whole namespace can tell -------------------------------------------
+
+    def _admit(self, path: str, spec: EntitySpec) -> tuple[str, EntitySpec]:
+        """The path in its canonical spelling, and the spec as the profile makes it."""
+        if not isinstance(spec, SubscriptionSpec):
+            admit_path(path, self.profile)
+            return path, admit(spec, self.profile)
+        address = parse_address(path)
+        topic = self.entity(address.entity)
+        if not isinstance(topic.spec, TopicSpec) or address.subscription is None:
+            raise ArgumentError(f"'{path}' is not the path of a subscription of a topic.")
+        admit_subscription_name(address.subscription, self.profile)
+        spec = replace(spec, fragments=topic.spec.fragments)
+        return subscription_path(topic.path, address.subscription), admit(spec, self.profile)
+
+    def _keep_fragments(self, before: EntitySpec, after: EntitySpec) -> EntitySpec:
+        """Where the profile decides on partitioning, older entities keep what they have."""
+        if (
+            self.profile.partitioning == "per-entity"
+            or isinstance(before, SubscriptionSpec)
+            or isinstance(after, SubscriptionSpec)
+        ):
+            return after
+        return replace(
+            after, enable_partitioning=before.enable_partitioning, fragments=before.fragments
+        )
+
+    # --- loading ------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        placements: dict[int, list[Placement]] = {}
+        for entity_id, fragment_id, store in self._database.fragments():
+            placements.setdefault(entity_id, []).append(Placement(fragment_id, store))
+        self._records = {}
+        for entity_id, path, kind, spec, created_ms, updated_ms in self._database.entities():
+            record = EntityRecord(
+                entity_id=entity_id,
+                path=path,
+                kind=kind,
+                spec=spec,
+                fragments=tuple(placements.get(entity_id, ())),
+                created_ms=created_ms,
+                updated_ms=updated_ms,
+            )
+            self._check_placement(record)
+            self._records[path_key(path)] = record
+        self._policies = {}
+        for scope, policy in self._database.policies():
+            self._policies.setdefault(scope, {})[policy.name] = policy
+        self._by_policy_name = None
+
+    def _check_placement(self, record: EntityRecord) -> None:
+        for placement in record.fragments:
+            if placement.store >= self.stores:
+                raise ConfigError(
+                    f"The entity '{record.path}' has a fragment in store {placement.store}, but "
+                    f"the server has {self.stores} store(s), numbered from 0. Start it with all "
+                    "the stores it had."
+                )
+
+    def _index_policies(self) -> dict[str, list[tuple[str, AccessPolicy]]]:
+        index: dict[str, list[tuple[str, AccessPolicy]]] = {}
+        for scope, level in self._policies.items():
+            for policy in level.values():
+                index.setdefault(policy.name, []).append((scope, policy))
+        return index

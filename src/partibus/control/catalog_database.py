@@ -1,0 +1,234 @@
+"""The catalog's rows in SQLite: entities, their fragments, and policies.
+
+Owns the schema, its version, and the way between rows and records. It never checks what is
+allowed and never tells anyone: `control.catalog` does both and is the only caller. Writes
+are durable when a transaction ends (write-ahead log, synchronous=FULL). The file holds keys,
+so it is readable by its owner only.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from partibus.control.policies import AccessPolicy
+from partibus.domain.entity import (
+    EntityKind,
+    EntitySpec,
+    QueueSpec,
+    SubscriptionSpec,
+    TopicSpec,
+)
+from partibus.domain.errors import ConfigError, StoreUnavailable
+from partibus.domain.rights import names_of_rights, rights_from_names
+
+SCHEMA_VERSION: Final = 1
+_APPLICATION_ID: Final = 0x50425553  # "PBUS", so that a foreign database is recognised
+
+# AUTOINCREMENT keeps the ids of deleted rows out of use for good.
+_SCHEMA: Final = """
+CREATE TABLE entity (
+    entity_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    path TEXT NOT NULL,
+    path_key TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    updated_ms INTEGER NOT NULL
+);
+CREATE TABLE fragment (
+    fragment_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    entity_id INTEGER NOT NULL REFERENCES entity ON DELETE CASCADE,
+    ordinal INTEGER NOT NULL,
+    store INTEGER NOT NULL,
+    UNIQUE (entity_id, ordinal)
+);
+CREATE TABLE policy (
+    scope TEXT NOT NULL,
+    name TEXT NOT NULL,
+    primary_key TEXT NOT NULL,
+    secondary_key TEXT NOT NULL,
+    rights TEXT NOT NULL,
+    PRIMARY KEY (scope, name)
+) WITHOUT ROWID;
+"""
+_SPEC_TYPES: Final[dict[EntityKind, type[EntitySpec]]] = {
+    EntityKind.QUEUE: QueueSpec,
+    EntityKind.TOPIC: TopicSpec,
+    EntityKind.SUBSCRIPTION: SubscriptionSpec,
+}
+
+EntityRow = tuple[int, str, EntityKind, EntitySpec, int, int]
+FragmentRow = tuple[int, int, int]
+
+
+class CatalogDatabase:
+    """One open database, on disk or in memory."""
+
+    __slots__ = ("_connection", "_name")
+
+    def __init__(self, file: Path | None) -> None:
+        self._name = str(file) if file is not None else "the catalog in memory"
+        self._connection = _connect(file)
+        try:
+            self._prepare()
+        except sqlite3.Error as error:
+            self.close()
+            raise ConfigError(f"{self._name} cannot be opened as a catalog: {error}.") from error
+        except ConfigError:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        run = self._connection.execute
+        run("PRAGMA foreign_keys = ON")
+        run("PRAGMA synchronous = FULL")
+        (version,) = run("PRAGMA user_version").fetchone()
+        (application,) = run("PRAGMA application_id").fetchone()
+        (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
+        if tables == 0:
+            run("PRAGMA journal_mode = WAL")
+            self._connection.executescript(
+                f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID};"
+                f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+            )
+        elif application != _APPLICATION_ID:
+            raise ConfigError(f"{self._name} is a database of another program; move it away.")
+        elif version != SCHEMA_VERSION:
+            raise ConfigError(
+                f"{self._name} has schema version {version}, this release reads "
+                f"{SCHEMA_VERSION}; use the release that wrote it, or a newer one."
+            )
+
+    def close(self) -> None:
+        """Let go of the file; a second call does nothing."""
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All writes of the block are durable at its end, or none happened."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"{self._name} cannot be written: {error}.") from error
+
+    # --- reading ------------------------------------------------------------------------
+
+    def entities(self) -> Iterator[EntityRow]:
+        """Every entity, oldest first, so that a topic comes before its subscriptions."""
+        rows = self._connection.execute(
+            "SELECT entity_id, path, kind, spec, created_ms, updated_ms FROM entity"
+            " ORDER BY entity_id"
+        )
+        for entity_id, path, kind_name, spec, created_ms, updated_ms in rows:
+            kind = EntityKind(kind_name)
+            yield entity_id, path, kind, self._decode(path, kind, spec), created_ms, updated_ms
+
+    def _decode(self, path: str, kind: EntityKind, text: str) -> EntitySpec:
+        try:
+            return msgspec.json.decode(text, type=_SPEC_TYPES[kind])
+        except msgspec.DecodeError as error:
+            raise ConfigError(
+                f"{self._name}: the entity '{path}' is unreadable: {error}"
+            ) from error
+
+    def fragments(self) -> Iterator[FragmentRow]:
+        """(entity id, fragment id, store) in the order of the entity's fragments."""
+        yield from self._connection.execute(
+            "SELECT entity_id, fragment_id, store FROM fragment ORDER BY entity_id, ordinal"
+        )
+
+    def policies(self) -> Iterator[tuple[str, AccessPolicy]]:
+        """(scope, policy), by scope and name."""
+        rows = self._connection.execute(
+            "SELECT scope, name, primary_key, secondary_key, rights FROM policy"
+            " ORDER BY scope, name"
+        )
+        for scope, name, primary_key, secondary_key, rights in rows:
+            held = rights_from_names(rights.split())
+            yield scope, AccessPolicy(name, primary_key, secondary_key, held)
+
+    # --- writing, inside a transaction ----------------------------------------------------
+
+    def insert_entity(
+        self, path: str, key: str, kind: EntityKind, spec: EntitySpec, now_ms: int
+    ) -> int:
+        """A new entity; returns its id, which no other entity had or will have."""
+        cursor = self._connection.execute(
+            "INSERT INTO entity (path, path_key, kind, spec, created_ms, updated_ms)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (path, key, kind.value, _encode(spec), now_ms, now_ms),
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def insert_fragment(self, entity_id: int, ordinal: int, stores: int) -> tuple[int, int]:
+        """A new fragment; returns its id and its store, which go round with the ids."""
+        cursor = self._connection.execute(
+            "INSERT INTO fragment (entity_id, ordinal, store) VALUES (?, ?, 0)",
+            (entity_id, ordinal),
+        )
+        fragment_id = cursor.lastrowid
+        assert fragment_id is not None
+        store = (fragment_id - 1) % stores
+        if store:
+            self._connection.execute(
+                "UPDATE fragment SET store = ? WHERE fragment_id = ?", (store, fragment_id)
+            )
+        return fragment_id, store
+
+    def update_entity(self, entity_id: int, spec: EntitySpec, now_ms: int) -> None:
+        """Put another spec in the place of the entity's own."""
+        self._connection.execute(
+            "UPDATE entity SET spec = ?, updated_ms = ? WHERE entity_id = ?",
+            (_encode(spec), now_ms, entity_id),
+        )
+
+    def delete_entity(self, entity_id: int, key: str) -> None:
+        """Remove an entity with its fragments and policies."""
+        self._connection.execute("DELETE FROM entity WHERE entity_id = ?", (entity_id,))
+        self._connection.execute("DELETE FROM policy WHERE scope = ?", (key,))
+
+    def put_policy(self, scope: str, policy: AccessPolicy) -> None:
+        """Write a policy, new or in the place of the one with its name."""
+        self._connection.execute(
+            "INSERT OR REPLACE INTO policy (scope, name, primary_key, secondary_key, rights)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (
+                scope,
+                policy.name,
+                policy.primary_key,
+                policy.secondary_key,
+                " ".join(names_of_rights(policy.rights)),
+            ),
+        )
+
+    def delete_policy(self, scope: str, name: str) -> None:
+        """Remove a policy."""
+        self._connection.execute("DELETE FROM policy WHERE scope = ? AND name = ?", (scope, name))
+
+
+def _connect(file: Path | None) -> sqlite3.Connection:
+    if file is None:
+        return sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        return sqlite3.connect(file, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise ConfigError(f"{file} cannot be opened: {error}.") from error
+
+
+def _encode(spec: EntitySpec) -> str:
+    return msgspec.json.encode(spec).decode()

@@ -1,0 +1,101 @@
+"""Shared access policies: named pairs of keys with rights (SAS-1 to SAS-4, SAS-7).
+
+Owns what a policy may be, how keys are made and rolled, and the root policy of a fresh
+namespace. It never looks at tokens (`control.sas`) and never decides a request
+(`control.access`). The catalog keeps policies; the server asks for the root policy once.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from partibus.domain.errors import ArgumentError
+from partibus.domain.limits import POLICY_NAME_LENGTH_MAX
+from partibus.domain.rights import ALL_RIGHTS, Rights
+
+if TYPE_CHECKING:
+    from partibus.control.catalog import Catalog
+
+ROOT_POLICY_NAME: Final = "RootManageSharedAccessKey"  # SAS-4
+# The vendor's emulator publishes this key, so it is no secret: loopback only (EMU-7).
+DEVELOPMENT_KEY: Final = "SAS_KEY_VALUE"
+_KEY_BYTES: Final = 32  # SAS-1: 256 bits
+_KEY_LENGTH_MAX: Final = 256
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+@dataclass(slots=True, frozen=True)
+class AccessPolicy:
+    """A named pair of keys and what they allow; either key is good (SAS-7)."""
+
+    name: str
+    primary_key: str
+    secondary_key: str
+    rights: Rights
+
+    def __repr__(self) -> str:
+        """Without the keys: a policy that reaches a log must not give them away."""
+        return f"AccessPolicy(name={self.name!r}, rights={self.rights!r})"
+
+
+class RootPolicy(NamedTuple):
+    """The root policy, whether it was made just now, and the key to show once if any."""
+
+    policy: AccessPolicy
+    created: bool
+    shown_key: str | None
+
+
+def new_key() -> str:
+    """A random 256-bit key in base64 (SAS-1)."""
+    import base64
+    import secrets
+
+    return base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode("ascii")
+
+
+def check_policy(policy: AccessPolicy) -> None:
+    """Refuse a policy without a usable name, without keys, or against SAS-2."""
+    if len(policy.name) > POLICY_NAME_LENGTH_MAX or not _NAME.fullmatch(policy.name):
+        raise ArgumentError(
+            f"'{policy.name}' is no policy name: 1 to {POLICY_NAME_LENGTH_MAX} letters, digits, "
+            "'.', '-' and '_', beginning and ending with a letter or digit."
+        )
+    for key in (policy.primary_key, policy.secondary_key):
+        if not 1 <= len(key) <= _KEY_LENGTH_MAX:
+            raise ArgumentError(f"A key has 1 to {_KEY_LENGTH_MAX} characters.")
+    if not policy.rights:
+        raise ArgumentError(f"The policy '{policy.name}' has no rights; give it at least one.")
+    if policy.rights & Rights.MANAGE and policy.rights != ALL_RIGHTS:
+        raise ArgumentError(
+            f"The policy '{policy.name}' has Manage, which must come with Send and Listen."
+        )
+
+
+def roll_key(policy: AccessPolicy) -> AccessPolicy:
+    """A new primary key; the old one goes on as the secondary (SAS-7)."""
+    return replace(policy, primary_key=new_key(), secondary_key=policy.primary_key)
+
+
+def ensure_root_policy(
+    catalog: "Catalog", *, loopback_only: bool, declared: bool = False
+) -> RootPolicy:
+    """The namespace's root policy, made when missing.
+
+    The published development key is used only while nobody but this machine can reach the
+    server. A directory made on loopback that is now served to others gets a random key in its
+    place, unless the key was `declared` in the definitions file: then it is the owner's word.
+    """
+    policy = catalog.policy("", ROOT_POLICY_NAME)
+    if policy is None:
+        key = DEVELOPMENT_KEY if loopback_only else new_key()
+        policy = AccessPolicy(ROOT_POLICY_NAME, key, new_key(), ALL_RIGHTS)
+        catalog.put_policy("", policy)
+        return RootPolicy(policy, True, None if loopback_only else key)
+    if DEVELOPMENT_KEY in (policy.primary_key, policy.secondary_key) and not (
+        loopback_only or declared
+    ):
+        policy = replace(policy, primary_key=new_key(), secondary_key=new_key())
+        catalog.put_policy("", policy)
+        return RootPolicy(policy, False, policy.primary_key)
+    return RootPolicy(policy, False, None)

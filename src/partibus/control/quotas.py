@@ -1,0 +1,119 @@
+"""What only the whole namespace can tell: room for one more entity, rule or forward.
+
+Owns the counts of section 22 and EMU-8 against the profile, and the existence of forward
+destinations. It reads records and changes nothing. Called by the catalog before it writes.
+"""
+
+from collections.abc import Callable, Iterable
+
+from partibus.control.record import Change, EntityRecord
+from partibus.domain.address import parse_address, path_key
+from partibus.domain.entity import (
+    EntityKind,
+    EntitySpec,
+    FilterType,
+    RuleSpec,
+    SubscriptionSpec,
+    TopicSpec,
+)
+from partibus.domain.errors import QuotaExceeded
+from partibus.domain.limits import UNLIMITED, Profile
+from partibus.domain.refusal import PropertyRefused
+
+
+def check_room(
+    records: Iterable[EntityRecord], path: str, spec: EntitySpec, profile: Profile
+) -> None:
+    """Refuse a new entity where the profile has no room for it (QTA-2, QTA-3, QTA-11)."""
+    if isinstance(spec, SubscriptionSpec):
+        _check_subscriptions(records, path, spec, profile)
+        return
+    if profile.entities_max == UNLIMITED:  # nothing to count, and counting costs at each start
+        return
+    others = [r.spec for r in records if not isinstance(r.spec, SubscriptionSpec)]
+    if len(others) >= profile.entities_max:
+        raise QuotaExceeded(
+            f"The namespace has {profile.entities_max} queues and topics, which is the most "
+            f"of the {profile.name} profile; delete one, or choose another profile."
+        )
+    if not spec.enable_partitioning:
+        return
+    partitioned = sum(other.enable_partitioning for other in others)
+    if partitioned >= profile.partitioned_entities_max:
+        raise QuotaExceeded(
+            f"The namespace has {profile.partitioned_entities_max} partitioned entities, which "
+            f"is the most of the {profile.name} profile; create this one without partitioning."
+        )
+
+
+def _check_subscriptions(
+    records: Iterable[EntityRecord], path: str, spec: SubscriptionSpec, profile: Profile
+) -> None:
+    if profile.subscriptions_per_topic_max == UNLIMITED:
+        return
+    records = tuple(records)
+    topic = parse_address(path).entity
+    if len(_subscriptions(records, topic)) >= profile.subscriptions_per_topic_max:
+        raise QuotaExceeded(
+            f"The topic '{topic}' has {profile.subscriptions_per_topic_max} subscriptions, which "
+            f"is the most of the {profile.name} profile; delete one first."
+        )
+    check_filters(records, path, spec, profile)
+
+
+def check_filters(
+    records: Iterable[EntityRecord], path: str, spec: EntitySpec, profile: Profile
+) -> None:
+    """Refuse rules beyond what a topic may have over all its subscriptions (QTA-12)."""
+    if not isinstance(spec, SubscriptionSpec):
+        return
+    rules: list[RuleSpec] = list(spec.rules)
+    for other in _subscriptions(records, parse_address(path).entity):
+        if path_key(other.path) != path_key(path) and isinstance(other.spec, SubscriptionSpec):
+            rules += other.spec.rules
+    correlations = sum(rule.filter_type is FilterType.CORRELATION for rule in rules)
+    sqls = sum(rule.filter_type is FilterType.SQL for rule in rules)
+    for count, most, kind in (
+        (correlations, profile.correlation_filters_per_topic_max, "correlation"),
+        (sqls, profile.sql_filters_per_topic_max, "SQL"),
+    ):
+        if count > most:
+            raise QuotaExceeded(
+                f"A topic has at most {most} {kind} filters in the {profile.name} profile."
+            )
+
+
+def _subscriptions(records: Iterable[EntityRecord], topic: str) -> list[EntityRecord]:
+    prefix = f"{path_key(topic)}/subscriptions/"
+    return [
+        r
+        for r in records
+        if r.kind is EntityKind.SUBSCRIPTION and path_key(r.path).startswith(prefix)
+    ]
+
+
+def check_forwarding(
+    changes: Iterable[Change], lookup: Callable[[str], EntityRecord | None]
+) -> None:
+    """Destinations must exist when their source is created or updated (FWD-2)."""
+    for change in changes:
+        if change.after is None or isinstance(change.after.spec, TopicSpec):
+            continue
+        spec = change.after.spec
+        for name, target in (
+            ("forward_to", spec.forward_to),
+            ("forward_dead_lettered_messages_to", spec.forward_dead_lettered_messages_to),
+        ):
+            if target:
+                _check_target(name, target, change.after, lookup(target))
+
+
+def _check_target(
+    name: str, target: str, source: EntityRecord, record: EntityRecord | None
+) -> None:
+    if record is None or record.kind is EntityKind.SUBSCRIPTION:
+        raise PropertyRefused(
+            name, f"there is no queue or topic named '{target}'; create it first."
+        )
+    if record.entity_id == source.entity_id:
+        raise PropertyRefused(name, f"'{target}' cannot forward to itself.")

@@ -1,0 +1,76 @@
+"""The text of a definitions file, and where in it things stand.
+
+Owns the error message of a bad file: `file:line: path: reason`. Lines are looked for only
+when there is something to complain about. It knows neither TOML nor JSON: each reader hands
+in the scan that maps paths to lines, and the way it spells a property's place.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from partibus.domain.errors import ConfigError
+
+Where = tuple[str | int, ...]
+LineScan = Callable[[str], dict[Where, int]]
+Spelling = Callable[[str], Where]
+
+
+def spell_where(where: Where) -> str:
+    """A path as people write it: `queue[1].lock_duration`."""
+    text = ""
+    for part in where:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def _spell_plainly(property_name: str) -> Where:
+    return (property_name,)
+
+
+class DefinitionSource:
+    """One file's name and text."""
+
+    __slots__ = ("_lines", "_scan", "_spelling", "file", "text")
+
+    def __init__(
+        self, file: Path, text: str, scan: LineScan, spelling: Spelling = _spell_plainly
+    ) -> None:
+        self.file = file
+        self.text = text
+        self._scan = scan
+        self._spelling = spelling
+        self._lines: dict[Where, int] | None = None
+
+    def line_of(self, where: Where) -> int | None:
+        """The line of a path, or of the nearest thing around it that has one."""
+        if self._lines is None:
+            self._lines = self._scan(self.text)
+        for length in range(len(where), 0, -1):
+            line = self._lines.get(where[:length])
+            if line is not None:
+                return line
+        return None
+
+    def error(self, where: Where, reason: str) -> ConfigError:
+        """The error for what stands at `where`."""
+        line = self.line_of(where)
+        place = f"{self.file}:{line}" if line is not None else f"{self.file}"
+        path = f" {spell_where(where)}:" if where else ""
+        return ConfigError(f"{place}:{path} {reason}")
+
+    def property_error(self, entity: Where, property_name: str, reason: str) -> ConfigError:
+        """The error for a property of the entity at `entity`, in the file's own spelling."""
+        return self.error(entity + self._spelling(property_name), reason)
+
+
+def read_text(file: Path) -> str:
+    """The file's text; one that cannot be read is a `ConfigError`."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: is not UTF-8 text (byte {error.start}).") from error

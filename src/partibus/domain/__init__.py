@@ -1,0 +1,1 @@
+"""The vocabulary of the bus: imports nothing of ours and does no input or output."""

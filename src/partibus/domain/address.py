@@ -1,0 +1,101 @@
+"""Addresses of nodes: what a client writes, taken apart (ENT-10).
+
+Owns the address grammar and the comparison of paths. Host names are dropped unread,
+since a client behind a custom endpoint carries the name of another host. It never asks
+whether an entity exists, and it raises on nothing: an address that makes no sense names
+an entity that cannot exist. Called by the gateway, the catalog and access control.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import unquote
+
+Node = Literal["entity", "management", "cbs"]
+SubQueue = Literal["", "$deadletterqueue", "$transfer/$deadletterqueue"]
+
+DEAD_LETTER: Final = "$deadletterqueue"
+TRANSFER_DEAD_LETTER: Final = "$transfer/$deadletterqueue"
+MANAGEMENT: Final = "$management"
+CBS: Final = "$cbs"
+SUBSCRIPTIONS: Final = "Subscriptions"
+
+_SCHEME_AND_AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/]*")
+
+
+@dataclass(slots=True, frozen=True)
+class Address:
+    """An address taken apart. `entity` is the queue or topic, in the case it was given."""
+
+    entity: str
+    node: Node = "entity"
+    sub_queue: SubQueue = ""
+    subscription: str | None = None
+
+    @property
+    def entity_path(self) -> str:
+        """The path under which the catalog knows the queue, topic or subscription."""
+        if self.subscription is None:
+            return self.entity
+        return subscription_path(self.entity, self.subscription)
+
+    @property
+    def path(self) -> str:
+        """The path that rights are checked for: the entity and its sub-queue."""
+        return f"{self.entity_path}/{self.sub_queue}" if self.sub_queue else self.entity_path
+
+
+def subscription_path(topic: str, subscription: str) -> str:
+    """The path of a subscription, in the vendor's spelling."""
+    return f"{topic}/{SUBSCRIPTIONS}/{subscription}"
+
+
+def strip_authority(raw: str) -> str:
+    """The path of an address: no scheme, no authority, no escapes, no outer slashes."""
+    match = _SCHEME_AND_AUTHORITY.match(raw)
+    path = raw[match.end() :] if match else raw
+    if "%" in path:
+        path = unquote(path)
+    return path.strip("/")
+
+
+def path_key(path: str) -> str:
+    """The form in which paths are compared (ENT-8)."""
+    return path.lower()
+
+
+def resource_path(uri: str) -> str:
+    """The comparable path of a resource URI or audience; "" is the namespace."""
+    return "/".join(part for part in path_key(strip_authority(uri)).split("/") if part)
+
+
+def covers(scope: str, path: str) -> bool:
+    """Whether `path` is `scope` or lies below it by whole segments (SAS-6). Both are keys."""
+    if not scope or path == scope:
+        return True
+    return path.startswith(scope) and path[len(scope)] == "/"
+
+
+def parse_address(raw: str) -> Address:
+    """Take an address apart; segments with a meaning are recognised in any case."""
+    segments = strip_authority(raw).split("/")
+    lowered = [segment.lower() for segment in segments]
+    if lowered == [CBS]:
+        return Address("", "cbs")
+    node: Node = "entity"
+    end = len(segments)
+    if lowered[end - 1] == MANAGEMENT:
+        node = "management"
+        end -= 1
+    sub_queue: SubQueue = ""
+    if end > 0 and lowered[end - 1] == DEAD_LETTER:
+        sub_queue = DEAD_LETTER
+        end -= 1
+        if end > 0 and lowered[end - 1] == "$transfer":
+            sub_queue = TRANSFER_DEAD_LETTER
+            end -= 1
+    subscription = None
+    if end > 2 and lowered[end - 2] == "subscriptions":
+        subscription = segments[end - 1]
+        end -= 2
+    return Address("/".join(segments[:end]), node, sub_queue, subscription)

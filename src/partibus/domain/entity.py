@@ -1,0 +1,178 @@
+"""What an entity is asked to be: frozen specs with the vendor's defaults (PRP-1).
+
+Owns the shapes of queues, topics, subscriptions and rules, and which of their properties
+can never change. Whether the values are allowed is `domain.admission`'s business, where
+they are kept is the catalog's. Property names are the vendor's in snake case, with the
+unit last where the vendor writes a duration.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from partibus.domain.duration import DURATION_MAX_MS
+from partibus.domain.limits import KILOBYTE, MINUTE_MS, SECOND_MS, Profile
+
+DEFAULT_LOCK_DURATION_MS: Final = MINUTE_MS
+DEFAULT_MAX_DELIVERY_COUNT: Final = 10
+DEFAULT_SIZE_MEGABYTES: Final = 1024
+DEFAULT_DUPLICATE_WINDOW_MS: Final = 600 * SECOND_MS
+DEFAULT_RULE_NAME: Final = "$Default"
+
+PropertyValue = str | int | float | bool
+
+
+class EntityKind(Enum):
+    """What a path names."""
+
+    QUEUE = "queue"
+    TOPIC = "topic"
+    SUBSCRIPTION = "subscription"
+
+
+class EntityStatus(Enum):
+    """What an entity lets through (STS-1); the last five only the system sets (STS-4)."""
+
+    ACTIVE = "Active"
+    DISABLED = "Disabled"
+    SEND_DISABLED = "SendDisabled"
+    RECEIVE_DISABLED = "ReceiveDisabled"
+    CREATING = "Creating"
+    DELETING = "Deleting"
+    RENAMING = "Renaming"
+    RESTORING = "Restoring"
+    UNKNOWN = "Unknown"
+
+    @property
+    def allows_send(self) -> bool:
+        """Whether messages may be sent to the entity."""
+        return self in (EntityStatus.ACTIVE, EntityStatus.RECEIVE_DISABLED)
+
+    @property
+    def allows_receive(self) -> bool:
+        """Whether messages may be received from the entity."""
+        return self in (EntityStatus.ACTIVE, EntityStatus.SEND_DISABLED)
+
+
+class FilterType(Enum):
+    """The kinds of filter of a rule (FLT-7)."""
+
+    SQL = "Sql"
+    CORRELATION = "Correlation"
+    TRUE = "True"
+    FALSE = "False"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class CorrelationFilter:
+    """Equality conditions, all of which must hold (COR-1)."""
+
+    content_type: str | None = None
+    correlation_id: str | None = None
+    label: str | None = None
+    message_id: str | None = None
+    reply_to: str | None = None
+    reply_to_session_id: str | None = None
+    session_id: str | None = None
+    to: str | None = None
+    properties: dict[str, PropertyValue] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RuleSpec:
+    """A named filter with an optional action (FLT-1)."""
+
+    name: str = DEFAULT_RULE_NAME
+    filter_type: FilterType = FilterType.TRUE
+    sql_expression: str = "1=1"
+    correlation: CorrelationFilter | None = None
+    action: str = ""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class QueueSpec:
+    """A queue as its owner asked for it."""
+
+    lock_duration_ms: int = DEFAULT_LOCK_DURATION_MS
+    max_delivery_count: int = DEFAULT_MAX_DELIVERY_COUNT
+    max_size_in_megabytes: int = DEFAULT_SIZE_MEGABYTES
+    max_message_size_in_kilobytes: int | None = None  # None: the profile's default
+    default_message_time_to_live_ms: int = DURATION_MAX_MS
+    dead_lettering_on_message_expiration: bool = False
+    requires_duplicate_detection: bool = False
+    duplicate_detection_history_time_window_ms: int = DEFAULT_DUPLICATE_WINDOW_MS
+    requires_session: bool = False
+    enable_partitioning: bool = False
+    fragments: int = 1
+    auto_delete_on_idle_ms: int = DURATION_MAX_MS
+    enable_batched_operations: bool = True
+    enable_express: bool = False
+    forward_to: str = ""
+    forward_dead_lettered_messages_to: str = ""
+    status: EntityStatus = EntityStatus.ACTIVE
+    user_metadata: str = ""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class TopicSpec:
+    """A topic as its owner asked for it."""
+
+    max_size_in_megabytes: int = DEFAULT_SIZE_MEGABYTES
+    max_message_size_in_kilobytes: int | None = None  # None: the profile's default
+    default_message_time_to_live_ms: int = DURATION_MAX_MS
+    requires_duplicate_detection: bool = False
+    duplicate_detection_history_time_window_ms: int = DEFAULT_DUPLICATE_WINDOW_MS
+    enable_partitioning: bool = False
+    fragments: int = 1
+    auto_delete_on_idle_ms: int = DURATION_MAX_MS
+    enable_batched_operations: bool = True
+    enable_express: bool = False
+    enable_filtering_messages_before_publishing: bool = False
+    support_ordering: bool = True
+    status: EntityStatus = EntityStatus.ACTIVE
+    user_metadata: str = ""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class SubscriptionSpec:
+    """A subscription as its owner asked for it; `fragments` follows its topic."""
+
+    lock_duration_ms: int = DEFAULT_LOCK_DURATION_MS
+    max_delivery_count: int = DEFAULT_MAX_DELIVERY_COUNT
+    default_message_time_to_live_ms: int = DURATION_MAX_MS
+    dead_lettering_on_message_expiration: bool = False
+    dead_lettering_on_filter_evaluation_exceptions: bool = True
+    requires_session: bool = False
+    fragments: int = 1
+    auto_delete_on_idle_ms: int = DURATION_MAX_MS
+    enable_batched_operations: bool = True
+    forward_to: str = ""
+    forward_dead_lettered_messages_to: str = ""
+    status: EntityStatus = EntityStatus.ACTIVE
+    user_metadata: str = ""
+    rules: tuple[RuleSpec, ...] = (RuleSpec(),)  # FLT-2
+
+
+EntitySpec = QueueSpec | TopicSpec | SubscriptionSpec
+
+# Fixed at creation (PRP-1, PRP-2, SEED-16).
+IMMUTABLE_PROPERTIES: Final = (
+    "requires_session",
+    "requires_duplicate_detection",
+    "enable_partitioning",
+    "fragments",
+)
+
+
+def kind_of(spec: EntitySpec) -> EntityKind:
+    """The kind of entity that a spec describes."""
+    if isinstance(spec, QueueSpec):
+        return EntityKind.QUEUE
+    return EntityKind.TOPIC if isinstance(spec, TopicSpec) else EntityKind.SUBSCRIPTION
+
+
+def message_bytes_max(spec: QueueSpec | TopicSpec, profile: Profile) -> int:
+    """The largest message that the entity accepts (QTA-6)."""
+    if spec.max_message_size_in_kilobytes is None:
+        return profile.message_bytes_default
+    return spec.max_message_size_in_kilobytes * KILOBYTE

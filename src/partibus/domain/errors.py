@@ -1,0 +1,182 @@
+"""The error taxonomy: what a peer is told, in AMQP and in HTTP, and whether to try again.
+
+Every class declares its AMQP `condition`, its `http_status` and `retryable`. The text
+says what to do next and ends with a tracking id (ERR-22), so that a user's log line can
+be found in the server's. Nothing here knows how an error travels: the gateway and the
+HTTP side each translate once.
+"""
+
+import datetime
+import uuid
+from typing import ClassVar
+
+
+class BusError(Exception):
+    """The bus could not do what was asked."""
+
+    condition: ClassVar[str] = "amqp:internal-error"
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, text: str | None = None) -> None:
+        self.text = text if text is not None else (self.__doc__ or "").splitlines()[0]
+        self.tracking_id = str(uuid.uuid4())
+        super().__init__(self.text)
+
+    @property
+    def description(self) -> str:
+        """The text as a peer reads it, with the marks that support asks for (ERR-22)."""
+        stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self.text} TrackingId:{self.tracking_id}, SystemTracker:partibus, Timestamp:{stamp}"
+
+
+# --- the peer asked for something that is refused ---------------------------------------
+
+
+class RequestError(BusError):
+    """The request is refused as it stands; change it before trying again."""
+
+    condition: ClassVar[str] = "amqp:not-allowed"
+    http_status: ClassVar[int] = 400
+    retryable: ClassVar[bool] = False
+
+
+class InvalidOperation(RequestError):
+    """The operation is not valid in the entity's present state (ERR-13)."""
+
+
+class EntityNotFound(RequestError):
+    """The messaging entity could not be found. Create it, or correct its name (ERR-1)."""
+
+    condition: ClassVar[str] = "amqp:not-found"
+    http_status: ClassVar[int] = 404
+
+    @classmethod
+    def named(cls, path: str) -> "EntityNotFound":
+        """The sentence that the JS client recognises as a missing entity."""
+        return cls(
+            f"The messaging entity '{path}' could not be found. Create it, or correct the name."
+        )
+
+
+class EntityExists(RequestError):
+    """An entity with this name exists already; choose another name (ERR-2)."""
+
+    condition: ClassVar[str] = "com.microsoft:entity-already-exists"
+    http_status: ClassVar[int] = 409
+
+
+class EntityDisabled(RequestError):
+    """The entity is disabled for this operation; set its status to Active (ERR-3)."""
+
+    condition: ClassVar[str] = "com.microsoft:entity-disabled"
+    http_status: ClassVar[int] = 403
+
+
+class MessageLockLost(RequestError):
+    """The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue. Receive the message again (ERR-4)."""  # noqa: E501
+
+    condition: ClassVar[str] = "com.microsoft:message-lock-lost"
+    http_status: ClassVar[int] = 410
+
+
+class SessionLockLost(RequestError):
+    """The session lock was lost. Accept the session again (ERR-5)."""
+
+    condition: ClassVar[str] = "com.microsoft:session-lock-lost"
+    http_status: ClassVar[int] = 410
+
+
+class SessionCannotBeLocked(RequestError):
+    """The session is held by another receiver; try again when it is released (ERR-6)."""
+
+    condition: ClassVar[str] = "com.microsoft:session-cannot-be-locked"
+    http_status: ClassVar[int] = 410
+
+
+class MessageNotFound(RequestError):
+    """No such message; look the sequence number up by peek (ERR-7)."""
+
+    condition: ClassVar[str] = "com.microsoft:message-not-found"
+    http_status: ClassVar[int] = 404
+
+
+class MessageTooLarge(RequestError):
+    """The message is larger than the entity accepts; make it smaller (ERR-8)."""
+
+    condition: ClassVar[str] = "amqp:link:message-size-exceeded"
+    http_status: ClassVar[int] = 413
+
+
+class QuotaExceeded(RequestError):
+    """A quota is used up; free space or raise the limit (ERR-9)."""
+
+    condition: ClassVar[str] = "amqp:resource-limit-exceeded"
+    http_status: ClassVar[int] = 403
+
+
+class Unauthorized(RequestError):
+    """The token or key does not allow this; use a policy that has the right (ERR-12)."""
+
+    condition: ClassVar[str] = "amqp:unauthorized-access"
+    http_status: ClassVar[int] = 401
+
+
+class ArgumentError(RequestError):
+    """An argument is not valid; correct it (ERR-14)."""
+
+    condition: ClassVar[str] = "com.microsoft:argument-error"
+
+
+class MalformedMessage(RequestError):
+    """The message is not a well-formed AMQP message; re-encode it."""
+
+    condition: ClassVar[str] = "amqp:decode-error"
+
+
+class NotImplementedHere(RequestError):
+    """This server does not offer the operation."""
+
+    condition: ClassVar[str] = "amqp:not-implemented"
+    http_status: ClassVar[int] = 501
+
+
+# --- it may work when tried again ---------------------------------------------------------
+
+
+class TransientError(BusError):
+    """The bus cannot do it right now; try again."""
+
+    condition: ClassVar[str] = "com.microsoft:server-busy"
+    http_status: ClassVar[int] = 503
+
+
+class ServerBusy(TransientError):
+    """The server is busy; wait a few seconds and try again (ERR-10)."""
+
+
+class OperationTimeout(TransientError):
+    """The operation did not end in time; its outcome is not known (ERR-11)."""
+
+    condition: ClassVar[str] = "com.microsoft:timeout"
+    http_status: ClassVar[int] = 408
+
+
+class StoreUnavailable(TransientError):
+    """The store of this fragment is down; it is probed until it answers, so try again (ERR-16)."""
+
+
+# --- configuration ------------------------------------------------------------------------
+
+
+class ConfigError(BusError):
+    """The configuration cannot be used; the text names the line or path to correct."""
+
+    http_status: ClassVar[int] = 400
+    retryable: ClassVar[bool] = False
+
+
+class StoreCorrupt(BusError):
+    """Stored data failed its checksum; the text names the file and the offset."""
+
+    retryable: ClassVar[bool] = False

@@ -1,0 +1,46 @@
+"""Names of entities: how long they are and what they are made of (ENT-6, ENT-7).
+
+Owns the check of queue, topic and subscription names, and nothing about whether a name is
+free: that is the catalog's. A refusal is a `PropertyRefused` of the property `name`.
+"""
+
+import re
+from typing import Final
+
+from partibus.domain import limits
+from partibus.domain.limits import Profile
+from partibus.domain.refusal import PropertyRefused
+
+_SEGMENT: Final = re.compile(r"[A-Za-z0-9._~-]+")
+_EDGE: Final = re.compile(r"[A-Za-z0-9]")
+
+
+def admit_path(path: str, profile: Profile) -> None:
+    """Refuse a queue or topic path that breaks ENT-6 or ENT-7."""
+    _admit_name(path, limits.ENTITY_PATH_LENGTH_MAX, profile)
+    if any(not segment for segment in path.split("/")):
+        raise PropertyRefused("name", f"'{path}' has an empty segment between slashes.")
+    if "subscriptions" in path.lower().split("/")[1:]:
+        raise PropertyRefused(
+            "name", f"'{path}' would be taken for a subscription; leave out that segment."
+        )
+
+
+def admit_subscription_name(name: str, profile: Profile) -> None:
+    """Refuse a subscription name that breaks ENT-6 or ENT-7."""
+    _admit_name(name, limits.SUBSCRIPTION_NAME_LENGTH_MAX, profile)
+    if "/" in name:
+        raise PropertyRefused("name", f"'{name}' holds a slash; a subscription has one segment.")
+
+
+def _admit_name(name: str, length_max: int, profile: Profile) -> None:
+    if not 1 <= len(name) <= length_max:
+        raise PropertyRefused("name", f"1 to {length_max} characters are allowed, not {len(name)}.")
+    if not (_EDGE.fullmatch(name[0]) and _EDGE.fullmatch(name[-1])):
+        raise PropertyRefused("name", f"'{name}' must begin and end with a letter or digit.")
+    segments = [segment for segment in name.split("/") if segment]
+    has_bad = any(not _SEGMENT.fullmatch(segment) for segment in segments)
+    if has_bad or ("~" in name and not profile.has_tilde_in_names):
+        raise PropertyRefused(
+            "name", f"'{name}' may hold letters, digits, '.', '-', '_' and '/' between segments."
+        )

@@ -1,0 +1,106 @@
+"""Sending: messages come in, are numbered, and wait or are scheduled.
+
+Owns sequence numbers, time to live at entry and the size quota. Nothing is visible, and
+nobody is told, before the records are durable.
+"""
+
+from partibus.domain.errors import BusError, QuotaExceeded
+from partibus.fragment.changes import Arrival, Change
+from partibus.fragment.commands import Command, Enqueue
+from partibus.fragment.dispatch import dispatch
+from partibus.fragment.effects import Confirmed, Effects, Refused
+from partibus.fragment.message import NEVER_MS, NewMessage
+from partibus.fragment.records import (
+    ENQUEUED,
+    ENQUEUED_META,
+    NO_TTL,
+    SCHEDULED,
+    SCHEDULED_META,
+)
+from partibus.fragment.state import State
+from partibus.store.record import Record
+
+
+def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Number the messages and prepare their records."""
+    assert isinstance(command, Enqueue)
+    spec = state.spec
+    if spec.size_bytes_max and state.size_bytes + command.byte_count > spec.size_bytes_max:
+        out.outward.append(Refused(command.port, command.requests, _full(state)))
+        return
+    first = sequence = state.next_sequence
+    records: list[Record] = []
+    expiries: list[int] = []
+    fragment_id = state.fragment_id
+    pack = ENQUEUED_META.pack
+    for message in command.messages:
+        if message.scheduled_ms > now_ms:
+            records.append(_scheduled(fragment_id, sequence, message, now_ms))
+            expiries.append(message.scheduled_ms)
+        else:
+            # A time in the past means at once (SCH-6).
+            message.scheduled_ms = 0
+            expires_ms = expiry_ms(state, message.ttl_ms, now_ms)
+            expiries.append(expires_ms)
+            meta = pack(sequence, now_ms, expires_ms)
+            records.append(Record(fragment_id, ENQUEUED, meta, message.body))
+        sequence += 1
+    state.next_sequence = sequence
+    state.size_bytes += command.byte_count
+    out.changes.append(Arrival(records, command, first, now_ms, expiries))
+
+
+def _scheduled(fragment_id: int, sequence: int, message: NewMessage, now_ms: int) -> Record:
+    meta = SCHEDULED_META.pack(sequence, now_ms, message.scheduled_ms, ttl_word(message.ttl_ms))
+    return Record(fragment_id, SCHEDULED, meta, message.body)
+
+
+def ttl_word(ttl_ms: int) -> int:
+    """A time to live in 32 bits, as it waits with a scheduled message."""
+    return ttl_ms if 0 <= ttl_ms < NO_TTL else NO_TTL
+
+
+def expiry_ms(state: State, ttl_ms: int, now_ms: int) -> int:
+    """The entity's default applies when the sender gave none, and caps it (TTL-2)."""
+    default_ms = state.spec.default_ttl_ms
+    if ttl_ms < 0 or (default_ms and ttl_ms > default_ms):
+        ttl_ms = default_ms if default_ms else -1
+    return NEVER_MS if ttl_ms < 0 else now_ms + ttl_ms
+
+
+def _full(state: State) -> QuotaExceeded:
+    return QuotaExceeded(
+        f"The maximum entity size has been reached for '{state.spec.path}': "
+        f"{state.size_bytes} of {state.spec.size_bytes_max} bytes are used. "
+        "Receive or purge messages, or raise the entity's maximum size."
+    )
+
+
+def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages are durable: let them be seen, and confirm them."""
+    assert isinstance(change, Arrival)
+    push = state.main.ready.push
+    sequence = change.first_sequence
+    enqueued_ms = change.enqueued_ms
+    command = change.command
+    for record, message, expires_ms in zip(
+        change.records, command.messages, change.expires_ms, strict=True
+    ):
+        length = len(record.body)
+        if message.scheduled_ms:
+            ttl = ttl_word(message.ttl_ms)
+            state.scheduled.push(sequence, record.position, length, enqueued_ms, expires_ms, ttl)
+        else:
+            push(sequence, record.position, length, enqueued_ms, expires_ms, 0)
+        sequence += 1
+    state.next_sequence_durable = sequence
+    out.outward.append(Confirmed(command.port, command.requests, change.first_sequence))
+    dispatch(state, state.main, now_ms, out)
+
+
+def abort_arrival(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """The store failed: the numbers are free again, since all that came later failed too."""
+    assert isinstance(change, Arrival)
+    state.next_sequence = min(state.next_sequence, change.first_sequence)
+    state.size_bytes -= change.command.byte_count
+    out.outward.append(Refused(change.command.port, change.command.requests, error))

@@ -1,0 +1,325 @@
+"""The broker: the single writer that runs a set of fragments on one store.
+
+Owns the turn of the wheel: commands that arrived since the last turn are applied together,
+their records go to the store as one entry, and when that is durable the changes are carried
+out and the answers let go (group commit). Also its fragments' timers, checkpoints, and what
+happens while the store is down. It never looks into a command, a record or a message; only
+the node makes brokers, only fragment handles submit to them.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
+from typing import Final, Protocol
+
+from partibus.domain.clock import Clock
+from partibus.domain.errors import BusError, StoreCorrupt
+from partibus.fragment.changes import Change
+from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
+from partibus.fragment.effects import BodyEffect, Deliver, Effect, Effects, Failed, Found
+from partibus.fragment.machine import Machine
+from partibus.fragment.replay import NO_SPEC, finish, replay
+from partibus.fragment.snapshot import dump, load
+from partibus.fragment.spec import FragmentSpec
+from partibus.fragment.state import State
+from partibus.store.interface import Store, StoreState
+from partibus.store.record import Record
+
+_log: Final = logging.getLogger(__name__)
+
+CHECKPOINT_BYTES_MIN: Final = 256 * 1024 * 1024
+"""Log written before the first checkpoint: recovery reads at most about this much."""
+CHECKPOINT_STATE_FACTOR: Final = 4
+"""A checkpoint waits for this many times its own last size, so that with a deep backlog the
+snapshots stay a fraction of what is written anyway."""
+TICK_INTERVAL_MS_MIN: Final = 20
+"""Timers closer together than this are served together."""
+
+
+class Timer(Protocol):
+    """Something that can be called off."""
+
+    def cancel(self) -> None: ...
+
+
+class Scheduler(Protocol):
+    """The part of an event loop that a broker needs; tests turn it by hand."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run after what is under way now."""
+        ...
+
+    def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Run in so many milliseconds."""
+        ...
+
+
+class Broker:
+    """Runs the fragments of one store."""
+
+    def __init__(self, store: Store, clock: Clock, scheduler: Scheduler) -> None:
+        self.store = store
+        self._clock = clock
+        self._scheduler = scheduler
+        self._machines: dict[int, Machine] = {}
+        self._recovered: dict[int, State] = {}
+        """States found in the log that no fragment has asked for yet."""
+        self._mailbox: list[tuple[Machine, Command]] = []
+        self._turn_is_due = False
+        self._touched: dict[int, Machine] = {}
+        self._timer: Timer | None = None
+        self._timer_at_ms = 0
+        self._alarms: dict[int, int] = {}
+        self._alarm_heap: list[tuple[int, int]] = []
+        self._checkpoint_is_due_at = CHECKPOINT_BYTES_MIN
+        self._is_checkpointing = False
+        self._appends_under_way = 0
+        self._reads_under_way = 0
+        self._held_back: list[Effect] = []
+        """Effects behind a delivery whose bodies are still being read: order is kept."""
+        self.damaged_count = 0
+
+    # --- life -----------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Recover the log; fragments added afterwards find their state in it."""
+        recovered = self.store.open()
+        states = self._recovered
+        for fragment_id, snapshot in recovered.states.items():
+            states[fragment_id] = load(fragment_id, NO_SPEC, snapshot)
+        for record in recovered.records:
+            state = states.get(record.fragment)
+            if state is None:
+                state = states[record.fragment] = State(record.fragment, NO_SPEC)
+            replay(state, record.kind, record.meta, record.position, record.body_length)
+        self.store.on_state = self._store_changed
+
+    def add(self, fragment_id: int, spec: FragmentSpec) -> Machine:
+        """Take a fragment on, with whatever the log knows of it."""
+        state = self._recovered.pop(fragment_id, None)
+        if state is None:
+            state = State(fragment_id, spec)
+        else:
+            for position, length in finish(state, fragment_id, spec):
+                self.store.retain(position, length)
+        machine = self._machines[fragment_id] = Machine(state)
+        self._set_alarm(machine)
+        return machine
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing waits for a turn or for the store."""
+        return not (self._mailbox or self._appends_under_way or self._reads_under_way)
+
+    def forget_strangers(self) -> int:
+        """Drop what the log holds of fragments that no entity has any more."""
+        count = len(self._recovered)
+        self._recovered.clear()
+        return count
+
+    def close(self) -> None:
+        """Checkpoint what is durable and give the store back."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.store.state is not StoreState.DOWN:
+            self.store.checkpoint(self._states(), _ignore)
+        self.store.close()
+
+    # --- the turn ---------------------------------------------------------------------------
+
+    def submit(self, machine: Machine, command: Command) -> None:
+        """Have a command applied in the next turn."""
+        self._mailbox.append((machine, command))
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._scheduler.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_is_due = False
+        mailbox, self._mailbox = self._mailbox, []
+        now_ms = self._clock.now_ms()
+        out = Effects()
+        prepared: list[tuple[Machine, Change]] = []
+        for machine, command in mailbox:
+            machine.apply(command, now_ms, out)
+            if out.changes:
+                prepared.extend([(machine, change) for change in out.changes])
+                out.changes = []
+            self._touched[machine.state.fragment_id] = machine
+        self._finish(prepared, out)
+
+    def _finish(self, prepared: list[tuple[Machine, Change]], out: Effects) -> None:
+        """Send the records off, then let everything out that need not wait for them."""
+        if prepared:
+            records: list[Record] = []
+            for _, change in prepared:
+                records += change.records
+            self._appends_under_way += 1
+            self.store.append(records, partial(self._durable, prepared))
+        for held in out.released:
+            self.store.release(held.position, held.length)
+        if out.outward:
+            self._let_out(out.outward)
+        for machine in self._touched.values():
+            self._set_alarm(machine)
+        self._touched.clear()
+
+    def _durable(self, prepared: list[tuple[Machine, Change]], error: BusError | None) -> None:
+        """The store has told what became of one entry."""
+        self._appends_under_way -= 1
+        now_ms = self._clock.now_ms()
+        out = Effects()
+        following: list[tuple[Machine, Change]] = []
+        for machine, change in prepared:
+            if error is None:
+                machine.commit(change, now_ms, out)
+            else:
+                machine.abort(change, error, out)
+            if out.changes:
+                following.extend([(machine, next_change) for next_change in out.changes])
+                out.changes = []
+            self._touched[machine.state.fragment_id] = machine
+        self._finish(following, out)
+        if self.store.bytes_since_checkpoint > self._checkpoint_is_due_at:
+            self._checkpoint()
+
+    # --- outward ----------------------------------------------------------------------------
+
+    def _let_out(self, effects: list[Effect]) -> None:
+        if self._reads_under_way:
+            self._held_back += effects
+            return
+        for index, effect in enumerate(effects):
+            if not self._run(effect):
+                self._held_back = effects[index + 1 :]
+                return
+
+    def _run(self, effect: Effect) -> bool:
+        """Carry one effect out; False when the rest has to wait for a read."""
+        if isinstance(effect, BodyEffect):
+            return self._read(effect)
+        effect.carry_out()
+        return True
+
+    def _read(self, effect: BodyEffect) -> bool:
+        refs = [(held.position, held.length) for held in effect.messages]
+        try:
+            bodies = self.store.read_now(refs)
+        except BusError as error:
+            self._read_failed(effect, error)
+            return True
+        if bodies is None:
+            self._reads_under_way += 1
+            self.store.read(refs, partial(self._was_read, effect))
+            return False
+        self._hand_over(effect, bodies)
+        return True
+
+    def _was_read(self, effect: BodyEffect, answer: list[bytes] | BusError) -> None:
+        self._reads_under_way -= 1
+        if isinstance(answer, BusError):
+            self._read_failed(effect, answer)
+        else:
+            self._hand_over(effect, answer)
+        held_back, self._held_back = self._held_back, []
+        self._let_out(held_back)
+
+    def _hand_over(self, effect: BodyEffect, bodies: list[bytes]) -> None:
+        if effect.consumed:
+            for held in effect.messages:
+                self.store.release(held.position, held.length)
+        effect.hand_over(bodies)
+
+    def _read_failed(self, effect: BodyEffect, error: BusError) -> None:
+        """A message that cannot be read is never skipped in silence."""
+        _log.error("cannot read a stored message: %s", error.text)
+        if isinstance(effect, Found):
+            Failed(effect.port, error).carry_out()
+        elif isinstance(effect, Deliver):
+            self._not_delivered(effect, error)
+
+    def _not_delivered(self, effect: Deliver, error: BusError) -> None:
+        """One bad body must not keep its neighbours back: try them one by one."""
+        is_damaged = isinstance(error, StoreCorrupt)
+        if is_damaged and len(effect.messages) > 1:
+            for held in effect.messages:
+                self._read(Deliver(effect.consumer, [held], effect.consumed))
+            return
+        self.damaged_count += is_damaged
+        machine = self._machines.get(effect.consumer.fragment_id)
+        if machine is not None:
+            self.submit(machine, Undelivered(effect.consumer, effect.messages, is_damaged))
+
+    # --- timers -----------------------------------------------------------------------------
+
+    def _set_alarm(self, machine: Machine) -> None:
+        """Note when a machine wants to be woken; an earlier alarm that stands is enough."""
+        deadline_ms = machine.deadline_ms()
+        if deadline_ms is None:
+            return
+        standing_ms = self._alarms.get(machine.state.fragment_id)
+        if standing_ms is not None and standing_ms <= deadline_ms:
+            return
+        self._alarms[machine.state.fragment_id] = deadline_ms
+        heappush(self._alarm_heap, (deadline_ms, machine.state.fragment_id))
+        if self._timer is None or deadline_ms < self._timer_at_ms:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._alarm_heap:
+            now_ms = self._clock.now_ms()
+            self._timer_at_ms = max(self._alarm_heap[0][0], now_ms + TICK_INTERVAL_MS_MIN)
+            delay_ms = self._timer_at_ms - now_ms
+            self._timer = self._scheduler.call_later_ms(delay_ms, self._wake)
+
+    def _wake(self) -> None:
+        """Tick every machine whose time has come; while the store is down, none."""
+        self._timer = None
+        now_ms = self._clock.now_ms()
+        is_down = self.store.state is StoreState.DOWN
+        heap = self._alarm_heap
+        while heap and heap[0][0] <= now_ms:
+            alarm_ms, fragment_id = heappop(heap)
+            if self._alarms.get(fragment_id) == alarm_ms:
+                del self._alarms[fragment_id]
+            machine = self._machines.get(fragment_id)
+            if machine is not None and not is_down:
+                self.submit(machine, Tick())
+        self._set_timer()
+
+    # --- the store --------------------------------------------------------------------------
+
+    def _store_changed(self, state: StoreState) -> None:
+        """Hold everything back while the store is down; go on when it answers (SEED-4)."""
+        is_down = state is StoreState.DOWN
+        for machine in self._machines.values():
+            if is_down and not machine.state.suspended:
+                self.submit(machine, Suspend())
+            elif not is_down and machine.state.suspended:
+                self.submit(machine, Resume())
+                self.submit(machine, Tick())
+
+    def _states(self) -> dict[int, bytes]:
+        return {fragment_id: dump(machine.state) for fragment_id, machine in self._machines.items()}
+
+    def _checkpoint(self) -> None:
+        if self._is_checkpointing:
+            return
+        self._is_checkpointing = True
+        states = self._states()
+        size = sum(len(state) for state in states.values())
+        self._checkpoint_is_due_at = max(CHECKPOINT_BYTES_MIN, CHECKPOINT_STATE_FACTOR * size)
+        self.store.checkpoint(states, self._checkpointed)
+
+    def _checkpointed(self, error: BusError | None) -> None:
+        self._is_checkpointing = False
+        if error is not None:
+            _log.warning("a checkpoint failed and will be tried again: %s", error.text)
+
+
+def _ignore(error: BusError | None) -> None:
+    """The last checkpoint at close: without it the next start reads more of the log."""

@@ -1,0 +1,174 @@
+"""Changes of state that wait for their records to become durable.
+
+A fragment's state is made of durable facts: a command only prepares a `Change`, and the
+machine carries it out when the store has its records, or takes it back when the store
+failed. So nothing is acknowledged, or seen by a receiver, before it is on disk.
+"""
+
+from partibus.fragment.commands import (
+    AnswerPort,
+    Consumer,
+    Enqueue,
+    Lane,
+    MessagesPort,
+    Settle,
+)
+from partibus.fragment.message import Held, Overlay
+from partibus.store.record import Record
+
+
+class Change:
+    """Base of all changes; `records` go to the store as one."""
+
+    __slots__ = ("records",)
+
+    def __init__(self, records: list[Record]) -> None:
+        self.records = records
+
+
+class Arrival(Change):
+    """New messages, with the sequence number of the first."""
+
+    __slots__ = ("command", "enqueued_ms", "expires_ms", "first_sequence")
+
+    def __init__(
+        self,
+        records: list[Record],
+        command: Enqueue,
+        first_sequence: int,
+        enqueued_ms: int,
+        expires_ms: list[int],
+    ) -> None:
+        self.records = records
+        self.command = command
+        self.first_sequence = first_sequence
+        self.enqueued_ms = enqueued_ms
+        self.expires_ms = expires_ms
+
+
+class Activation(Change):
+    """Scheduled messages become active under new numbers (SCH-4)."""
+
+    __slots__ = ("activated_ms", "expires_ms", "first_sequence", "messages")
+
+    def __init__(
+        self,
+        records: list[Record],
+        messages: list[Held],
+        first_sequence: int,
+        activated_ms: int,
+        expires_ms: list[int],
+    ) -> None:
+        self.records = records
+        self.messages = messages
+        self.first_sequence = first_sequence
+        self.activated_ms = activated_ms
+        self.expires_ms = expires_ms
+
+
+class Cancellation(Change):
+    """Scheduled messages leave before their time."""
+
+    __slots__ = ("messages", "port")
+
+    def __init__(self, records: list[Record], messages: list[Held], port: AnswerPort) -> None:
+        self.records = records
+        self.messages = messages
+        self.port = port
+
+
+class Removal(Change):
+    """Messages leave a lane for good: settled, expired or purged."""
+
+    __slots__ = ("lane", "messages", "port")
+
+    def __init__(
+        self,
+        records: list[Record],
+        lane: Lane,
+        messages: list[Held],
+        port: AnswerPort | None = None,
+    ) -> None:
+        self.records = records
+        self.lane = lane
+        self.messages = messages
+        self.port = port
+
+
+class Consumption(Change):
+    """Messages leave the queue for a receive-and-delete receiver."""
+
+    __slots__ = ("consumer", "messages")
+
+    def __init__(self, records: list[Record], consumer: Consumer, messages: list[Held]) -> None:
+        self.records = records
+        self.consumer = consumer
+        self.messages = messages
+
+
+class DeferredConsumption(Change):
+    """Deferred messages leave for whoever asked for them by number."""
+
+    __slots__ = ("lane", "messages", "port")
+
+    def __init__(
+        self, records: list[Record], lane: Lane, messages: list[Held], port: MessagesPort
+    ) -> None:
+        self.records = records
+        self.lane = lane
+        self.messages = messages
+        self.port = port
+
+
+class Return(Change):
+    """Messages go back to their place with one more delivery counted (DLV-1)."""
+
+    __slots__ = ("lane", "messages", "overlay")
+
+    def __init__(
+        self, records: list[Record], lane: Lane, messages: list[Held], overlay: Overlay | None
+    ) -> None:
+        self.records = records
+        self.lane = lane
+        self.messages = messages
+        self.overlay = overlay
+
+
+class Deferral(Change):
+    """Messages leave the active flow and keep their numbers (DEF-1)."""
+
+    __slots__ = ("lane", "messages", "overlay")
+
+    def __init__(
+        self, records: list[Record], lane: Lane, messages: list[Held], overlay: Overlay | None
+    ) -> None:
+        self.records = records
+        self.lane = lane
+        self.messages = messages
+        self.overlay = overlay
+
+
+class DeadLettering(Change):
+    """Messages move from the main lane to the dead-letter lane (DLQ-4)."""
+
+    __slots__ = ("counted", "messages", "overlay")
+
+    def __init__(
+        self, records: list[Record], messages: list[Held], overlay: Overlay, counted: bool
+    ) -> None:
+        self.records = records
+        self.messages = messages
+        self.overlay = overlay
+        self.counted = counted
+        """The move ends a delivery that counts (abandon, lapse), so the count goes up."""
+
+
+class Answer(Change):
+    """No change of its own: a reply that must wait for what was prepared before it."""
+
+    __slots__ = ("command", "lost")
+
+    def __init__(self, command: Settle, lost: list[int]) -> None:
+        self.records = []
+        self.command = command
+        self.lost = lost

@@ -1,0 +1,175 @@
+"""Receiving: waiting messages meet waiting receivers.
+
+Owns demand, fairness between competing receivers, locking on delivery, and
+receive-and-delete. What happens to a message afterwards is `settlement`'s.
+"""
+
+from partibus.domain.errors import BusError
+from partibus.fragment.changes import Change, Consumption
+from partibus.fragment.commands import Command, Consumer, Demand, Detach, Undelivered
+from partibus.fragment.effects import Deliver, Drained, Effects
+from partibus.fragment.expiry import expire
+from partibus.fragment.message import Held
+from partibus.fragment.records import REMOVED, pack_sequences
+from partibus.fragment.state import State
+from partibus.fragment.subqueue import SubQueue
+from partibus.store.record import Record
+
+
+def demand(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """A receiver may have more, or wants to be drained."""
+    assert isinstance(command, Demand)
+    consumer = command.consumer
+    lane = state.lanes[consumer.lane]
+    lane.demand(consumer, command.limit)
+    consumer.draining = command.drain
+    dispatch(state, lane, now_ms, out)
+    _answer_drain(consumer, out)
+
+
+def detach(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """A receiver leaves; its locks stay until they lapse (LCK-7)."""
+    assert isinstance(command, Detach)
+    command.consumer.gone = True
+    state.lanes[command.consumer.lane].forget(command.consumer)
+
+
+def _answer_drain(consumer: Consumer, out: Effects) -> None:
+    if consumer.draining and not consumer.consuming:
+        consumer.draining = False
+        consumer.limit = consumer.sent
+        out.outward.append(Drained(consumer))
+
+
+def dispatch(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
+    """Hand waiting messages to waiting receivers, one each in turn when they compete."""
+    if not lane.waiting or not len(lane.ready) or state.suspended:
+        return
+    given: dict[Consumer, list[Held]] = {}
+    expired: list[Held] = []
+    is_main = lane is state.main
+    consumer = lane.next_consumer()
+    while consumer is not None and len(lane.ready):
+        share = consumer.limit - consumer.sent if len(lane.waiting) == 1 else 1
+        taken = _take(lane, share, now_ms, is_main, expired)
+        consumer.sent += len(taken)
+        if consumer in given:
+            given[consumer].extend(taken)
+        else:
+            given[consumer] = taken
+        lane.waiting.rotate(-1)
+        consumer = lane.next_consumer()
+    for receiver, messages in given.items():
+        if messages:
+            _hand_over(state, lane, receiver, messages, now_ms, out)
+    if expired:
+        expire(state, expired, out)
+
+
+def _take(
+    lane: SubQueue, share: int, now_ms: int, is_main: bool, expired: list[Held]
+) -> list[Held]:
+    """Up to `share` messages from the front; expired ones are set aside (TTL-4)."""
+    ready = lane.ready
+    taken: list[Held] = []
+    while share > 0 and len(ready):
+        held = ready.pop()
+        # Time to live is not observed among dead letters (TTL-9).
+        if is_main and 0 < held.expires_ms <= now_ms:
+            expired.append(held)
+            continue
+        taken.append(held)
+        share -= 1
+    return taken
+
+
+def _hand_over(
+    state: State,
+    lane: SubQueue,
+    consumer: Consumer,
+    messages: list[Held],
+    now_ms: int,
+    out: Effects,
+) -> None:
+    if consumer.deletes:
+        _consume(state, lane, consumer, messages, out)
+        return
+    lock(state, lane, messages, now_ms)
+    out.outward.append(Deliver(consumer, messages, False))
+
+
+def lock(state: State, lane: SubQueue, messages: list[Held], now_ms: int) -> None:
+    """Lock messages for as long as the entity says (LCK-1)."""
+    until_ms = now_ms + state.spec.lock_duration_ms
+    token = state.next_token
+    for held in messages:
+        lane.lock(held, token, until_ms)
+        token += 1
+    state.next_token = token
+
+
+def removal(state: State, messages: list[Held]) -> Record:
+    """The record that messages are gone."""
+    sequences = pack_sequences([held.sequence for held in messages])
+    return Record(state.fragment_id, REMOVED, sequences, b"")
+
+
+def _consume(
+    state: State, lane: SubQueue, consumer: Consumer, messages: list[Held], out: Effects
+) -> None:
+    """Receive-and-delete: first gone for good, then on the wire, so never twice (SEED-93)."""
+    for held in messages:
+        held.busy = True
+        lane.leaving[held.sequence] = held
+    consumer.consuming += len(messages)
+    out.changes.append(Consumption([removal(state, messages)], consumer, messages))
+
+
+def consumed(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The removal is durable: hand the messages over."""
+    assert isinstance(change, Consumption)
+    consumer = change.consumer
+    lane = state.lanes[consumer.lane]
+    for held in change.messages:
+        lane.let_go(held)
+        state.size_bytes -= held.length
+    consumer.consuming -= len(change.messages)
+    out.outward.append(Deliver(consumer, change.messages, True))
+    _answer_drain(consumer, out)
+
+
+def abort_consumption(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """The store failed: the messages wait again."""
+    assert isinstance(change, Consumption)
+    consumer = change.consumer
+    lane = state.lanes[consumer.lane]
+    for held in change.messages:
+        lane.let_go(held)
+        lane.put_back(held)
+    consumer.consuming -= len(change.messages)
+    _take_back(lane, consumer, len(change.messages))
+    _answer_drain(consumer, out)
+
+
+def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Take back what could not be handed over; a damaged message is kept aside."""
+    assert isinstance(command, Undelivered)
+    consumer = command.consumer
+    lane = state.lanes[consumer.lane]
+    for held in command.messages:
+        if held.token not in lane.locks:
+            continue
+        lane.unlock(held)
+        if command.damaged:
+            lane.leaving[held.sequence] = held
+        else:
+            lane.put_back(held)
+    _take_back(lane, consumer, len(command.messages))
+    dispatch(state, lane, now_ms, out)
+
+
+def _take_back(lane: SubQueue, consumer: Consumer, count: int) -> None:
+    """The receiver did not get so many after all; its demand stands."""
+    consumer.sent -= count
+    if not consumer.gone:
+        lane.demand(consumer, consumer.limit)

@@ -1,0 +1,55 @@
+"""A fragment as the gateway addresses it, wherever it lives.
+
+Owns the one interface to a fragment and its in-process form. The gateway submits commands
+and hands out its receivers; it never sees the machine or the store behind the handle.
+"""
+
+from typing import Protocol
+
+from partibus.fragment.broker import Broker
+from partibus.fragment.commands import Command, Consumer, Lane, Receiver
+from partibus.fragment.machine import Machine
+from partibus.store.interface import StoreState
+
+
+class Fragment(Protocol):
+    """One fragment of an entity."""
+
+    fragment_id: int
+    index: int
+    """Its number within the entity: the top 16 bits of sequence numbers (SEQ-4)."""
+
+    def submit(self, command: Command) -> None:
+        """Ask for something; answers come to the ports named in the command."""
+        ...
+
+    def consumer(self, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
+        """A receiver of this fragment, without demand yet."""
+        ...
+
+    @property
+    def is_available(self) -> bool:
+        """Whether its store answers."""
+        ...
+
+
+class LocalFragment:
+    """A fragment run by a broker of this process."""
+
+    __slots__ = ("_broker", "fragment_id", "index", "machine")
+
+    def __init__(self, broker: Broker, machine: Machine, index: int) -> None:
+        self._broker = broker
+        self.machine = machine
+        self.fragment_id = machine.state.fragment_id
+        self.index = index
+
+    def submit(self, command: Command) -> None:
+        self._broker.submit(self.machine, command)
+
+    def consumer(self, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
+        return Consumer(self.fragment_id, receiver, lane, deletes)
+
+    @property
+    def is_available(self) -> bool:
+        return self._broker.store.state is not StoreState.DOWN

@@ -1,0 +1,144 @@
+"""The fragment machine: commands and the time in, effects out.
+
+Owns the tables that say which module answers which command, what a durable change does and
+how a failed one is taken back. It is pure and synchronous: it reads no clock, calls nobody
+and does no input or output, so a test, a simulator and a server drive it alike. A command
+that changes durable state only prepares a `Change`; `commit` carries it out once the store
+has it, `abort` takes it back. Only the broker calls it.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from partibus.domain.errors import BusError
+from partibus.fragment import arrivals, browsing, dispatch, scheduling, settlement
+from partibus.fragment.changes import (
+    Activation,
+    Answer,
+    Arrival,
+    Cancellation,
+    Change,
+    Consumption,
+    DeadLettering,
+    Deferral,
+    DeferredConsumption,
+    Removal,
+    Return,
+)
+from partibus.fragment.commands import (
+    CancelScheduled,
+    Command,
+    Demand,
+    Detach,
+    Enqueue,
+    Peek,
+    Purge,
+    ReceiveDeferred,
+    Renew,
+    Resume,
+    Settle,
+    Suspend,
+    Tick,
+    Undelivered,
+)
+from partibus.fragment.effects import Effects
+from partibus.fragment.expiry import expire, next_sweep_ms
+from partibus.fragment.state import State
+
+Handler: TypeAlias = Callable[[State, Command, int, Effects], None]
+Commit: TypeAlias = Callable[[State, Change, int, Effects], None]
+Abort: TypeAlias = Callable[[State, Change, BusError, Effects], None]
+
+
+class Machine:
+    """One fragment: its state, and everything that may happen to it."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def apply(self, command: Command, now_ms: int, out: Effects) -> None:
+        """Carry out a command, or prepare the change it asks for."""
+        HANDLERS[type(command)](self.state, command, now_ms, out)
+
+    def commit(self, change: Change, now_ms: int, out: Effects) -> None:
+        """The records of a prepared change are durable: make it so."""
+        COMMITS[type(change)](self.state, change, now_ms, out)
+
+    def abort(self, change: Change, error: BusError, out: Effects) -> None:
+        """The store failed: leave everything as it was before the change was prepared."""
+        ABORTS[type(change)](self.state, change, error, out)
+
+    def deadline_ms(self) -> int | None:
+        """When the machine next wants a `Tick`; it may come early, never late."""
+        state = self.state
+        times = [lane.next_lapse_ms() for lane in state.lanes]
+        times.append(next_sweep_ms(state))
+        times.append(state.scheduled.next_expiry_ms())
+        return min([time_ms for time_ms in times if time_ms is not None], default=None)
+
+
+def tick(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Let locks lapse, messages expire and scheduled ones become active."""
+    for lane in state.lanes:
+        settlement.lapse(state, lane, now_ms, out)
+    expired = state.main.ready.take_expired(now_ms)
+    if expired:
+        expire(state, expired, out)
+    scheduling.activate_due(state, now_ms, out)
+
+
+def suspend(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """The store is down: hand nothing out."""
+    state.suspended = True
+
+
+def resume(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """The store answers again."""
+    state.suspended = False
+    for lane in state.lanes:
+        dispatch.dispatch(state, lane, now_ms, out)
+
+
+HANDLERS: Final[dict[type[Command], Handler]] = {
+    Enqueue: arrivals.enqueue,
+    Settle: settlement.settle,
+    Demand: dispatch.demand,
+    Detach: dispatch.detach,
+    Renew: settlement.renew,
+    CancelScheduled: scheduling.cancel,
+    ReceiveDeferred: browsing.receive_deferred,
+    Peek: browsing.peek,
+    Purge: browsing.purge,
+    Tick: tick,
+    Undelivered: dispatch.undelivered,
+    Suspend: suspend,
+    Resume: resume,
+}
+
+COMMITS: Final[dict[type[Change], Commit]] = {
+    Arrival: arrivals.arrived,
+    Activation: scheduling.activated,
+    Cancellation: scheduling.cancelled,
+    Removal: settlement.removed,
+    Consumption: dispatch.consumed,
+    DeferredConsumption: browsing.deferred_consumed,
+    Return: settlement.returned,
+    Deferral: settlement.deferred,
+    DeadLettering: settlement.dead_lettered,
+    Answer: settlement.answered,
+}
+
+ABORTS: Final[dict[type[Change], Abort]] = {
+    Arrival: arrivals.abort_arrival,
+    Activation: scheduling.abort_activation,
+    Cancellation: scheduling.abort_cancellation,
+    Removal: settlement.abort_held,
+    Consumption: dispatch.abort_consumption,
+    DeferredConsumption: browsing.abort_deferred_consumption,
+    Return: settlement.abort_held,
+    Deferral: settlement.abort_held,
+    DeadLettering: settlement.abort_held,
+    Answer: settlement.abort_answer,
+}

@@ -1,0 +1,106 @@
+"""A message as a fragment knows it: numbers and a reference, never its body.
+
+Owns the shapes that pass between gateway and machine: what arrives (`NewMessage`), what is
+held while in flight (`Held`) and what was changed about it since (`Overlay`). A queued
+message is no object at all but a row of columns (see `table`); it becomes a `Held` when
+it leaves its table. Bodies stay in the store, bytes of properties are opaque here.
+"""
+
+import enum
+from typing import Final
+
+NEVER_MS: Final = 0
+"""In `expires_ms`: the message does not expire."""
+
+
+class NewMessage:
+    """A message on its way in: its encoded form and what the machine must know of it."""
+
+    __slots__ = ("body", "scheduled_ms", "ttl_ms")
+
+    def __init__(self, body: bytes, ttl_ms: int, scheduled_ms: int = 0) -> None:
+        self.body = body
+        self.ttl_ms = ttl_ms
+        """Time to live asked for by the sender; -1 when none was."""
+        self.scheduled_ms = scheduled_ms
+        """When it is to become active; 0 at once (SCH-1)."""
+
+
+class Overlay:
+    """What has been changed about a stored message since it was written.
+
+    Settlements may add properties (LCK-10) and dead-lettering gives a reason (DLQ-5). The
+    stored body is never rewritten; the gateway lays these over it when it delivers.
+    `properties` is a run of encoded key/value pairs in the gateway's encoding, later pairs
+    winning over earlier ones.
+    """
+
+    __slots__ = ("description", "properties", "reason")
+
+    def __init__(
+        self, properties: bytes = b"", reason: str | None = None, description: str | None = None
+    ) -> None:
+        self.properties = properties
+        self.reason = reason
+        self.description = description
+
+    def merged(self, newer: "Overlay") -> "Overlay":
+        """This overlay with a newer one laid on top."""
+        return Overlay(
+            self.properties + newer.properties,
+            newer.reason if newer.reason is not None else self.reason,
+            newer.description if newer.description is not None else self.description,
+        )
+
+
+class MessageState(enum.IntEnum):
+    """What `x-opt-message-state` tells (MSG-2)."""
+
+    ACTIVE = 0
+    DEFERRED = 1
+    SCHEDULED = 2
+
+
+class Held:
+    """A message out of the backlog: locked by a receiver, or come back and waiting again."""
+
+    __slots__ = (
+        "busy",
+        "deferred",
+        "delivery_count",
+        "enqueued_ms",
+        "expires_ms",
+        "length",
+        "locked_until_ms",
+        "overlay",
+        "position",
+        "sequence",
+        "state",
+        "token",
+    )
+
+    def __init__(
+        self,
+        sequence: int,
+        position: int,
+        length: int,
+        enqueued_ms: int,
+        expires_ms: int,
+        delivery_count: int,
+        overlay: Overlay | None,
+    ) -> None:
+        self.sequence = sequence
+        self.position = position
+        self.length = length
+        self.enqueued_ms = enqueued_ms
+        self.expires_ms = expires_ms
+        self.delivery_count = delivery_count
+        self.overlay = overlay
+        self.token = 0
+        self.locked_until_ms = 0
+        self.state = MessageState.ACTIVE
+        """Its state when it was looked at; told to who peeks."""
+        self.deferred = False
+        """It was received by its number; given back, it goes to the deferred messages."""
+        self.busy = False
+        """A settlement of this message is on its way to the store; no other may begin."""

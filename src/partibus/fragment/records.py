@@ -1,0 +1,91 @@
+"""The durable facts of a fragment, as bytes: kinds of records and their encodings.
+
+Each kind keeps its meaning for ever; a new meaning takes a new kind, so that a release
+opens what the previous one wrote. Little-endian fixed fields; a body belongs to
+`ENQUEUED` alone.
+"""
+
+import struct
+from array import array
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.message import Overlay
+
+ENQUEUED: Final = 1
+"""sequence u64, enqueued_ms u64, expires_ms u64 (0 = never); body = the stored message."""
+REMOVED: Final = 2
+"""sequences u64...: settled, consumed or expired; never seen again."""
+RETURNED: Final = 3
+"""overlay, sequences u64...: delivery count + 1, properties laid over."""
+DEAD_LETTERED: Final = 4
+"""flags u8 (1 = counted), overlay, sequences u64...: moved to the dead-letter lane."""
+
+DEFERRED: Final = 5
+"""overlay, sequences u64...: out of the active flow, to be received by number."""
+SCHEDULED: Final = 6
+"""sequence u64, scheduled_ms u64, due_ms u64, ttl_ms u32 (all ones: none); body."""
+ACTIVATED: Final = 7
+"""activated_ms u64, first new sequence u64, then for each: old sequence u64, expires_ms u64."""
+
+ENQUEUED_META: Final = struct.Struct("<QQQ")
+SCHEDULED_META: Final = struct.Struct("<QQQI")
+ACTIVATED_META: Final = struct.Struct("<QQ")
+NO_TTL: Final = 0xFFFF_FFFF
+"""In a scheduled message: the sender asked for no time to live."""
+_OVERLAY_SIZES: Final = struct.Struct("<IHH")
+_ABSENT: Final = 0xFFFF
+
+REASON_CHARS_MAX: Final = 4096
+"""Longer reasons and descriptions are cut, not refused (DLQ-11)."""
+
+
+def pack_sequences(sequences: list[int]) -> bytes:
+    """Sequence numbers as they stand at the end of a record's meta."""
+    return array("Q", sequences).tobytes()
+
+
+def unpack_sequences(meta: bytes, offset: int = 0) -> "array[int]":
+    """The sequence numbers from `offset` to the end."""
+    sequences = array("Q")
+    tail = meta[offset:]
+    if len(tail) % 8:
+        raise StoreCorrupt("a record's list of sequence numbers is cut short")
+    sequences.frombytes(tail)
+    return sequences
+
+
+def pack_overlay(overlay: Overlay | None) -> bytes:
+    """An overlay, or the absence of one."""
+    if overlay is None:
+        return _OVERLAY_SIZES.pack(0, _ABSENT, _ABSENT)
+    reason, reason_size = _text(overlay.reason)
+    description, description_size = _text(overlay.description)
+    sizes = _OVERLAY_SIZES.pack(len(overlay.properties), reason_size, description_size)
+    return sizes + overlay.properties + reason + description
+
+
+def unpack_overlay(meta: bytes, offset: int) -> tuple[Overlay | None, int]:
+    """The overlay at `offset`, and the offset behind it."""
+    properties_size, reason_size, description_size = _OVERLAY_SIZES.unpack_from(meta, offset)
+    offset += _OVERLAY_SIZES.size
+    if properties_size == 0 and reason_size == _ABSENT and description_size == _ABSENT:
+        return None, offset
+    properties = meta[offset : offset + properties_size]
+    offset += properties_size
+    reason, offset = _read_text(meta, offset, reason_size)
+    description, offset = _read_text(meta, offset, description_size)
+    return Overlay(properties, reason, description), offset
+
+
+def _text(text: str | None) -> tuple[bytes, int]:
+    if text is None:
+        return b"", _ABSENT
+    encoded = text[:REASON_CHARS_MAX].encode()
+    return encoded, len(encoded)
+
+
+def _read_text(meta: bytes, offset: int, size: int) -> tuple[str | None, int]:
+    if size == _ABSENT:
+        return None, offset
+    return meta[offset : offset + size].decode(), offset + size

@@ -1,0 +1,126 @@
+"""Recovery: the records after a snapshot are applied to its state.
+
+Owns what each kind of record means for a state that serves nobody yet. Records arrive in the
+order in which they became durable. Nothing here runs while the fragment serves.
+"""
+
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.message import Held
+from partibus.fragment.records import (
+    ACTIVATED,
+    ACTIVATED_META,
+    DEAD_LETTERED,
+    DEFERRED,
+    ENQUEUED,
+    ENQUEUED_META,
+    REMOVED,
+    RETURNED,
+    SCHEDULED,
+    SCHEDULED_META,
+    unpack_overlay,
+    unpack_sequences,
+)
+from partibus.fragment.settlement import lay_over
+from partibus.fragment.spec import FragmentSpec
+from partibus.fragment.state import State
+from partibus.fragment.table import MessageTable
+
+NO_SPEC: Final = FragmentSpec(lock_duration_ms=0, max_delivery_count=0)
+"""A state is rebuilt without its entity's properties; the node gives them to it afterwards."""
+
+
+def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+    """Apply one record of the log."""
+    if kind == ENQUEUED:
+        sequence, enqueued_ms, expires_ms = ENQUEUED_META.unpack(meta)
+        state.main.ready.push(sequence, position, length, enqueued_ms, expires_ms, 0)
+        state.next_sequence = sequence + 1
+    elif kind == REMOVED:
+        for sequence in unpack_sequences(meta):
+            _take(state, sequence)
+    elif kind == RETURNED:
+        _returned(state, meta)
+    elif kind == DEAD_LETTERED:
+        _dead_lettered(state, meta)
+    elif kind == DEFERRED:
+        _deferred(state, meta)
+    elif kind == SCHEDULED:
+        sequence, enqueued_ms, due_ms, ttl = SCHEDULED_META.unpack(meta)
+        state.scheduled.push(sequence, position, length, enqueued_ms, due_ms, ttl)
+        state.next_sequence = sequence + 1
+    elif kind == ACTIVATED:
+        _activated(state, meta)
+    else:
+        raise StoreCorrupt(
+            f"a record of kind {kind} is not known to this release; "
+            "open the data with the release that wrote it"
+        )
+
+
+def finish(state: State, fragment_id: int, spec: FragmentSpec) -> list[tuple[int, int]]:
+    """Make a rebuilt state ready to serve; gives (position, length) of its bodies."""
+    state.fragment_id = fragment_id
+    state.spec = spec
+    state.next_sequence_durable = state.next_sequence
+    bodies = list(state.scheduled.bodies())
+    for lane in state.lanes:
+        bodies += lane.ready.bodies()
+        bodies += lane.deferred.bodies()
+    state.size_bytes = sum([length for _, length in bodies])
+    return bodies
+
+
+def _take(state: State, sequence: int) -> tuple[Held, MessageTable]:
+    """Take a message out of the table it is in; the likely ones are asked first."""
+    for lane in state.lanes:
+        for table in (lane.ready, lane.deferred):
+            held = table.take(sequence)
+            if held is not None:
+                return held, table
+    held = state.scheduled.take(sequence)
+    if held is None:
+        raise StoreCorrupt(f"a record speaks of message {sequence}, which is not there")
+    return held, state.scheduled
+
+
+def _returned(state: State, meta: bytes) -> None:
+    overlay, offset = unpack_overlay(meta, 0)
+    for sequence in unpack_sequences(meta, offset):
+        held, table = _take(state, sequence)
+        held.delivery_count += 1
+        lay_over(held, overlay)
+        table.insert(held)
+
+
+def _dead_lettered(state: State, meta: bytes) -> None:
+    overlay, offset = unpack_overlay(meta, 1)
+    for sequence in unpack_sequences(meta, offset):
+        held, _ = _take(state, sequence)
+        held.delivery_count += meta[0]
+        lay_over(held, overlay)
+        state.dead.ready.insert(held)
+
+
+def _deferred(state: State, meta: bytes) -> None:
+    overlay, offset = unpack_overlay(meta, 0)
+    for sequence in unpack_sequences(meta, offset):
+        held, table = _take(state, sequence)
+        lay_over(held, overlay)
+        for lane in state.lanes:
+            if table is lane.ready or table is lane.deferred:
+                lane.deferred.insert(held)
+
+
+def _activated(state: State, meta: bytes) -> None:
+    activated_ms, sequence = ACTIVATED_META.unpack_from(meta, 0)
+    words = unpack_sequences(meta, ACTIVATED_META.size)
+    for index in range(0, len(words), 2):
+        held = state.scheduled.take(words[index])
+        if held is None:
+            raise StoreCorrupt(f"message {words[index]} was activated but never scheduled")
+        expires_ms = words[index + 1]
+        state.main.ready.push(sequence, held.position, held.length, activated_ms, expires_ms, 0)
+        sequence += 1
+    state.next_sequence = sequence

@@ -1,0 +1,104 @@
+"""Scheduled messages: their activation when they are due, and their cancellation.
+
+Owns the table of scheduled messages after arrival. Activation appends a message as if it was
+enqueued now: a new number, a new time, and its time to live begins (SCH-4).
+"""
+
+from partibus.domain.errors import BusError, MessageNotFound
+from partibus.fragment.arrivals import expiry_ms
+from partibus.fragment.changes import Activation, Cancellation, Change
+from partibus.fragment.commands import CancelScheduled, Command
+from partibus.fragment.dispatch import dispatch, removal
+from partibus.fragment.effects import Done, Effects, Failed
+from partibus.fragment.message import Held
+from partibus.fragment.records import ACTIVATED, ACTIVATED_META, NO_TTL, pack_sequences
+from partibus.fragment.state import State
+from partibus.store.record import Record
+
+
+def activate_due(state: State, now_ms: int, out: Effects) -> None:
+    """Prepare the activation of every message that is due."""
+    due = state.scheduled.take_expired(now_ms)
+    if not due:
+        return
+    due.sort(key=lambda held: (held.expires_ms, held.sequence))
+    first = state.next_sequence
+    state.next_sequence = first + len(due)
+    expiries: list[int] = []
+    words: list[int] = []
+    for held in due:
+        state.departing[held.sequence] = held
+        ttl = held.delivery_count
+        expires_ms = expiry_ms(state, -1 if ttl == NO_TTL else ttl, now_ms)
+        expiries.append(expires_ms)
+        words += (held.sequence, expires_ms)
+    meta = ACTIVATED_META.pack(now_ms, first) + pack_sequences(words)
+    record = Record(state.fragment_id, ACTIVATED, meta, b"")
+    out.changes.append(Activation([record], due, first, now_ms, expiries))
+
+
+def activated(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages are active now."""
+    assert isinstance(change, Activation)
+    sequence = change.first_sequence
+    for held, expires_ms in zip(change.messages, change.expires_ms, strict=True):
+        del state.departing[held.sequence]
+        state.main.ready.push(
+            sequence, held.position, held.length, change.activated_ms, expires_ms, 0
+        )
+        sequence += 1
+    state.next_sequence_durable = sequence
+    dispatch(state, state.main, now_ms, out)
+
+
+def abort_activation(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """The store failed: they stay scheduled and are due again at the next turn."""
+    assert isinstance(change, Activation)
+    state.next_sequence = min(state.next_sequence, change.first_sequence)
+    _reinstate(state, change.messages)
+
+
+def cancel(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Cancel scheduled messages, all or none (SCH-3, SCH-8)."""
+    assert isinstance(command, CancelScheduled)
+    taken: list[Held] = []
+    missing: list[int] = []
+    for sequence in dict.fromkeys(command.sequences):
+        held = state.scheduled.take(sequence)
+        if held is None:
+            missing.append(sequence)
+        else:
+            state.departing[sequence] = held
+            taken.append(held)
+    if missing:
+        _reinstate(state, taken)
+        text = ", ".join(map(str, missing[:10]))
+        error = MessageNotFound(
+            f"Missing sequence numbers: {text}. They are not scheduled (any more)."
+        )
+        out.outward.append(Failed(command.port, error))
+        return
+    out.changes.append(Cancellation([removal(state, taken)], taken, command.port))
+
+
+def cancelled(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages are gone."""
+    assert isinstance(change, Cancellation)
+    for held in change.messages:
+        del state.departing[held.sequence]
+        state.size_bytes -= held.length
+    out.released.extend(change.messages)
+    out.outward.append(Done(change.port, len(change.messages)))
+
+
+def abort_cancellation(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """The store failed: they stay scheduled."""
+    assert isinstance(change, Cancellation)
+    _reinstate(state, change.messages)
+    out.outward.append(Failed(change.port, error))
+
+
+def _reinstate(state: State, messages: list[Held]) -> None:
+    for held in messages:
+        del state.departing[held.sequence]
+        state.scheduled.insert(held)

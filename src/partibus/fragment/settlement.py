@@ -1,0 +1,217 @@
+"""Settling: what becomes of a message that a receiver holds.
+
+Owns complete, abandon, dead-letter, defer and release, the renewal of locks and their lapse,
+and the count of deliveries with its limit. A settlement is answered when it is durable; one
+whose lock is gone changes nothing (LCK-5).
+"""
+
+from typing import Final
+
+from partibus.domain.errors import BusError, InvalidOperation
+from partibus.fragment.changes import Answer, Change, DeadLettering, Deferral, Removal, Return
+from partibus.fragment.commands import Command, Lane, Outcome, Renew, Settle
+from partibus.fragment.dispatch import dispatch, removal
+from partibus.fragment.effects import Done, Effects, Failed, Renewed, Settled
+from partibus.fragment.expiry import dead_letter
+from partibus.fragment.message import Held, Overlay
+from partibus.fragment.records import DEFERRED, RETURNED, pack_overlay, pack_sequences
+from partibus.fragment.state import State
+from partibus.fragment.subqueue import SubQueue
+from partibus.store.record import Record
+
+TOO_MANY_DELIVERIES: Final = Overlay(
+    reason="MaxDeliveryCountExceeded",
+    description="Message could not be consumed after the maximum number of delivery attempts.",
+)
+
+
+def settle(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Settle what is locked, and tell which locks are lost."""
+    assert isinstance(command, Settle)
+    lane = state.lanes[command.lane]
+    held: list[Held] = []
+    lost: list[int] = []
+    for token in command.tokens:
+        message = lane.valid_lock(token, now_ms)
+        if message is None:
+            lost.append(token)
+        else:
+            held.append(message)
+    refusal = _refusal(lane, command)
+    if held and refusal is None:
+        _prepare(state, lane, command, held, now_ms, out)
+    if command.port is None:
+        return
+    if held and refusal is None and command.outcome is not Outcome.RELEASE:
+        out.changes.append(Answer(command, lost))
+    else:
+        out.outward.append(Settled(command.port, command.request, lost, refusal))
+
+
+def _refusal(lane: SubQueue, command: Settle) -> BusError | None:
+    if command.outcome is Outcome.DEAD_LETTER and lane.lane is not Lane.MAIN:
+        return InvalidOperation(
+            "A message in a dead-letter queue cannot be dead-lettered again; "
+            "complete it, abandon it or send it elsewhere."
+        )
+    return None
+
+
+def _prepare(
+    state: State, lane: SubQueue, command: Settle, held: list[Held], now_ms: int, out: Effects
+) -> None:
+    outcome = command.outcome
+    if outcome is Outcome.RELEASE:
+        for message in held:
+            lane.unlock(message)
+            lane.put_back(message)
+        dispatch(state, lane, now_ms, out)
+        return
+    for message in held:
+        message.busy = True
+    if outcome is Outcome.COMPLETE:
+        out.changes.append(Removal([removal(state, held)], lane.lane, held))
+    elif outcome is Outcome.ABANDON:
+        _end_delivery(state, lane, held, command.overlay, out)
+    elif outcome is Outcome.DEFER:
+        record = _moved(state, DEFERRED, held, command.overlay)
+        out.changes.append(Deferral([record], lane.lane, held, command.overlay))
+    else:
+        dead_letter(state, held, command.overlay or Overlay(), False, out)
+
+
+def _moved(state: State, kind: int, held: list[Held], overlay: Overlay | None) -> Record:
+    sequences = pack_sequences([message.sequence for message in held])
+    return Record(state.fragment_id, kind, pack_overlay(overlay) + sequences, b"")
+
+
+def _end_delivery(
+    state: State, lane: SubQueue, held: list[Held], overlay: Overlay | None, out: Effects
+) -> None:
+    """A delivery ended without success: count it, and stop at the limit (DLV-2)."""
+    spent: list[Held] = []
+    again = held
+    if lane is state.main:
+        most = state.spec.max_delivery_count
+        spent = [message for message in held if message.delivery_count + 1 >= most]
+        if spent:
+            again = [message for message in held if message.delivery_count + 1 < most]
+    if spent:
+        last = TOO_MANY_DELIVERIES
+        last = last if overlay is None else overlay.merged(last)
+        dead_letter(state, spent, last, True, out)
+    if again:
+        record = _moved(state, RETURNED, again, overlay)
+        out.changes.append(Return([record], lane.lane, again, overlay))
+
+
+def lapse(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
+    """Locks whose time is up end their delivery (SEED-100)."""
+    lapsed = lane.lapsed(now_ms)
+    if lapsed:
+        for held in lapsed:
+            held.busy = True
+        _end_delivery(state, lane, lapsed, None, out)
+
+
+def renew(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Extend locks from now; a lost one is told as 0 (LCK-3)."""
+    assert isinstance(command, Renew)
+    lane = state.lanes[command.lane]
+    until_ms = now_ms + state.spec.lock_duration_ms
+    answers: list[int] = []
+    for token in command.tokens:
+        held = lane.valid_lock(token, now_ms)
+        if held is not None:
+            lane.renew(held, until_ms)
+        answers.append(0 if held is None else until_ms)
+    out.outward.append(Renewed(command.port, answers))
+
+
+# --- when it is durable ------------------------------------------------------------------------
+
+
+def removed(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages are gone for good."""
+    assert isinstance(change, Removal)
+    lane = state.lanes[change.lane]
+    for held in change.messages:
+        lane.let_go(held)
+        state.size_bytes -= held.length
+    out.released.extend(change.messages)
+    if change.port is not None:
+        out.outward.append(Done(change.port, len(change.messages)))
+
+
+def returned(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages wait again at their old place."""
+    assert isinstance(change, Return)
+    lane = state.lanes[change.lane]
+    for held in change.messages:
+        held.delivery_count += 1
+        lay_over(held, change.overlay)
+        lane.unlock(held)
+        lane.put_back(held)
+    dispatch(state, lane, now_ms, out)
+
+
+def deferred(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages are set aside under their numbers."""
+    assert isinstance(change, Deferral)
+    lane = state.lanes[change.lane]
+    for held in change.messages:
+        lay_over(held, change.overlay)
+        lane.unlock(held)
+        held.deferred = True
+        lane.put_back(held)
+
+
+def dead_lettered(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages are in the dead-letter lane, under their old numbers."""
+    assert isinstance(change, DeadLettering)
+    for held in change.messages:
+        state.main.let_go(held)
+        held.delivery_count += change.counted
+        held.deferred = False
+        lay_over(held, change.overlay)
+        state.dead.ready.insert(held)
+    dispatch(state, state.dead, now_ms, out)
+
+
+def answered(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """All that was prepared for a settlement is durable."""
+    assert isinstance(change, Answer)
+    command = change.command
+    assert command.port is not None
+    out.outward.append(Settled(command.port, command.request, change.lost, None))
+
+
+# --- when the store failed -----------------------------------------------------------------------
+
+
+def abort_held(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """Locked messages stay locked; those without a lock wait again."""
+    assert isinstance(change, Removal | Return | Deferral | DeadLettering)
+    lane = state.main if isinstance(change, DeadLettering) else state.lanes[change.lane]
+    for held in change.messages:
+        if held.token:
+            held.busy = False
+        else:
+            lane.let_go(held)
+            lane.put_back(held)
+    if isinstance(change, Removal) and change.port is not None:
+        out.outward.append(Failed(change.port, error))
+
+
+def abort_answer(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """A settlement failed as a whole."""
+    assert isinstance(change, Answer)
+    command = change.command
+    assert command.port is not None
+    out.outward.append(Settled(command.port, command.request, change.lost, error))
+
+
+def lay_over(held: Held, overlay: Overlay | None) -> None:
+    """Add an overlay to what a message carries already."""
+    if overlay is not None:
+        held.overlay = overlay if held.overlay is None else held.overlay.merged(overlay)

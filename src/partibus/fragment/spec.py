@@ -1,0 +1,22 @@
+"""What a fragment must know of its entity: the properties that steer the machine.
+
+A frozen value made from the catalog's entity by the node; the machine never reads the
+catalog. A changed entity gives the machine a new spec.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FragmentSpec:
+    """Entity properties as one fragment applies them (PRP-1)."""
+
+    lock_duration_ms: int
+    max_delivery_count: int
+    default_ttl_ms: int = 0
+    """Applied when the sender gives none, and a ceiling otherwise (TTL-2); 0 = unlimited."""
+    dead_letter_on_expiry: bool = False
+    size_bytes_max: int = 0
+    """Sends are refused above this many stored bytes; 0 = unlimited."""
+    path: str = ""
+    """The entity's name, for error texts."""

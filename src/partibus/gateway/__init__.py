@@ -1,0 +1,1 @@
+"""Engine events to fragment commands and back: links, tokens, routing."""

@@ -1,0 +1,124 @@
+"""What a client's attach asks for, and the object that serves the link.
+
+Owns the decision whether a link may be: the address, the rights, the entity, the modes and
+filters. Answers the attach itself; from then on the object it made owns the link. Called
+once per link.
+"""
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from partibus.amqp.link import Link
+from partibus.amqp.terminus import Coordinator
+from partibus.domain.address import DEAD_LETTER, Address, parse_address
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    InvalidOperation,
+    NotImplementedHere,
+    Unauthorized,
+)
+from partibus.domain.rights import Rights
+from partibus.fragment.commands import Lane
+from partibus.gateway.cbs import CbsNode
+from partibus.gateway.faults import amqp_error
+from partibus.gateway.inbound_link import InboundLink
+from partibus.gateway.management import ManagementNode
+from partibus.gateway.namespace import require_receivable, require_sendable
+from partibus.gateway.outbound_link import OutboundLink
+from partibus.gateway.requests import RequestLink, ResponseLink
+
+if TYPE_CHECKING:
+    from partibus.gateway.connection import ClientConnection
+
+LinkOwner: TypeAlias = InboundLink | OutboundLink | RequestLink | ResponseLink
+
+SETTLED: Final = 1
+"""snd-settle-mode of a receive-and-delete link (amqp-contract 5.1)."""
+SESSION_FILTER: Final = "com.microsoft:session-filter"
+BATCH_SIZE_PROPERTY: Final = "com.microsoft:max-message-batch-size"
+
+
+def attach(connection: "ClientConnection", link: Link) -> None:
+    """Accept a link and give it its owner, or refuse it with the reason."""
+    try:
+        owner = _receiver(connection, link) if link.is_sender else _sender(connection, link)
+    except BusError as error:
+        link.refuse(amqp_error(error))
+        return
+    link.context = owner
+    if isinstance(owner, InboundLink | RequestLink):
+        owner.open()
+
+
+def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
+    """A link on which the client sends."""
+    target = link.target
+    if isinstance(target, Coordinator):
+        raise NotImplementedHere("This server does not offer transactions.")
+    address = _address(target.address if target is not None else None, "target")
+    if address.node == "cbs":
+        link.accept()
+        return CbsNode(connection, link, address)
+    if address.node == "management":
+        require_any_right(connection, address)
+        entity = connection.gateway.namespace.resolve(address)
+        link.accept(max_message_size=entity.message_bytes_max)
+        return ManagementNode(connection, link, address, entity)
+    connection.claims.require(address.path, Rights.SEND, connection.gateway.now_ms())
+    entity = connection.gateway.namespace.resolve(address)
+    require_sendable(entity, address)
+    bytes_max = entity.message_bytes_max
+    link.accept(max_message_size=bytes_max, properties={BATCH_SIZE_PROPERTY: bytes_max})
+    return InboundLink(connection, link, entity)
+
+
+def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
+    """A link on which the client receives."""
+    source = link.source
+    address = _address(source.address if source is not None else None, "source")
+    if address.node == "cbs":
+        link.accept()
+        return ResponseLink(connection, link, address)
+    if address.node == "management":
+        require_any_right(connection, address)
+        connection.gateway.namespace.resolve(address)
+        link.accept()
+        return ResponseLink(connection, link, address)
+    connection.claims.require(address.path, Rights.LISTEN, connection.gateway.now_ms())
+    entity = connection.gateway.namespace.resolve(address)
+    require_receivable(entity)
+    if source is not None and SESSION_FILTER in source.filters:
+        raise InvalidOperation(
+            "A sessionful message receiver cannot be created on an entity that does not "
+            "require sessions. Receive without a session."
+        )
+    link.accept()
+    deletes = link.snd_settle_mode == SETTLED
+    lane = _lane(address)
+    return OutboundLink(connection, link, address.path, entity.fragments[0], lane, deletes)
+
+
+def _lane(address: Address) -> Lane:
+    if address.sub_queue == "":
+        return Lane.MAIN
+    if address.sub_queue == DEAD_LETTER:
+        return Lane.DEAD_LETTER
+    raise NotImplementedHere("This server has no transfer dead-letter queues.")
+
+
+def _address(raw: str | None, terminus: str) -> Address:
+    if not raw:
+        raise ArgumentError(f"The link's {terminus} has no address; name a queue.")
+    return parse_address(raw)
+
+
+def require_any_right(connection: "ClientConnection", address: Address) -> None:
+    """A management link needs some right on the entity; each operation its own."""
+    now_ms = connection.gateway.now_ms()
+    for right in (Rights.LISTEN, Rights.SEND):
+        try:
+            connection.claims.require(address.path, right, now_ms)
+        except Unauthorized:
+            continue
+        return
+    connection.claims.require(address.path, Rights.MANAGE, now_ms)

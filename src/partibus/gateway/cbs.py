@@ -1,0 +1,42 @@
+"""The `$cbs` node: clients put their tokens here before they open links (SAS-9).
+
+Owns the put-token operation and its answers. Whether a token is good is access control's
+decision, where the claim is kept is the connection's.
+"""
+
+from partibus.amqp.types import Int, Symbol
+from partibus.domain.errors import ArgumentError, BusError, NotImplementedHere, Unauthorized
+from partibus.gateway.requests import Request, RequestLink
+
+
+class CbsNode(RequestLink):
+    """Tokens in, claims on the connection."""
+
+    __slots__ = ()
+
+    def handle(self, request: Request) -> None:
+        if request.operation != "put-token":
+            raise NotImplementedHere(
+                f"'$cbs' knows the operation put-token, not '{request.operation}'."
+            )
+        token = request.body
+        audience = request.properties.get("name")
+        if not isinstance(token, str) or not isinstance(audience, str):
+            raise ArgumentError("put-token needs the token as its body and the property 'name'.")
+        if not token.startswith("SharedAccessSignature "):
+            raise Unauthorized(
+                "Only shared access signatures are accepted; connect with a connection string."
+            )
+        connection = self.connection
+        connection.claims.put_token(token, audience, connection.gateway.now_ms())
+        connection.claims_changed()
+        request.answer({"status-code": Int(202), "status-description": "Accepted"})
+
+    def fail(self, request: Request, error: BusError) -> None:
+        """Tell why; the SDKs raise their own authentication error for a 401."""
+        status: dict[str, object] = {
+            "status-code": Int(error.http_status),
+            "status-description": error.description,
+            "error-condition": Symbol(error.condition),
+        }
+        request.answer(status)

@@ -1,0 +1,62 @@
+"""What one client connection may do: the claims it earned, and since when it must have one.
+
+Owns the list of claims of a connection. A later token for the same audience replaces the
+earlier one without disturbing links (SAS-10). It decides nothing about credentials, which
+is access control's work, and knows no links.
+"""
+
+from partibus.control.access import AccessControl, Claim, require
+from partibus.domain.errors import QuotaExceeded
+from partibus.domain.limits import TOKENS_PER_CONNECTION_MAX
+from partibus.domain.rights import Rights
+
+
+class Claims:
+    """The claims of one connection."""
+
+    __slots__ = ("_access", "_by_audience")
+
+    def __init__(self, access: AccessControl) -> None:
+        self._access = access
+        self._by_audience: dict[str, Claim] = {}
+
+    @property
+    def are_empty(self) -> bool:
+        """Whether nothing was presented yet."""
+        return not self._by_audience
+
+    def put_token(self, token: str, audience: str, now_ms: int) -> None:
+        """Add the claim of a token, or renew the one for its audience."""
+        claim = self._access.authenticate_token(token, audience, now_ms)
+        is_new = claim.audience not in self._by_audience
+        if is_new and len(self._by_audience) >= TOKENS_PER_CONNECTION_MAX:
+            raise QuotaExceeded(
+                f"A connection holds at most {TOKENS_PER_CONNECTION_MAX} tokens (SAS-9); "
+                "open another connection."
+            )
+        self._by_audience[claim.audience] = claim
+
+    def put_plain(self, policy: str, key: str) -> None:
+        """Add the claims of a policy's name and key."""
+        for claim in self._access.authenticate_plain(policy, key):
+            self._by_audience[claim.audience] = claim
+
+    def require(self, path: str, right: Rights, now_ms: int) -> None:
+        """Raise Unauthorized unless a claim grants the right."""
+        require(self._by_audience.values(), path, right, now_ms)
+
+    def next_expiry_ms(self) -> int | None:
+        """When the first claim runs out."""
+        times = [c.expires_ms for c in self._by_audience.values() if c.expires_ms is not None]
+        return min(times, default=None)
+
+    def drop_expired(self, now_ms: int) -> bool:
+        """Forget claims that ran out; True when there were any."""
+        gone = [
+            audience
+            for audience, claim in self._by_audience.items()
+            if claim.expires_ms is not None and claim.expires_ms <= now_ms
+        ]
+        for audience in gone:
+            del self._by_audience[audience]
+        return bool(gone)

@@ -1,0 +1,314 @@
+"""One client from its first byte to its last.
+
+Owns the engine of a connection, its claims, and the table from engine events to the objects
+that serve its links. Knows when the connection must be looked at again (idle time-outs,
+missing or expired tokens) and when reading has to pause. Driven by the listener with bytes
+and by fragments through the links' ports; writes through its `Wire`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from partibus.amqp.connection import Connection
+from partibus.amqp.errors import AmqpError
+from partibus.amqp.events import (
+    AttachReceived,
+    CloseReceived,
+    ConnectionFailed,
+    DetachReceived,
+    DispositionReceived,
+    EndReceived,
+    Event,
+    FlowReceived,
+    LinkFailed,
+    OpenReceived,
+    SaslInitReceived,
+    SessionFailed,
+    TransferReceived,
+)
+from partibus.amqp.link import Link
+from partibus.amqp.session import Session
+from partibus.domain.address import Address
+from partibus.domain.errors import BusError, Unauthorized
+from partibus.domain.rights import Rights
+from partibus.gateway.attach import LinkOwner, attach
+from partibus.gateway.claims import Claims
+from partibus.gateway.faults import amqp_error
+from partibus.gateway.inbound_link import InboundLink
+from partibus.gateway.outbound_link import OutboundLink
+from partibus.gateway.requests import RequestLink, ResponseLink
+
+if TYPE_CHECKING:
+    from partibus.gateway.gateway import Gateway
+
+TOKEN_DEADLINE_MS: Final = 20_000
+"""A client that came without a key must put a token within this time (SAS-9)."""
+UNCONFIRMED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Sends of one connection that may wait for the store before its socket is read no more."""
+
+
+class Wire(Protocol):
+    """The listener's end of a connection."""
+
+    peer: str
+    secure: bool
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None:
+        """End after what was written is sent."""
+        ...
+
+    def abort(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class ClientConnection:
+    """One client."""
+
+    def __init__(self, gateway: "Gateway", wire: Wire) -> None:
+        self.gateway = gateway
+        self._wire = wire
+        now_ms = gateway.now_ms()
+        self._engine = Connection(gateway.settings, now_ms=now_ms)
+        self.claims = Claims(gateway.access)
+        self._links: dict[Link, LinkOwner] = {}
+        self._sending: list[InboundLink] = []
+        self._started_ms = now_ms
+        self.is_writable = True
+        self._is_flush_due = False
+        self._is_reading = True
+        self._is_over = False
+        self.unconfirmed_bytes = 0
+        """Bytes of sends that the store has not confirmed."""
+        self._handlers: dict[type[Event], Callable[[Event], None]] = {
+            TransferReceived: self._transfer,
+            DispositionReceived: self._disposition,
+            FlowReceived: self._flow,
+            AttachReceived: self._attach,
+            DetachReceived: self._detach,
+            LinkFailed: self._detach,
+            EndReceived: self._end,
+            SessionFailed: self._end,
+            SaslInitReceived: self._sasl,
+            OpenReceived: self._open,
+            CloseReceived: self._close,
+            ConnectionFailed: self._close,
+        }
+        self.wake_at_ms = now_ms + TOKEN_DEADLINE_MS
+
+    # --- from the listener ------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client: run the engine and everything it reports."""
+        handlers = self._handlers
+        for event in self._engine.receive_data(data, self.gateway.now_ms()):
+            handler = handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+        if self._sending:
+            sending, self._sending = self._sending, []
+            for link in sending:
+                link.submit()
+            self._pause_reading_if_behind()
+        self._flush()
+
+    def pause_writing(self) -> None:
+        """The client does not read fast enough: ask fragments for nothing more."""
+        self.is_writable = False
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self.is_writable = True
+        for owner in list(self._links.values()):
+            if isinstance(owner, OutboundLink):
+                owner.pull()
+
+    def connection_lost(self) -> None:
+        """The socket is gone; links are gone with it (SEED-104)."""
+        self._finish()
+
+    # --- output and time --------------------------------------------------------------------
+
+    def has_output(self) -> None:
+        """Something was written to the engine outside of `data_received`; flush it soon."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self.gateway.scheduler.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        if self._is_over:
+            return
+        data = self._engine.data_to_send()
+        if data:
+            self._wire.write(data)
+        if not self._is_reading and self.unconfirmed_bytes * 2 < UNCONFIRMED_BYTES_MAX:
+            self._is_reading = True
+            self._wire.resume_reading()
+        if self._engine.closed:
+            self._finish()
+            self._wire.close()
+
+    def _pause_reading_if_behind(self) -> None:
+        if self._is_reading and self.unconfirmed_bytes > UNCONFIRMED_BYTES_MAX:
+            self._is_reading = False
+            self._wire.pause_reading()
+
+    def tick(self, now_ms: int) -> None:
+        """Look after idle time-outs and tokens; sets when to look again."""
+        for event in self._engine.tick(now_ms):
+            handler = self._handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+        self._check_claims(now_ms)
+        self._flush()
+        times = [self._engine.next_tick_ms(), self.claims.next_expiry_ms()]
+        if self.claims.are_empty:
+            times.append(self._started_ms + TOKEN_DEADLINE_MS)
+        self.wake_at_ms = min([t for t in times if t is not None], default=now_ms + 60_000)
+
+    def _check_claims(self, now_ms: int) -> None:
+        if self.claims.are_empty and now_ms >= self._started_ms + TOKEN_DEADLINE_MS:
+            self.close(Unauthorized("No token was put within 20 seconds; authenticate first."))
+        elif self.claims.drop_expired(now_ms):
+            self._started_ms = now_ms
+            self._drop_unauthorized(now_ms)
+
+    def _drop_unauthorized(self, now_ms: int) -> None:
+        """Links whose token ran out are dropped (SAS-10)."""
+        for link, owner in list(self._links.items()):
+            if isinstance(owner, InboundLink | OutboundLink):
+                right = Rights.SEND if isinstance(owner, InboundLink) else Rights.LISTEN
+                try:
+                    self.claims.require(owner.path, right, now_ms)
+                except Unauthorized as error:
+                    self._forget(link)
+                    link.detach(amqp_error(error))
+
+    def claims_changed(self) -> None:
+        """A token was put: look again at once when the next one runs out."""
+        expiry_ms = self.claims.next_expiry_ms()
+        if expiry_ms is not None and expiry_ms < self.wake_at_ms:
+            self.wake_at_ms = expiry_ms
+
+    def close(self, error: BusError | None = None) -> None:
+        """End the connection from our side."""
+        if not self._is_over:
+            self._engine.close(amqp_error(error) if error is not None else None)
+            self.has_output()
+
+    def force_close(self, error: AmqpError) -> None:
+        """The server stops: say so, and go."""
+        if not self._is_over:
+            self._engine.close(error)
+            self._flush()
+            self._finish()
+            self._wire.close()
+
+    # --- engine events --------------------------------------------------------------------
+
+    def _sasl(self, event: Event) -> None:
+        assert isinstance(event, SaslInitReceived)
+        is_welcome = True
+        if event.mechanism == "PLAIN":
+            is_welcome = self._plain(event.response)
+        self._engine.sasl_outcome(is_welcome)
+
+    def _plain(self, response: bytes) -> bool:
+        """RFC 4616: authorization identity, name and password between zero bytes."""
+        parts = response.split(b"\0")
+        if len(parts) != 3:
+            return False
+        try:
+            self.claims.put_plain(parts[1].decode(), parts[2].decode())
+        except (Unauthorized, UnicodeDecodeError):
+            return False
+        return True
+
+    def _open(self, event: Event) -> None:
+        self._engine.open()
+
+    def _attach(self, event: Event) -> None:
+        assert isinstance(event, AttachReceived)
+        attach(self, event.link)
+        owner = event.link.context
+        if owner is not None:
+            assert isinstance(owner, InboundLink | OutboundLink | RequestLink | ResponseLink)
+            self._links[event.link] = owner
+
+    def _transfer(self, event: Event) -> None:
+        assert isinstance(event, TransferReceived)
+        owner = event.link.context
+        if isinstance(owner, InboundLink | RequestLink):
+            owner.transfer(event)
+
+    def has_sends(self, link: InboundLink) -> None:
+        """A link has messages to hand over at the end of this read."""
+        self._sending.append(link)
+
+    def _disposition(self, event: Event) -> None:
+        assert isinstance(event, DispositionReceived)
+        deliveries = event.deliveries
+        first = deliveries[0].link
+        if all(delivery.link is first for delivery in deliveries):
+            groups = {first: deliveries}
+        else:
+            groups = {}
+            for delivery in deliveries:
+                groups.setdefault(delivery.link, []).append(delivery)
+        for link, group in groups.items():
+            owner = link.context
+            if isinstance(owner, OutboundLink):
+                owner.settle(group, event.state, event.settled)
+
+    def _flow(self, event: Event) -> None:
+        assert isinstance(event, FlowReceived)
+        owner = event.link.context
+        if isinstance(owner, OutboundLink | ResponseLink):
+            owner.flow()
+
+    def _detach(self, event: Event) -> None:
+        assert isinstance(event, DetachReceived | LinkFailed)
+        self._forget(event.link)
+
+    def _end(self, event: Event) -> None:
+        assert isinstance(event, EndReceived | SessionFailed)
+        for link in [link for link in self._links if link.session is event.session]:
+            self._forget(link)
+
+    def _close(self, event: Event) -> None:
+        for link in list(self._links):
+            self._forget(link)
+
+    # --- links ------------------------------------------------------------------------------
+
+    def response_link(
+        self, session: Session, node: Address, reply_to: str | None
+    ) -> ResponseLink | None:
+        """The link for an answer: named by reply-to, else the newest of the node (3.1, 7.1)."""
+        candidates = [
+            owner
+            for link, owner in self._links.items()
+            if isinstance(owner, ResponseLink) and owner.node == node and link.session is session
+        ]
+        for owner in candidates:
+            if reply_to is not None and reply_to in owner.names:
+                return owner
+        return candidates[-1] if candidates else None
+
+    def _forget(self, link: Link) -> None:
+        owner = self._links.pop(link, None)
+        link.context = None
+        if owner is not None:
+            owner.closed()
+
+    def _finish(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            for link in list(self._links):
+                self._forget(link)
+            self.gateway.forget(self)

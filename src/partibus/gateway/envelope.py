@@ -1,0 +1,250 @@
+"""A message between the wire and the store: its stored form, and its form on delivery.
+
+Owns the few things the bus changes about a message: on the way in it drops the header and
+the annotations that only the broker may set, and gives an id to what has none; on the way
+out it writes header and annotations anew and lays changed properties over. The bare message
+goes through as it came, byte for byte, and the body is never read (architecture: the message
+stays in its encoded sections). Hot in both directions.
+"""
+
+import struct
+import uuid
+from typing import Final
+
+from partibus.amqp.decode import DecodeError, decode_value
+from partibus.amqp.encode import encode_symbol, encode_value
+from partibus.amqp.sections import (
+    MessageSections,
+    decode_application_properties,
+    decode_properties,
+    encode_application_properties,
+    encode_header,
+    encode_properties,
+    parse_sections,
+)
+from partibus.domain.errors import ArgumentError, MalformedMessage, NotImplementedHere
+from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, SESSION_ID_LENGTH_MAX
+from partibus.fragment.message import Held, NewMessage, Overlay
+
+STORED_VERSION: Final = 1
+_PREFIX: Final = struct.Struct(">BBBHII")
+"""version, durable, priority, annotation count, annotation bytes, ttl_ms (all ones: none)."""
+_PREFIX_BYTES: Final = _PREFIX.size
+_NO_TTL: Final = 0xFFFF_FFFF
+
+_BROKER_ANNOTATIONS: Final = frozenset(
+    (
+        "x-opt-enqueued-time",
+        "x-opt-sequence-number",
+        "x-opt-enqueue-sequence-number",
+        "x-opt-locked-until",
+        "x-opt-lock-token",
+        "x-opt-message-state",
+        "x-opt-partition-id",
+        "x-opt-deadletter-source",
+    )
+)
+"""Set by the broker alone; a sender's values are ignored (MSG-2)."""
+_SCHEDULED: Final = "x-opt-scheduled-enqueue-time"
+
+
+def _pair_head(key: str, constructor: int) -> bytes:
+    return encode_symbol(key) + bytes((constructor,))
+
+
+_SEQUENCE_KEY: Final = _pair_head("x-opt-sequence-number", 0x81)
+_ENQUEUE_SEQUENCE_KEY: Final = _pair_head("x-opt-enqueue-sequence-number", 0x81)
+_ENQUEUED_KEY: Final = _pair_head("x-opt-enqueued-time", 0x83)
+_LOCKED_KEY: Final = _pair_head("x-opt-locked-until", 0x83)
+_UNLOCKED: Final = struct.Struct(
+    f">{len(_SEQUENCE_KEY)}sQ{len(_ENQUEUE_SEQUENCE_KEY)}sQ{len(_ENQUEUED_KEY)}sQ"
+)
+_LOCKED: Final = struct.Struct(
+    f">{len(_SEQUENCE_KEY)}sQ{len(_ENQUEUE_SEQUENCE_KEY)}sQ{len(_ENQUEUED_KEY)}sQ"
+    f"{len(_LOCKED_KEY)}sQ"
+)
+_LOCK_TOKEN_SECTION: Final = (
+    b"\x00\x53\x71\xc1\x24\x02" + encode_symbol("x-opt-lock-token") + b"\x98"
+)
+"""Delivery annotations with the lock token as their only entry: 0x24 bytes follow the size."""
+_NO_DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71\xc1\x01\x00"
+_PLAIN_HEADERS: Final[dict[int, bytes]] = {}
+
+
+# --- in ---------------------------------------------------------------------------------------
+
+
+def to_stored(payload: bytes) -> NewMessage:
+    """The message as it will be stored; raises what its sender is to be told."""
+    try:
+        sections = parse_sections(payload)
+    except DecodeError as cause:
+        raise MalformedMessage(
+            f"The message is not well-formed AMQP: {cause}. Re-encode and send it again."
+        ) from cause
+    pairs = sections.annotation_pairs
+    count = sections.annotation_count
+    if count and b"x-opt-" in pairs:
+        pairs, count = _sender_annotations(pairs, count)
+    bare = _bare_message(payload, sections)
+    ttl_ms = sections.ttl_ms
+    prefix = _PREFIX.pack(
+        STORED_VERSION,
+        sections.durable,
+        sections.priority,
+        count,
+        len(pairs),
+        ttl_ms if 0 <= ttl_ms < _NO_TTL else _NO_TTL,
+    )
+    return NewMessage(prefix + pairs + bare, ttl_ms)
+
+
+def _bare_message(payload: bytes, sections: MessageSections) -> bytes:
+    head_end = sections.body_offset if sections.body_offset >= 0 else sections.bare_end
+    if head_end > HEADER_BYTES_MAX:
+        raise ArgumentError(
+            f"The message's header and properties take {head_end} bytes; "
+            f"{HEADER_BYTES_MAX} are allowed (MSG-4). Move what is large into the body."
+        )
+    at = sections.message_id_offset
+    if at < 0 or payload[at] == 0x40:
+        return _with_message_id(payload, sections)
+    # A one-byte length shows at once that an ordinary id is short enough (QTA-8).
+    if payload[at] != 0xA1 or payload[at + 1] > MESSAGE_ID_LENGTH_MAX:
+        _check_length("message-id", payload, at, MESSAGE_ID_LENGTH_MAX)
+    at = sections.group_id_offset
+    if at >= 0 and payload[at] != 0x40:
+        _check_length("group-id (SessionId)", payload, at, SESSION_ID_LENGTH_MAX)
+    return payload[sections.bare_offset : sections.bare_end]
+
+
+def _check_length(name: str, payload: bytes, at: int, length_max: int) -> None:
+    value, _ = decode_value(payload, at, len(payload))
+    if isinstance(value, str | bytes) and len(value) > length_max:
+        raise ArgumentError(
+            f"The message's {name} has {len(value)} characters; {length_max} are allowed."
+        )
+
+
+def _with_message_id(payload: bytes, sections: MessageSections) -> bytes:
+    """Clients that send no id still settle by it, so the broker gives one."""
+    properties = decode_properties(payload, sections)
+    properties.message_id = uuid.uuid4().hex
+    start = sections.properties_end if sections.properties_end >= 0 else sections.bare_offset
+    return encode_properties(properties) + payload[start : sections.bare_end]
+
+
+def _sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int]:
+    """The annotations without those that only the broker may set."""
+    kept: list[bytes] = []
+    at = 0
+    end = len(pairs)
+    while at < end:
+        key, value_at = decode_value(pairs, at, end)
+        value, next_at = decode_value(pairs, value_at, end)
+        if key == _SCHEDULED and value is not None:
+            raise NotImplementedHere(
+                "This server does not schedule messages; send it without a scheduled enqueue time."
+            )
+        if key not in _BROKER_ANNOTATIONS:
+            kept.append(pairs[at:next_at])
+        at = next_at
+    return (pairs, count) if len(kept) == count else (b"".join(kept), len(kept))
+
+
+# --- out --------------------------------------------------------------------------------------
+
+
+def to_delivery(stored: bytes, held: Held, sequence: int, lock_token: bytes) -> bytes:
+    """The message as a receiver gets it; `lock_token` is empty in receive-and-delete."""
+    _, durable, priority, count, pair_bytes, ttl_ms = _PREFIX.unpack_from(stored)
+    bare_at = _PREFIX_BYTES + pair_bytes
+    if held.expires_ms:
+        header = encode_header(
+            bool(durable), priority, held.expires_ms - held.enqueued_ms, held.delivery_count
+        )
+    elif ttl_ms == _NO_TTL:
+        header = _plain_header(durable, priority, held.delivery_count)
+    else:
+        header = encode_header(bool(durable), priority, ttl_ms, held.delivery_count)
+    if lock_token:
+        own = _LOCKED.pack(
+            _SEQUENCE_KEY,
+            sequence,
+            _ENQUEUE_SEQUENCE_KEY,
+            sequence,
+            _ENQUEUED_KEY,
+            held.enqueued_ms,
+            _LOCKED_KEY,
+            held.locked_until_ms,
+        )
+        annotations = _annotations(own, 4, stored[_PREFIX_BYTES:bare_at], count)
+        head = header + _LOCK_TOKEN_SECTION + lock_token + annotations
+    else:
+        own = _UNLOCKED.pack(
+            _SEQUENCE_KEY,
+            sequence,
+            _ENQUEUE_SEQUENCE_KEY,
+            sequence,
+            _ENQUEUED_KEY,
+            held.enqueued_ms,
+        )
+        annotations = _annotations(own, 3, stored[_PREFIX_BYTES:bare_at], count)
+        head = header + _NO_DELIVERY_ANNOTATIONS + annotations
+    if held.overlay is None and not held.expires_ms:
+        return head + stored[bare_at:]
+    return head + _changed(stored[bare_at:], held)
+
+
+def _annotations(own: bytes, own_count: int, pairs: bytes, count: int) -> bytes:
+    """Message annotations: the broker's own pairs, then the sender's as they came."""
+    size = len(own) + len(pairs) + 1
+    items = 2 * (own_count + count)
+    if size < 256 and items < 256:
+        return b"\x00\x53\x72\xc1" + bytes((size, items)) + own + pairs
+    return b"\x00\x53\x72\xd1" + struct.pack(">II", size + 3, items) + own + pairs
+
+
+def _plain_header(durable: int, priority: int, delivery_count: int) -> bytes:
+    key = delivery_count << 9 | priority << 1 | durable
+    header = _PLAIN_HEADERS.get(key)
+    if header is None:
+        header = encode_header(bool(durable), priority, -1, delivery_count)
+        if len(_PLAIN_HEADERS) < 4096:
+            _PLAIN_HEADERS[key] = header
+    return header
+
+
+def _changed(bare: bytes, held: Held) -> bytes:
+    """The bare message with its expiry made right and changed properties laid over."""
+    sections = parse_sections(bare)
+    properties = decode_properties(bare, sections)
+    if held.expires_ms:
+        properties.absolute_expiry_time_ms = held.expires_ms
+    out = encode_properties(properties)
+    application = decode_application_properties(bare, sections)
+    if held.overlay is not None:
+        lay_over(application, held.overlay)
+    if application:
+        out += encode_application_properties(application)
+    rest = max(sections.properties_end, sections.application_end, 0)
+    return out + bare[rest:]
+
+
+def lay_over(application: dict[str, object], overlay: Overlay) -> None:
+    """Apply changed properties, then the dead-letter reason (LCK-10, DLQ-5)."""
+    at = 0
+    end = len(overlay.properties)
+    while at < end:
+        key, at = decode_value(overlay.properties, at, end)
+        value, at = decode_value(overlay.properties, at, end)
+        application[str(key)] = value
+    if overlay.reason is not None:
+        application["DeadLetterReason"] = overlay.reason
+    if overlay.description is not None:
+        application["DeadLetterErrorDescription"] = overlay.description
+
+
+def overlay_pairs(properties: dict[str, object]) -> bytes:
+    """Changed properties in the encoding that `lay_over` reads."""
+    return b"".join(encode_value(str(k)) + encode_value(v) for k, v in properties.items())

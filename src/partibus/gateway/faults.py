@@ -1,0 +1,19 @@
+"""Errors of the bus as AMQP tells them.
+
+Owns the one translation from our taxonomy to an AMQP error. Every text that leaves here
+carries its tracking id (ERR-22).
+"""
+
+from partibus.amqp.delivery import rejected
+from partibus.amqp.errors import AmqpError
+from partibus.domain.errors import BusError
+
+
+def amqp_error(error: BusError) -> AmqpError:
+    """The AMQP error of a refused attach, a detach or a close."""
+    return AmqpError(error.condition, error.description)
+
+
+def rejection(error: BusError) -> bytes:
+    """The encoded outcome of a refused transfer or settlement."""
+    return rejected(amqp_error(error))

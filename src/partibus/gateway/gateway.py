@@ -1,0 +1,84 @@
+"""The front end: every client connection of this process, and what they share.
+
+Owns the set of connections, the settings that each is offered, and the one periodic sweep
+that serves all their time-outs. The listener asks it for a connection, the node closes it.
+"""
+
+import secrets
+from typing import Final
+
+from partibus.amqp.conditions import CONNECTION_FORCED
+from partibus.amqp.errors import AmqpError
+from partibus.amqp.settings import ConnectionSettings
+from partibus.control.access import AccessControl
+from partibus.domain.clock import Clock
+from partibus.fragment.broker import Scheduler, Timer
+from partibus.gateway.connection import ClientConnection, Wire
+from partibus.gateway.lock_token import TokenPrefix
+from partibus.gateway.namespace import Namespace
+
+SWEEP_INTERVAL_MS: Final = 1000
+"""How often connections are looked at; a comparison each, so ten thousand cost a millisecond."""
+
+
+class Gateway:
+    """All clients of one process."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        access: AccessControl,
+        clock: Clock,
+        scheduler: Scheduler,
+        settings: ConnectionSettings,
+    ) -> None:
+        self.namespace = namespace
+        self.access = access
+        self.scheduler = scheduler
+        self.settings = settings
+        self.now_ms = clock.now_ms
+        self._run = secrets.randbits(32)
+        """Makes the lock tokens of this run unlike those of any other."""
+        self._prefixes: dict[int, TokenPrefix] = {}
+        self._connections: set[ClientConnection] = set()
+        self._sweep_timer: Timer | None = None
+
+    @property
+    def connection_count(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    def start(self) -> None:
+        """Begin to look after time-outs."""
+        self._sweep_timer = self.scheduler.call_later_ms(SWEEP_INTERVAL_MS, self._sweep)
+
+    def connect(self, wire: Wire) -> ClientConnection:
+        """A new client at the other end of a wire."""
+        connection = ClientConnection(self, wire)
+        self._connections.add(connection)
+        return connection
+
+    def forget(self, connection: ClientConnection) -> None:
+        """A client is gone."""
+        self._connections.discard(connection)
+
+    def token_prefix(self, fragment_id: int) -> TokenPrefix:
+        """The first half of a fragment's lock tokens in this run."""
+        prefix = self._prefixes.get(fragment_id)
+        if prefix is None:
+            prefix = self._prefixes[fragment_id] = TokenPrefix(self._run, fragment_id)
+        return prefix
+
+    def _sweep(self) -> None:
+        now_ms = self.now_ms()
+        for connection in [c for c in self._connections if c.wake_at_ms <= now_ms]:
+            connection.tick(now_ms)
+        self.start()
+
+    def close(self) -> None:
+        """Tell every client that the server stops."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        error = AmqpError(CONNECTION_FORCED, "The server is stopping; connect again.")
+        for connection in list(self._connections):
+            connection.force_close(error)

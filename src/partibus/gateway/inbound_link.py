@@ -1,0 +1,169 @@
+"""A link on which a client sends: transfers in, confirmations out.
+
+Owns the sends of one link between the wire and their fragment. What one read of the socket
+brought is gathered and handed over as one command; a send is accepted when its fragment
+says that it is durable, and rejected with the reason otherwise. Back-pressure: credit grows
+only as sends are confirmed, and a connection stops reading when too much is unconfirmed.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from partibus.amqp.decode import DecodeError
+from partibus.amqp.delivery import ACCEPTED, TransactionalState
+from partibus.amqp.events import TransferReceived
+from partibus.amqp.link import Link
+from partibus.amqp.sections import split_batch
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    MalformedMessage,
+    MessageTooLarge,
+    NotImplementedHere,
+)
+from partibus.fragment.commands import Enqueue
+from partibus.fragment.message import NewMessage
+from partibus.gateway.envelope import to_stored
+from partibus.gateway.faults import rejection
+from partibus.gateway.namespace import Entity
+from partibus.gateway.router import Router
+
+if TYPE_CHECKING:
+    from partibus.gateway.connection import ClientConnection
+
+BATCH_FORMAT: Final = 0x80013700
+"""message-format of the vendor's batch: data sections that each hold a message."""
+CREDIT: Final = 1000
+"""Unconfirmed sends a link may have; topped up when half is used."""
+BATCH_MESSAGES_MAX: Final = 4500
+"""Messages in one batch; the cloud's own limit, and a bound on what one transfer expands to."""
+
+
+class InboundLink:
+    """One sending link of a client."""
+
+    __slots__ = (
+        "_byte_count",
+        "_connection",
+        "_credit_used",
+        "_entity",
+        "_link",
+        "_messages",
+        "_requests",
+        "_router",
+        "_unconfirmed",
+        "path",
+    )
+
+    def __init__(self, connection: "ClientConnection", link: Link, entity: Entity) -> None:
+        self._connection = connection
+        self._link = link
+        self._entity = entity
+        self._router = Router(entity.fragments)
+        self.path = entity.record.path
+        self._messages: list[NewMessage] = []
+        self._requests: list[int] = []
+        self._byte_count = 0
+        self._credit_used = 0
+        self._unconfirmed: dict[int, int] = {}
+        """Bytes of each send under way, by delivery id."""
+
+    # --- from the wire ------------------------------------------------------------------
+
+    def transfer(self, event: TransferReceived) -> None:
+        """Take a whole message, or a batch of them."""
+        try:
+            self._take(event)
+        except BusError as error:
+            self._credit_used += 1
+            if not event.settled:
+                self._link.settle(event.delivery_id, rejection(error))
+
+    def _take(self, event: TransferReceived) -> None:
+        payload = event.payload
+        if event.state is not None and isinstance(event.state, TransactionalState):
+            raise NotImplementedHere("This server does not offer transactions.")
+        if len(payload) > self._entity.message_bytes_max:
+            raise MessageTooLarge(
+                f"The message has {len(payload)} bytes; '{self.path}' accepts "
+                f"{self._entity.message_bytes_max}. Make it smaller, or split the batch."
+            )
+        if event.message_format == BATCH_FORMAT:
+            messages = self._unpack(payload)
+        else:
+            messages = [to_stored(payload)]
+        if not self._messages:
+            self._connection.has_sends(self)
+        self._messages += messages
+        size = sum([len(message.body) for message in messages])
+        self._byte_count += size
+        if event.settled:
+            # Pre-settled: no outcome is owed, the send is not counted against credit twice
+            # and nobody is told when it fails (SEED-91).
+            self._requests.append(-1)
+            self._credit_used += 1
+        else:
+            self._requests.append(event.delivery_id)
+            self._unconfirmed[event.delivery_id] = size
+            self._connection.unconfirmed_bytes += size
+
+    def _unpack(self, payload: bytes) -> list[NewMessage]:
+        try:
+            encoded = split_batch(payload)
+        except DecodeError as cause:
+            raise MalformedMessage(f"The batch is not well-formed: {cause}.") from cause
+        if not 0 < len(encoded) <= BATCH_MESSAGES_MAX:
+            raise ArgumentError(
+                f"The batch holds {len(encoded)} messages; 1 to {BATCH_MESSAGES_MAX} are allowed."
+            )
+        return [to_stored(message) for message in encoded]
+
+    def submit(self) -> None:
+        """Hand over what this read brought, as one command."""
+        if self._messages:
+            command = Enqueue(self, self._messages, self._requests, self._byte_count)
+            self._messages, self._requests, self._byte_count = [], [], 0
+            self._router.next_fragment().submit(command)
+        self._top_up()
+
+    # --- from the fragment ----------------------------------------------------------------
+
+    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
+        """Accept the sends that are durable now."""
+        settle = self._link.settle
+        for delivery_id in requests:
+            if delivery_id >= 0:
+                settle(delivery_id, ACCEPTED)
+                self._forget(delivery_id)
+        self._top_up()
+        self._connection.has_output()
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        """Reject the sends that were not stored."""
+        outcome = rejection(error)
+        for delivery_id in requests:
+            if delivery_id >= 0:
+                self._link.settle(delivery_id, outcome)
+                self._forget(delivery_id)
+        self._top_up()
+        self._connection.has_output()
+
+    def _forget(self, delivery_id: int) -> None:
+        self._credit_used += 1
+        self._connection.unconfirmed_bytes -= self._unconfirmed.pop(delivery_id)
+
+    def _top_up(self) -> None:
+        if self._credit_used * 2 >= CREDIT:
+            self._credit_used = 0
+            self._link.set_credit(CREDIT - len(self._unconfirmed))
+
+    # --- end --------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Let the client begin."""
+        self._link.set_credit(CREDIT)
+
+    def closed(self) -> None:
+        """The link is gone; confirmations that still come find nobody, which is harmless."""
+        self._connection.unconfirmed_bytes -= sum(self._unconfirmed.values())
+        self._unconfirmed.clear()

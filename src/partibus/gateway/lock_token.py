@@ -1,0 +1,29 @@
+"""Lock tokens as clients see them: 16 bytes that find their way back to a fragment.
+
+Owns the form of a token: eight bytes that name the fragment within this run of the server,
+then the number that the fragment gave the lock. A token of an earlier run never fits. On
+the wire the delivery tag carries the .NET byte order of a GUID, message bodies the RFC 4122
+one (amqp-contract rule 8).
+"""
+
+import struct
+import uuid
+from typing import Final
+
+_NUMBER: Final = struct.Struct(">Q")
+pack_number: Final = _NUMBER.pack
+
+
+class TokenPrefix:
+    """The first half of the tokens of one fragment, in both byte orders."""
+
+    __slots__ = ("in_tags", "in_uuids")
+
+    def __init__(self, run: int, fragment_id: int) -> None:
+        self.in_uuids = struct.pack(">II", run & 0xFFFF_FFFF, fragment_id)
+        self.in_tags = uuid.UUID(bytes=self.in_uuids + bytes(8)).bytes_le[:8]
+
+    def number_of(self, token: uuid.UUID) -> int | None:
+        """The fragment's own number of a token, or None when it is not one of ours."""
+        raw = token.bytes
+        return _NUMBER.unpack(raw[8:])[0] if raw[:8] == self.in_uuids else None

@@ -1,0 +1,102 @@
+"""The entities of the namespace as the data path sees them.
+
+Owns the way from an address to an entity with its fragments. Kept up to date by the
+catalog's change feed through the node; it never writes the catalog. Asked once per link,
+never per message.
+"""
+
+from collections.abc import Sequence
+
+from partibus.control.catalog import Catalog
+from partibus.control.record import EntityRecord
+from partibus.domain.address import Address
+from partibus.domain.entity import EntityKind, QueueSpec, message_bytes_max
+from partibus.domain.errors import (
+    EntityDisabled,
+    EntityNotFound,
+    InvalidOperation,
+    NotImplementedHere,
+)
+from partibus.fragment.handle import Fragment
+
+
+class Entity:
+    """A queue with its fragments, as links use it."""
+
+    __slots__ = ("fragments", "message_bytes_max", "record", "spec")
+
+    def __init__(
+        self, record: EntityRecord, spec: QueueSpec, fragments: Sequence[Fragment], bytes_max: int
+    ) -> None:
+        self.record = record
+        self.spec = spec
+        self.fragments = fragments
+        self.message_bytes_max = bytes_max
+
+
+class Namespace:
+    """Addresses to entities."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._fragments: dict[int, Fragment] = {}
+
+    def put_fragment(self, fragment: Fragment) -> None:
+        """A fragment is being served."""
+        self._fragments[fragment.fragment_id] = fragment
+
+    def drop_fragment(self, fragment_id: int) -> None:
+        """A fragment is no more."""
+        self._fragments.pop(fragment_id, None)
+
+    def resolve(self, address: Address) -> Entity:
+        """The entity of an address; a missing one raises the error clients know (ERR-1)."""
+        record = self._catalog.lookup(address.entity_path)
+        if record is None:
+            raise EntityNotFound.named(address.entity_path)
+        spec = record.spec
+        refusal = unsupported(record)
+        if refusal is not None or not isinstance(spec, QueueSpec):
+            raise NotImplementedHere(
+                f"'{record.path}' {refusal}, which this version of the server does not offer."
+            )
+        fragments = [self._fragments[p.fragment_id] for p in record.fragments]
+        return Entity(record, spec, fragments, message_bytes_max(spec, self._catalog.profile))
+
+
+def require_sendable(entity: Entity, address: Address) -> None:
+    """Refuse sends to a dead-letter queue (DLQ-2) or a disabled entity (STS-2)."""
+    if address.sub_queue:
+        raise InvalidOperation(
+            "Messages cannot be sent to a dead-letter queue; send to the queue itself."
+        )
+    if not entity.spec.status.allows_send:
+        raise EntityDisabled(
+            f"The messaging entity '{entity.record.path}' is disabled for sending; "
+            "set its status to Active."
+        )
+
+
+def require_receivable(entity: Entity) -> None:
+    """Refuse receives from a disabled entity (STS-2)."""
+    if not entity.spec.status.allows_receive:
+        raise EntityDisabled(
+            f"The messaging entity '{entity.record.path}' is disabled for receiving; "
+            "set its status to Active."
+        )
+
+
+def unsupported(record: EntityRecord) -> str | None:
+    """What keeps an entity of the catalog from being used, as the end of a sentence."""
+    spec = record.spec
+    if record.kind is not EntityKind.QUEUE or not isinstance(spec, QueueSpec):
+        return f"is a {record.kind.value}"
+    if spec.requires_session:
+        return "requires sessions"
+    if spec.requires_duplicate_detection:
+        return "requires duplicate detection"
+    if len(record.fragments) > 1:
+        return "is partitioned"
+    if spec.forward_to or spec.forward_dead_lettered_messages_to:
+        return "forwards its messages"
+    return None

@@ -1,0 +1,1 @@
+"""The operations of the `$management` node, one subject a module."""

@@ -1,0 +1,174 @@
+"""Request and response over a pair of links: what `$cbs` and `$management` share.
+
+Owns the reading of a request message, the writing of its answer, and the way an answer finds
+the right link. What an operation does is the node's business. Answers go out settled, as the
+SDKs ask or tolerate (amqp-contract 7.1).
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from partibus.amqp.decode import DecodeError, decode_value
+from partibus.amqp.delivery import ACCEPTED
+from partibus.amqp.encode import encode_value
+from partibus.amqp.events import TransferReceived
+from partibus.amqp.link import Link
+from partibus.amqp.sections import (
+    AMQP_VALUE,
+    MessageProperties,
+    decode_application_properties,
+    decode_properties,
+    encode_application_properties,
+    encode_properties,
+    parse_sections,
+)
+from partibus.domain.address import Address
+from partibus.domain.errors import BusError, MalformedMessage, QuotaExceeded
+from partibus.gateway.faults import rejection
+
+if TYPE_CHECKING:
+    from partibus.gateway.connection import ClientConnection
+
+REQUEST_CREDIT: Final = 100
+RESPONSES_WAITING_MAX: Final = 1000
+"""Answers kept for a client that grants no credit; more and it is cut off."""
+_VALUE_DESCRIPTOR: Final = bytes((0x00, 0x53, AMQP_VALUE))
+
+
+class Request:
+    """One request, as far as every node needs it."""
+
+    __slots__ = ("body", "link", "message_id", "operation", "properties", "reply_to")
+
+    def __init__(self, link: "RequestLink", payload: bytes) -> None:
+        self.link = link
+        try:
+            sections = parse_sections(payload)
+            properties = decode_properties(payload, sections)
+            self.properties = decode_application_properties(payload, sections)
+            self.body = self._value(payload, sections.body_offset)
+        except DecodeError as cause:
+            raise MalformedMessage(f"The request is not well-formed: {cause}.") from cause
+        self.message_id = properties.message_id
+        self.reply_to = str(properties.reply_to) if properties.reply_to is not None else None
+        self.operation = str(self.properties.get("operation", ""))
+
+    @staticmethod
+    def _value(payload: bytes, offset: int) -> object:
+        if offset < 0 or payload[offset : offset + 3] != _VALUE_DESCRIPTOR:
+            return None
+        return decode_value(payload, offset + 3, len(payload))[0]
+
+    def answer(self, status: dict[str, object], body: object = None) -> None:
+        """Send the answer to the client's response link."""
+        self.link.respond(self, encode_response(self.message_id, status, body))
+
+
+def encode_response(correlation_id: object, status: dict[str, object], body: object) -> bytes:
+    """A response message; the correlation id keeps the AMQP type of the request's id."""
+    properties = MessageProperties()
+    properties.correlation_id = correlation_id
+    return (
+        encode_properties(properties)
+        + encode_application_properties(status)
+        + _VALUE_DESCRIPTOR
+        + encode_value(body)
+    )
+
+
+class ResponseLink:
+    """The link on which a client reads the answers of a node."""
+
+    __slots__ = ("_connection", "_link", "_number", "_waiting", "node")
+
+    def __init__(self, connection: "ClientConnection", link: Link, node: Address) -> None:
+        self._connection = connection
+        self._link = link
+        self.node = node
+        self._waiting: deque[bytes] = deque()
+        self._number = 0
+
+    @property
+    def link(self) -> Link:
+        """The engine's link."""
+        return self._link
+
+    @property
+    def names(self) -> tuple[str | None, str]:
+        """What a reply-to may call this link: its target's address, or its name."""
+        target = self._link.target
+        return getattr(target, "address", None), self._link.name
+
+    def send(self, payload: bytes) -> None:
+        """Send an answer as soon as the client has credit for it."""
+        if len(self._waiting) >= RESPONSES_WAITING_MAX:
+            self._connection.close(QuotaExceeded("Too many answers wait for credit."))
+            return
+        self._waiting.append(payload)
+        self.flow()
+
+    def flow(self) -> None:
+        """The client granted credit."""
+        while self._waiting and self._link.sendable() > 0:
+            self._number += 1
+            tag = self._number.to_bytes(4, "big")
+            self._link.send(self._waiting.popleft(), tag, True, 0, None)
+        if self._link.drain and not self._waiting:
+            self._link.drained()
+        self._connection.has_output()
+
+    def closed(self) -> None:
+        """The client reads no more answers."""
+        self._waiting.clear()
+
+
+class RequestLink:
+    """The link on which a client asks a node; subclasses are the nodes."""
+
+    __slots__ = ("_answered", "_link", "connection", "node")
+
+    def __init__(self, connection: "ClientConnection", link: Link, node: Address) -> None:
+        self.connection = connection
+        self._link = link
+        self.node = node
+        self._answered = 0
+
+    def open(self) -> None:
+        """Let the client begin."""
+        self._link.set_credit(REQUEST_CREDIT)
+
+    def transfer(self, event: TransferReceived) -> None:
+        """Take a request: accept it, then do what it asks."""
+        self._answered += 1
+        if self._answered * 2 >= REQUEST_CREDIT:
+            self._answered = 0
+            self._link.set_credit(REQUEST_CREDIT)
+        try:
+            request = Request(self, event.payload)
+        except BusError as error:
+            if not event.settled:
+                self._link.settle(event.delivery_id, rejection(error))
+            return
+        if not event.settled:
+            self._link.settle(event.delivery_id, ACCEPTED)
+        try:
+            self.handle(request)
+        except BusError as error:
+            self.fail(request, error)
+
+    def handle(self, request: Request) -> None:
+        """Do what a request asks; a BusError becomes its answer."""
+        raise NotImplementedError
+
+    def fail(self, request: Request, error: BusError) -> None:
+        """Answer a request with an error."""
+        raise NotImplementedError
+
+    def respond(self, request: Request, payload: bytes) -> None:
+        """Route an answer: reply-to names a link of this session, or the only one is meant."""
+        link = self.connection.response_link(self._link.session, self.node, request.reply_to)
+        if link is not None:
+            link.send(payload)
+
+    def closed(self) -> None:
+        """The client asks no more."""

@@ -1,0 +1,136 @@
+"""X.509 for the development CA: making keys and signing certificates.
+
+Owns the shape of the certificates (EC P-256, SHA-256), and no file beyond reading a CA
+back. Importing it loads `cryptography`, so only `tls` imports it, and only when something
+must be made.
+"""
+
+import datetime
+import ipaddress
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from partibus.domain.errors import ConfigError
+
+CA_COMMON_NAME: Final = "Partibus development CA"
+# A common name holds 64 characters at most; the alternative names carry the rest.
+SERVER_COMMON_NAME: Final = "Partibus"
+# Machines whose clocks lag must not see a certificate from the future.
+BACKDATED: Final = datetime.timedelta(days=1)
+
+
+class Authority:
+    """A certificate authority that can sign server certificates."""
+
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self._certificate = certificate
+        self._key = key
+
+    def certificate_pem(self) -> bytes:
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def key_pem(self) -> bytes:
+        return _key_pem(self._key)
+
+    def issue(self, names: tuple[str, ...], now_ms: int, until_ms: int) -> tuple[bytes, bytes]:
+        """A server certificate with the CA's behind it, and its private key, as PEM."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        certificate = (
+            _builder(SERVER_COMMON_NAME, key, now_ms, until_ms)
+            .issuer_name(self._certificate.subject)
+            .add_extension(alternatives, critical=False)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(signs_certificates=False), critical=True)
+            .add_extension(usage, critical=False)
+            .add_extension(authority_key, critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        chain = certificate.public_bytes(serialization.Encoding.PEM) + self.certificate_pem()
+        return chain, _key_pem(key)
+
+
+def make_authority(now_ms: int, until_ms: int) -> Authority:
+    """A new CA with a new key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        _builder(CA_COMMON_NAME, key, now_ms, until_ms)
+        .issuer_name(_name(CA_COMMON_NAME))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return Authority(certificate, key)
+
+
+def load_authority(certificate_path: Path, key_path: Path) -> Authority:
+    """The CA that lies in the files; ConfigError when they hold something else."""
+    try:
+        certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
+        key = serialization.load_pem_private_key(key_path.read_bytes(), password=None)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the development CA in {certificate_path.parent} cannot be read: {error}; remove the"
+            " directory to have a new one made"
+        ) from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ConfigError(f"{key_path} is not an EC key; remove it to have a new CA made")
+    return Authority(certificate, key)
+
+
+def _builder(
+    common_name: str, key: ec.EllipticCurvePrivateKey, now_ms: int, until_ms: int
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(common_name))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_moment(now_ms) - BACKDATED)
+        .not_valid_after(_moment(until_ms))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _moment(at_ms: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(at_ms // 1000, datetime.UTC)
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

@@ -1,0 +1,91 @@
+"""A crowd of connections that must each get somewhere in time, under one timer.
+
+Owns the only timer of the listener: ten thousand silent connections cost ten thousand
+small entries and one wake-up a second, never a timer or a task each. Every member has the
+same time limit, so the order of arrival is the order of expiry and a sweep looks only at
+the front. Used by the listener for silent, closing and half-asked connections.
+"""
+
+import asyncio
+from collections import OrderedDict
+from typing import Final, Protocol
+
+from partibus.domain.clock import Clock
+
+# Time limits here are seconds to minutes; being late by up to one second hurts nobody.
+SWEEP_PERIOD_S: Final = 1.0
+
+
+class Expiring(Protocol):
+    """Something that can be told that its time is over."""
+
+    def expire(self) -> None:
+        """End now. Called once, after the member has left the crowd."""
+        ...
+
+
+class Deadlines:
+    """Members in order of arrival, each to be expired `limit_ms` after it came."""
+
+    __slots__ = ("_clock", "_limit_ms", "_loop", "_members", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, limit_ms: int) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._limit_ms = limit_ms
+        self._members: OrderedDict[Expiring, int] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, member: Expiring) -> bool:
+        return member in self._members
+
+    def watch(self, member: Expiring) -> None:
+        """Start the member's time, or start it anew."""
+        self._members[member] = self._clock.now_ms() + self._limit_ms
+        self._members.move_to_end(member)
+        if self._timer is None:
+            self._timer = self._loop.call_later(SWEEP_PERIOD_S, self._on_timer)
+
+    def forget(self, member: Expiring) -> None:
+        """The member got there, or is gone; forgetting twice is harmless."""
+        self._members.pop(member, None)
+
+    def sweep(self) -> int:
+        """Expire every member whose time is over; answers how many."""
+        now_ms = self._clock.now_ms()
+        expired = 0
+        while self._members:
+            member, deadline_ms = next(iter(self._members.items()))
+            if deadline_ms > now_ms:
+                break
+            self._expire_first(member)
+            expired += 1
+        return expired
+
+    def expire_oldest(self) -> bool:
+        """Make room: expire the member that came first; False when there is none."""
+        if not self._members:
+            return False
+        self._expire_first(next(iter(self._members)))
+        return True
+
+    def close(self) -> None:
+        """Expire everybody and stop the timer."""
+        while self.expire_oldest():
+            pass
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire_first(self, member: Expiring) -> None:
+        del self._members[member]
+        member.expire()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.sweep()
+        if self._members:
+            self._timer = self._loop.call_later(SWEEP_PERIOD_S, self._on_timer)

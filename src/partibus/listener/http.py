@@ -1,0 +1,107 @@
+"""HTTP on a sniffed connection: uvicorn's protocol around the node's application.
+
+Owns the HTTP connections and their time limits. It serves whatever application it is
+given and knows no route. Importing this module costs a tenth of a second (uvicorn, h11),
+so the listener does it in a thread when the first HTTP request arrives, not at start.
+AMQP over WebSocket will be a protocol class handed to `Config(ws=...)` here.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from partibus.listener.deadlines import Deadlines
+
+# Health checkers and admin clients ask again every few seconds to half a minute.
+KEEP_ALIVE_S: Final = 30
+# One request line with its headers; SAS tokens in a header stay well under 4 KiB.
+REQUEST_HEAD_BYTES_MAX: Final = 32 * 1024
+
+
+class HttpFront:
+    """All HTTP connections of a node, served by one application."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, application: ASGIApp, asking: Deadlines
+    ) -> None:
+        # What a stranger sends wrongly is answered with 400, not written to our log.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        self._loop = loop
+        self._state = ServerState()
+        self._config = Config(
+            application,
+            loop="none",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            h11_max_incomplete_event_size=REQUEST_HEAD_BYTES_MAX,
+        )
+        self._config.load()
+        self._asking = asking
+
+    @property
+    def connection_count(self) -> int:
+        """How many HTTP connections are open."""
+        return len(self._state.connections)
+
+    def connection(self) -> asyncio.Protocol:
+        """A protocol for one connection that turned out to speak HTTP."""
+        return HttpConnection(self._loop, self._config, self._state, self._asking)
+
+    async def close(self, grace_s: float) -> None:
+        """Let running requests end within `grace_s`, then end every connection."""
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        tasks = list(self._state.tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_s)
+        for task in list(self._state.tasks):
+            task.cancel()
+        for connection in list(self._state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+
+
+class HttpConnection(H11Protocol):
+    """uvicorn's connection, with a time limit on asking: it has none of its own."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: Config,
+        state: ServerState,
+        asking: Deadlines,
+    ) -> None:
+        super().__init__(config, state, {}, loop)
+        self._asking = asking
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        is_asking = self.cycle is None or self.cycle.response_complete
+        if not is_asking or self.transport.is_closing():
+            self._asking.forget(self)
+        elif self not in self._asking:
+            # The time runs from the first byte of a request; drops of it do not renew it.
+            self._asking.watch(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._asking.forget(self)
+        super().connection_lost(exc)
+
+    def expire(self) -> None:
+        """The request head did not arrive in time."""
+        self.transport.abort()
+
+    def _should_upgrade(self) -> bool:
+        """No upgrade is offered; the application answers the request as it stands."""
+        return False

@@ -1,0 +1,1 @@
+"""What operators look at: health now, metrics and traces beside it."""

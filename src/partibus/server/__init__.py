@@ -1,0 +1,1 @@
+"""Wires every part into one node and owns its life."""

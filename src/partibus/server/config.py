@@ -1,0 +1,257 @@
+"""The settings of `serve`: defaults < [server] of the file < PARTIBUS_* < flags.
+
+Owns what can be set, what each setting may hold and where its value came from. It opens no
+directory and no port, and decides nothing that needs one. Every wrong value is a
+`ConfigError` that names its origin. Called by the CLI's `serve` and by the test kit.
+
+| key, --flag | variable | holds | default |
+|---|---|---|---|
+| data | PARTIBUS_DATA | directory (in the file: relative to it) | ./partibus-data |
+| memory | PARTIBUS_MEMORY | true or false | false |
+| config (no key in the file) | PARTIBUS_CONFIG | file, TOML or the emulator's JSON | none |
+| host | PARTIBUS_HOST | address to listen on | 127.0.0.1 |
+| port | PARTIBUS_PORT | 0 to 65535, 0 picks one, or none | 5672 |
+| tls_port | PARTIBUS_TLS_PORT | the same | 5671 |
+| http_port | PARTIBUS_HTTP_PORT | the same | 5300 |
+| stores | PARTIBUS_STORES | a number, or places (variable: separated by commas) | 1 |
+| workers | PARTIBUS_WORKERS | a number | 1 |
+| profile | PARTIBUS_PROFILE | name of a profile | selfhost |
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from partibus.control.definitions import Definitions, load_definitions
+from partibus.control.fields import refuse_unknown
+from partibus.domain.errors import ArgumentError, ConfigError
+from partibus.domain.limits import SELFHOST, Profile, profile_named
+
+ENVIRONMENT_PREFIX: Final = "PARTIBUS_"
+_PORT_MAX: Final = 65_535
+# More stores or workers than this are a slip of the finger, not a machine.
+_STORES_MAX: Final = 1_024
+_WORKERS_MAX: Final = 1_024
+_TRUE: Final = ("1", "true", "yes", "on")
+_FALSE: Final = ("0", "false", "no", "off")
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class ServeSettings:
+    """What `serve` was asked to do; a port of None is switched off, of 0 picks a free one."""
+
+    data: Path = Path("partibus-data")
+    memory: bool = False
+    config: Path | None = None
+    host: str = "127.0.0.1"
+    port: int | None = 5672
+    tls_port: int | None = 5671
+    http_port: int | None = 5300
+    stores: int = 1
+    store_places: tuple[str, ...] = ()  # empty: `stores` directories below `data`
+    workers: int = 1
+    profile: Profile = SELFHOST
+
+    @property
+    def loopback_only(self) -> bool:
+        """Whether nobody but this machine can reach the server."""
+        return is_loopback(self.host)
+
+
+@dataclass(slots=True, frozen=True)
+class Configuration:
+    """Settings, what the file declares, and for each setting the place it came from."""
+
+    settings: ServeSettings
+    definitions: Definitions | None
+    origins: Mapping[str, str]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on is reached from this machine alone."""
+    import ipaddress
+
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False  # another name may stand for any address
+
+
+def resolve_configuration(
+    flags: Mapping[str, object], environment: Mapping[str, str]
+) -> Configuration:
+    """Settle every setting. A flag of None, or an empty tuple, was not given."""
+    given = {key: value for key, value in flags.items() if value is not None and value != ()}
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    definitions = None
+    config = _config_file(given, environment, values, origins)
+    if config is not None:
+        definitions = load_definitions(config)
+        _take_file(definitions, values, origins)
+    for key in _READERS:
+        variable = ENVIRONMENT_PREFIX + key.upper()
+        if environment.get(variable):
+            _take(key, environment[variable], variable, values, origins)
+    for key, value in given.items():
+        if key != "config":
+            _take(key, value, f"--{key.replace('_', '-')}", values, origins)
+    settings = _make(values)
+    _check_ports(settings)
+    for name in ServeSettings.__dataclass_fields__:
+        origins.setdefault(name, "default")
+    return Configuration(settings, definitions, origins)
+
+
+def _config_file(
+    flags: Mapping[str, object],
+    environment: Mapping[str, str],
+    values: dict[str, object],
+    origins: dict[str, str],
+) -> Path | None:
+    if "config" in flags:
+        values["config"], origins["config"] = Path(str(flags["config"])), "--config"
+    elif environment.get("PARTIBUS_CONFIG"):
+        values["config"] = Path(environment["PARTIBUS_CONFIG"])
+        origins["config"] = "PARTIBUS_CONFIG"
+    config = values.get("config")
+    return config if isinstance(config, Path) else None
+
+
+def _take_file(
+    definitions: Definitions, values: dict[str, object], origins: dict[str, str]
+) -> None:
+    source, table = definitions.source, definitions.server
+    refuse_unknown(source, ("server",), table, _READERS)
+    for key, value in table.items():
+        where = ("server", key)
+        try:
+            read = _READERS[key](value)
+        except ArgumentError as error:
+            raise source.error(where, error.text) from error
+        values.update(_anchored(read, source.file.parent))
+        origins.update(dict.fromkeys(read, f"{source.file}:{source.line_of(where)}"))
+
+
+def _anchored(read: dict[str, object], folder: Path) -> dict[str, object]:
+    """Paths of a file hang on its place, since it can be used from anywhere."""
+    data, places = read.get("data"), read.get("store_places")
+    if isinstance(data, Path):
+        return {**read, "data": folder / data}
+    if isinstance(places, tuple):
+        anchored = tuple(p if "://" in p else str(folder / p) for p in places)
+        return {**read, "store_places": anchored}
+    return read
+
+
+def _take(
+    key: str, value: object, origin: str, values: dict[str, object], origins: dict[str, str]
+) -> None:
+    reader = _READERS.get(key)
+    assert reader is not None, f"no such setting: {key}"
+    try:
+        read = reader(value)
+    except ArgumentError as error:
+        raise ConfigError(f"{origin}: {error.text}") from error
+    values.update(read)
+    origins.update(dict.fromkeys(read, origin))
+
+
+def _make(values: Mapping[str, object]) -> ServeSettings:
+    return ServeSettings(**values)  # type: ignore[arg-type]  # each was read by its reader
+
+
+def _check_ports(settings: ServeSettings) -> None:
+    taken: dict[int, str] = {}
+    for name in ("port", "tls_port", "http_port"):
+        port: int | None = getattr(settings, name)
+        if port and taken.setdefault(port, name) != name:
+            raise ConfigError(
+                f"{taken[port]} and {name} are both {port}; give each its own, or switch one "
+                "off with 'none'."
+            )
+
+
+# --- readers: from the value of any origin to settings ----------------------------------------
+
+Reader = Callable[[object], dict[str, object]]
+
+
+def _read_data(value: object) -> dict[str, object]:
+    if not isinstance(value, str | Path) or not str(value):
+        raise ArgumentError("a directory is expected.")
+    return {"data": Path(value)}
+
+
+def _read_memory(value: object) -> dict[str, object]:
+    word = str(value).lower()
+    if not isinstance(value, bool | str) or word not in _TRUE + _FALSE:
+        raise ArgumentError(f"true or false is expected, not '{value}'.")
+    return {"memory": word in _TRUE}
+
+
+def _read_host(value: object) -> dict[str, object]:
+    if not isinstance(value, str) or not value.strip():
+        raise ArgumentError("an address to listen on is expected, for example 127.0.0.1.")
+    return {"host": value.strip()}
+
+
+def _read_port(value: object, name: str) -> dict[str, object]:
+    if isinstance(value, str) and value.lower() == "none":
+        return {name: None}
+    port = _whole(value)
+    if port is None or not 0 <= port <= _PORT_MAX:
+        raise ArgumentError(
+            f"'{value}' is no port; 0 to {_PORT_MAX} are allowed, 0 picks one, none switches off."
+        )
+    return {name: port}
+
+
+def _read_count(value: object, name: str, most: int) -> dict[str, object]:
+    count = _whole(value)
+    if count is None or not 1 <= count <= most:
+        raise ArgumentError(f"'{value}' is not allowed; allowed are 1 to {most}.")
+    return {name: count}
+
+
+def _read_stores(value: object) -> dict[str, object]:
+    """A number of directories below the data directory, or the places themselves."""
+    if isinstance(value, str) and _whole(value) is None:
+        value = [place.strip() for place in value.split(",")]
+    if not isinstance(value, list | tuple):
+        return {**_read_count(value, "stores", _STORES_MAX), "store_places": ()}
+    places = tuple(str(place) for place in value)
+    if not places or not all(places) or not all(isinstance(p, str | Path) for p in value):
+        raise ArgumentError("a number or a list of places is expected.")
+    if len(set(places)) != len(places):
+        raise ArgumentError("a place is named twice; each store needs its own.")
+    return {"stores": len(places), "store_places": places}
+
+
+def _read_profile(value: object) -> dict[str, object]:
+    return {"profile": profile_named(str(value))}
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value) if len(value) < 10 else None
+    return None
+
+
+_READERS: Final[dict[str, Reader]] = {
+    "data": _read_data,
+    "memory": _read_memory,
+    "host": _read_host,
+    "port": lambda value: _read_port(value, "port"),
+    "tls_port": lambda value: _read_port(value, "tls_port"),
+    "http_port": lambda value: _read_port(value, "http_port"),
+    "stores": _read_stores,
+    "workers": lambda value: _read_count(value, "workers", _WORKERS_MAX),
+    "profile": _read_profile,
+}
+SETTING_KEYS: Final = tuple(_READERS)

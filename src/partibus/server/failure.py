@@ -1,0 +1,30 @@
+"""Failures a user can act on, as one line on stderr and an exit code.
+
+Owns the exit codes of the command line. Only errors of our own taxonomy and of the
+operating system are told this way; anything else is our mistake and shows its traceback.
+Called by the lifecycle and by verbs that check things.
+"""
+
+import sys
+from typing import Final
+
+from partibus.domain.errors import BusError, ConfigError, StoreCorrupt
+
+EXIT_CLEAN: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_CONFIG: Final = 2
+EXIT_CORRUPT: Final = 3
+
+
+def report(error: BusError | OSError) -> int:
+    """Say what to correct, in one line; answers the exit code for it."""
+    print(f"partibus: {' '.join(_text(error).split())}", file=sys.stderr, flush=True)
+    if isinstance(error, ConfigError):
+        return EXIT_CONFIG
+    return EXIT_CORRUPT if isinstance(error, StoreCorrupt) else EXIT_FAILED
+
+
+def _text(error: BusError | OSError) -> str:
+    if isinstance(error, BusError):
+        return error.text
+    return f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)

@@ -1,0 +1,119 @@
+"""The life of the server process: from its limits to its exit code.
+
+Owns what is process-wide: descriptors, the thread switch interval, the event loop, the
+signals and the READY line, which is all that may appear on stdout. It must never print a
+traceback for something the user can correct (`failure`). Called by the `serve` verb.
+"""
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from partibus.domain.clock import SystemClock
+from partibus.domain.errors import BusError
+from partibus.server.config import Configuration
+from partibus.server.failure import EXIT_CLEAN, report
+from partibus.server.node import Node
+from partibus.server.service import Service
+
+# The store threads hold the interpreter lock for microseconds between their system calls;
+# at the default 5 ms the loop would wait that long for each of them.
+SWITCH_INTERVAL_S: Final = 0.0005
+# Segments, catalog, libraries and the loop itself; what is left may be sockets.
+DESCRIPTORS_RESERVED: Final = 512
+# Some systems allow a billion, and pay for it in tables; nobody needs more than this.
+DESCRIPTORS_MAX: Final = 1_048_576
+# A machine with a tiny limit still serves somebody.
+SOCKETS_MIN: Final = 64
+
+log = logging.getLogger(__name__)
+
+
+def run(configuration: Configuration) -> int:
+    """Serve until a signal comes; answers the exit code of the process."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    sockets_max = max(SOCKETS_MIN, raise_descriptor_limit() - DESCRIPTORS_RESERVED)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_serve(configuration, sockets_max))
+    except (BusError, OSError) as error:
+        return report(error)
+    return EXIT_CLEAN
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is installed, plain asyncio otherwise."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def raise_descriptor_limit() -> int:
+    """Allow as many open files as the system lets us; answers how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        except (OSError, ValueError):
+            return soft
+    return most
+
+
+async def _serve(configuration: Configuration, sockets_max: int) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log_loop_exception)
+    stopping = asyncio.Event()
+    install_signals(loop, stopping.set)
+    clock = SystemClock()
+    settings = configuration.settings
+    node = Node(settings, clock, configuration.definitions)
+    service = Service(node, settings, clock, sockets_max)
+    endpoints = await service.start()
+    announce(endpoints.ready_line())
+    await stopping.wait()
+    await service.stop()
+    log.info("stopped")
+
+
+def install_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
+    """SIGTERM and SIGINT: the first stops cleanly, the second at once."""
+    received: list[int] = []
+
+    def on_signal(number: int) -> None:
+        received.append(number)
+        if len(received) > 1:
+            log.warning("second signal: leaving at once")
+            os._exit(128 + number)
+        log.info("%s: stopping; a second signal leaves at once", signal.Signals(number).name)
+        stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, int(number))
+
+
+def announce(line: str) -> None:
+    """Print the READY line; a reader that has gone away is no reason to stop serving."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        log.warning("the READY line could not be printed: %s", error)
+
+
+def log_loop_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """Peers that vanish are the weather; everything else is our mistake and is shown."""
+    error = context.get("exception")
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        log.debug("%s: %s", context.get("message"), error)
+    elif isinstance(error, BaseException):
+        log.error("%s", context.get("message"), exc_info=error)
+    else:
+        log.error("%s", context.get("message"))

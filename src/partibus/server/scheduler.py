@@ -1,0 +1,33 @@
+"""The event loop as brokers and gateways see it.
+
+Owns the adaptation of asyncio to the `Scheduler` seam, in milliseconds. Nothing below the
+server imports asyncio for its timers.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from partibus.fragment.broker import Timer
+
+
+class LoopScheduler:
+    """Turns of an asyncio loop."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run after what is under way now."""
+        self._loop.call_soon(callback)
+
+    def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Run in so many milliseconds."""
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        """Run on the loop, asked from any thread; a loop that has ended is left alone."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)

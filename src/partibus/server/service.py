@@ -1,0 +1,209 @@
+"""A node and its ports, started and stopped as one.
+
+Owns the order: ports are bound before anything is opened (a busy port costs no
+recovery), nobody is let in before the node stands, and at the end nobody is let in before
+the node is told to stop. It knows no process matters (signals, limits, exit codes):
+`lifecycle` and the test kit both run it.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from partibus.domain.clock import Clock
+from partibus.domain.errors import ConfigError
+from partibus.listener.accept import bind
+from partibus.listener.listener import HEADROOM_SOCKETS, Listener, ListenerLimits
+from partibus.listener.tcp import AmqpProtocol, Client
+from partibus.listener.tls import DevelopmentAuthority, certificate_names
+from partibus.server.config import ServeSettings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+READY_WORD: Final = "PARTIBUS READY"
+
+log = logging.getLogger(__name__)
+
+
+class AmqpDoor(Protocol):
+    """The gateway, as the listener sees it."""
+
+    def connect(self, wire: AmqpProtocol) -> Client: ...
+
+
+class ServedNode(Protocol):
+    """The node, as its ports see it."""
+
+    @property
+    def gateway(self) -> AmqpDoor: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def health(self) -> tuple[bool, str]: ...
+
+    def connection_string(self, host: str, port: int) -> str: ...
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Endpoints:
+    """Where a running node is reached."""
+
+    host: str  # as it stands in an address: IPv6 in brackets
+    amqp_port: int
+    http_port: int
+    ca_path: Path
+    connection_string: str
+
+    def ready_line(self) -> str:
+        """The one line that `serve` prints; its last field runs to the end of the line."""
+        return (
+            f"{READY_WORD} amqp={self.host}:{self.amqp_port} http={self.host}:{self.http_port}"
+            f" ca={self.ca_path} connection-string={self.connection_string}"
+        )
+
+
+class Service:
+    """One node with its listener; `start` once, `stop` once."""
+
+    def __init__(
+        self, node: ServedNode, settings: ServeSettings, clock: Clock, sockets_max: int
+    ) -> None:
+        self._node = node
+        self._settings = settings
+        self._clock = clock
+        self._sockets_max = sockets_max
+        self._cleanup = contextlib.ExitStack()
+        self._listener: Listener | None = None
+        self._is_stopping = False
+
+    async def start(self) -> Endpoints:
+        """Bind, open, and let clients in; nothing is left behind when it fails."""
+        try:
+            return await self._start()
+        except BaseException:
+            self._cleanup.close()
+            raise
+
+    async def stop(self) -> None:
+        """Let nobody in, tell the clients, make everything durable, and close."""
+        assert self._listener is not None
+        self._is_stopping = True
+        self._listener.close_ports()
+        await self._node.stop()
+        await self._listener.drain()
+        self._cleanup.close()
+
+    def health(self) -> tuple[bool, str]:
+        """What `/health` answers."""
+        if self._is_stopping:
+            return False, "The server is stopping."
+        return self._node.health()
+
+    async def _start(self) -> Endpoints:
+        loop = asyncio.get_running_loop()
+        ports = self._bind()
+        self._make_data_directory()
+        authority = DevelopmentAuthority(
+            self._tls_directory(), certificate_names(self._settings.host), self._clock
+        )
+        # Making keys loads a large library; the stores open meanwhile.
+        making = loop.run_in_executor(None, authority.ensure)
+        started, made = await asyncio.gather(self._node.start(), making, return_exceptions=True)
+        if isinstance(started, BaseException):
+            raise started
+        if isinstance(made, BaseException):
+            await self._node.stop()
+            raise made
+        self._listener = self._listen(loop, authority)
+        for sockets in ports.values():
+            for sock in sockets:
+                self._listener.accept_from(sock)
+        return self._endpoints(ports, authority.ca_path)
+
+    def _bind(self) -> dict[str, list[socket.socket]]:
+        """The listening sockets by flag, in the order in which a flag stands in for another."""
+        settings = self._settings
+        wanted = {
+            "--port": settings.port,
+            "--tls-port": settings.tls_port,
+            "--http-port": settings.http_port,
+        }
+        bound = {}
+        for flag, port in wanted.items():
+            if port is not None:
+                bound[flag] = bind(settings.host, port, flag)
+                for sock in bound[flag]:
+                    self._cleanup.callback(sock.close)
+        if not bound:
+            raise ConfigError("all ports are switched off: give --port a number (0 picks one)")
+        return bound
+
+    def _make_data_directory(self) -> None:
+        if self._settings.memory:
+            return
+        data = self._settings.data
+        try:
+            data.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = "it is a file" if data.is_file() else error.strerror
+            raise ConfigError(f"--data {data} cannot be used as a directory: {reason}") from error
+
+    def _tls_directory(self) -> Path:
+        if not self._settings.memory:
+            return self._settings.data / "tls"
+        temporary = tempfile.TemporaryDirectory(prefix="partibus-tls-")
+        return Path(self._cleanup.enter_context(temporary))
+
+    def _listen(self, loop: asyncio.AbstractEventLoop, authority: DevelopmentAuthority) -> Listener:
+        connections_max = self._settings.profile.connections_max
+        limits = ListenerLimits(
+            connections_max=connections_max,
+            sockets_max=min(connections_max + HEADROOM_SOCKETS, self._sockets_max),
+        )
+        return Listener(
+            loop=loop,
+            clock=self._clock,
+            limits=limits,
+            connect=self._node.gateway.connect,
+            tls_context=authority.context,
+            http_application=self._http_application,
+        )
+
+    def _http_application(self) -> "ASGIApp":
+        from partibus.ops.health import operations_application
+
+        return operations_application(self.health)
+
+    def _endpoints(self, ports: dict[str, list[socket.socket]], ca_path: Path) -> Endpoints:
+        """Every port tells protocols apart, so any one stands in for one switched off."""
+        numbers = {flag: int(sockets[0].getsockname()[1]) for flag, sockets in ports.items()}
+        any_port = next(iter(numbers.values()))
+        amqp_port = numbers.get("--port", any_port)
+        host = reachable_host(self._settings.host)
+        return Endpoints(
+            host=host,
+            amqp_port=amqp_port,
+            http_port=numbers.get("--http-port", any_port),
+            ca_path=ca_path.resolve(),
+            connection_string=self._node.connection_string(host, amqp_port),
+        )
+
+
+def reachable_host(host: str) -> str:
+    """The name to hand to clients: nobody can connect to 'every address'."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.is_unspecified:
+        return "localhost"
+    return f"[{host}]" if address.version == 6 else host

@@ -1,0 +1,1 @@
+"""Durability: ordered records and snapshots; it knows records, not semantics."""

@@ -1,0 +1,123 @@
+"""The checkpoint: the state of every fragment at one position of the log.
+
+Owns the file's layout, its writing (beside, synced, renamed, the directory synced) and
+its reading. Does not know what a state contains. Written by the store's housekeeping
+thread, read by recovery.
+"""
+
+import struct
+from pathlib import Path
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.store.disk import Disk
+from partibus.store.record import crc32c, crc32c_extend
+from partibus.store.segment import write_all
+
+CHECKPOINT_MAGIC: Final = b"PARTICKP"
+CHECKPOINT_VERSION: Final = 1
+CHECKPOINT_SUFFIX: Final = ".ckpt"
+
+_HEADER: Final = struct.Struct("<8sHHIQQ16s")
+_ROW: Final = struct.Struct("<IIQ")
+_CRC: Final = struct.Struct("<I")
+
+
+class Checkpoint:
+    """States as of `position`; the log was known durable up to `durable` by then."""
+
+    __slots__ = ("durable", "position", "states", "store_id")
+
+    def __init__(
+        self, store_id: bytes, position: int, durable: int, states: dict[int, bytes]
+    ) -> None:
+        self.store_id = store_id
+        self.position = position
+        self.durable = durable
+        self.states = states
+
+
+def checkpoint_path(directory: Path, position: int) -> Path:
+    """The file of the checkpoint at a position."""
+    return directory / f"{position:016x}{CHECKPOINT_SUFFIX}"
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> list[bytes]:
+    """The parts of the file, the CRC-32C of all of them last."""
+    states = checkpoint.states
+    rows = b"".join([_ROW.pack(fragment, 0, len(state)) for fragment, state in states.items()])
+    header = _HEADER.pack(
+        CHECKPOINT_MAGIC,
+        CHECKPOINT_VERSION,
+        0,
+        len(states),
+        checkpoint.position,
+        checkpoint.durable,
+        checkpoint.store_id,
+    )
+    parts = [header, rows, *states.values()]
+    crc = 0
+    for part in parts:
+        crc = crc32c_extend(crc, part)
+    parts.append(_CRC.pack(crc))
+    return parts
+
+
+def write_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> int:
+    """Make the checkpoint durable under its name; returns its size."""
+    path = checkpoint_path(directory, checkpoint.position)
+    beside = path.with_suffix(".tmp")
+    parts = encode_checkpoint(checkpoint)
+    fd = disk.open(beside, writable=True, create=True)
+    try:
+        write_all(disk, fd, parts, 0)
+        disk.sync(fd)
+    finally:
+        disk.close(fd)
+    disk.replace(beside, path)
+    disk.sync_directory(directory)
+    return sum(map(len, parts))
+
+
+def checkpoint_names(names: list[str]) -> list[str]:
+    """The checkpoints among the names of a directory, the latest last."""
+    return sorted(name for name in names if name.endswith(CHECKPOINT_SUFFIX))
+
+
+def read_checkpoint(disk: Disk, path: Path) -> Checkpoint:
+    """A checkpoint from its file.
+
+    It got its name after it was durable, so whatever is wrong with it is damage, and an
+    older one would silently lose what was acknowledged since: StoreCorrupt.
+    """
+    fd = disk.open(path, writable=False)
+    try:
+        data = disk.read(fd, disk.size(fd), 0)
+    finally:
+        disk.close(fd)
+    end = len(data) - _CRC.size
+    if len(data) < _HEADER.size + _CRC.size or not data.startswith(CHECKPOINT_MAGIC):
+        raise StoreCorrupt(f"{path}: offset 0: not a Partibus checkpoint.")
+    if crc32c(data[:end]) != _CRC.unpack_from(data, end)[0]:
+        raise StoreCorrupt(f"{path}: offset {end}: the checkpoint fails its checksum.")
+    _, version, _, count, position, durable, store_id = _HEADER.unpack_from(data)
+    if version != CHECKPOINT_VERSION:
+        raise StoreCorrupt(
+            f"{path}: offset 8: checkpoint format {version}; "
+            f"this release reads {CHECKPOINT_VERSION}."
+        )
+    if checkpoint_path(path.parent, position) != path:
+        raise StoreCorrupt(f"{path}: offset 16: the file was renamed; it is of {position:#x}.")
+    return Checkpoint(store_id, position, durable, _decode_states(path, data, count, end))
+
+
+def _decode_states(path: Path, data: bytes, count: int, end: int) -> dict[int, bytes]:
+    rows_end = _HEADER.size + count * _ROW.size
+    states: dict[int, bytes] = {}
+    offset = rows_end
+    for fragment, _, length in _ROW.iter_unpack(data[_HEADER.size : rows_end]):
+        states[fragment] = data[offset : offset + length]
+        offset += length
+    if offset != end or len(states) != count:
+        raise StoreCorrupt(f"{path}: offset {rows_end}: the lengths of the states do not add up.")
+    return states

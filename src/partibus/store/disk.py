@@ -1,0 +1,144 @@
+"""The seam between the store and the operating system's files.
+
+Owns the few file operations that a store needs, so that a test, or an operator asking for
+trouble, can put a failing disk in their place (`faults.FaultyDisk`). Decides nothing and
+translates no error: an OSError passes through. Called by every module that touches a file.
+"""
+
+import errno
+import os
+from pathlib import Path
+from typing import Final, Protocol
+
+# Read only what is in memory already; platforms without the flag read and may block.
+READ_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+
+
+class Disk(Protocol):
+    """What a store asks of a file system; every call may raise OSError."""
+
+    def open(self, path: Path, *, writable: bool, create: bool = False) -> int:
+        """A descriptor; with `create` the file must be new or is emptied."""
+        ...
+
+    def close(self, fd: int) -> None:
+        """Give the descriptor back."""
+        ...
+
+    def read(self, fd: int, length: int, offset: int) -> bytes:
+        """Up to `length` bytes; fewer only at the end of the file."""
+        ...
+
+    def read_into(self, fd: int, buffer: memoryview, offset: int, flags: int) -> int:
+        """Fill the buffer as far as one call does; with READ_NOWAIT only from memory."""
+        ...
+
+    def write(self, fd: int, parts: list[bytes], offset: int) -> int:
+        """Write the parts one after the other; returns how many bytes were taken."""
+        ...
+
+    def sync(self, fd: int) -> None:
+        """Return when everything written is durable."""
+        ...
+
+    def allocate(self, fd: int, length: int) -> None:
+        """Reserve space up to `length` bytes; what was not written reads as zeros."""
+        ...
+
+    def truncate(self, fd: int, length: int) -> None:
+        """Drop everything from `length` on."""
+        ...
+
+    def size(self, fd: int) -> int:
+        """The length of the file."""
+        ...
+
+    def written_end(self, fd: int) -> int:
+        """After the last byte that was ever written; what follows reads as zeros."""
+        ...
+
+    def names(self, directory: Path) -> list[str]:
+        """The names in a directory."""
+        ...
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Rename over whatever is there."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Delete a file; it is no error when it is gone already."""
+        ...
+
+    def sync_directory(self, directory: Path) -> None:
+        """Return when the names in a directory are durable."""
+        ...
+
+
+class OsDisk:
+    """The real thing."""
+
+    __slots__ = ()
+
+    def open(self, path: Path, *, writable: bool, create: bool = False) -> int:
+        """Open without following a link: a store's files are its own."""
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        if create:
+            flags |= os.O_CREAT | os.O_TRUNC
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def read(self, fd: int, length: int, offset: int) -> bytes:
+        data = os.pread(fd, length, offset)
+        if len(data) == length or not data:
+            return data
+        pieces = [data]
+        read = len(data)
+        while read < length and (data := os.pread(fd, length - read, offset + read)):
+            pieces.append(data)
+            read += len(data)
+        return b"".join(pieces)
+
+    def read_into(self, fd: int, buffer: memoryview, offset: int, flags: int) -> int:
+        return os.preadv(fd, [buffer], offset, flags)
+
+    def write(self, fd: int, parts: list[bytes], offset: int) -> int:
+        return os.pwritev(fd, parts, offset)
+
+    def sync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def allocate(self, fd: int, length: int) -> None:
+        os.posix_fallocate(fd, 0, length)
+
+    def truncate(self, fd: int, length: int) -> None:
+        os.ftruncate(fd, length)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def written_end(self, fd: int) -> int:
+        """Follow the extents; a file system that keeps no such account is all data."""
+        end = 0
+        try:
+            while True:
+                end = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
+        except OSError as error:
+            return end if error.errno == errno.ENXIO else os.fstat(fd).st_size
+
+    def names(self, directory: Path) -> list[str]:
+        return [path.name for path in directory.iterdir()]
+
+    def replace(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def sync_directory(self, directory: Path) -> None:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

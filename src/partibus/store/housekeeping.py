@@ -1,0 +1,108 @@
+"""Checkpoints, and the files they make superfluous.
+
+Owns the thread that writes a checkpoint while commits go on, and the rule of deletion: a
+segment goes when it lay wholly before a durable checkpoint and held no live body when the
+checkpoint was taken. Called by the store on the loop thread; tells it there.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.store.callbacks import tell
+from partibus.store.checkpoint import (
+    Checkpoint,
+    checkpoint_names,
+    checkpoint_path,
+    write_checkpoint,
+)
+from partibus.store.disk import Disk
+from partibus.store.interface import Done, Notify
+from partibus.store.segment import segment_path
+from partibus.store.table import SegmentTable
+from partibus.store.worker import Worker
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Housekeeper:
+    """Writes checkpoints one after the other; `position` is the latest durable one's."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        table: SegmentTable,
+        notify: Notify,
+        *,
+        forget: Callable[[list[int]], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._table = table
+        self._notify = notify
+        self._forget = forget
+        self._changed = changed
+        self._worker = Worker(f"store-keep-{directory.name}")
+        self.position = 0
+        self.file_bytes = 0
+        self.failing = False
+
+    def checkpoint(self, checkpoint: Checkpoint, done: Done) -> None:
+        """Write it, delete what it makes superfluous, then tell."""
+        empty = self._table.empty_before(checkpoint.position)
+        self._worker.submit(partial(self._write, checkpoint, empty, done))
+
+    def drop_older(self) -> None:
+        """Delete the checkpoints that a crash left beside the latest."""
+        latest = checkpoint_path(self._directory, self.position).name
+        for name in checkpoint_names(self._disk.names(self._directory)):
+            if name < latest:
+                self._disk.remove(self._directory / name)
+
+    def close(self) -> None:
+        """Finish what was begun."""
+        self._worker.close()
+
+    def _write(self, checkpoint: Checkpoint, empty: list[int], done: Done) -> None:
+        try:
+            size = write_checkpoint(self._disk, self._directory, checkpoint)
+        except Exception as error:
+            _log.error("%s: a checkpoint could not be written: %r", self._directory, error)
+            text = f"The store {self._directory} could not write a checkpoint: {error}."
+            self._notify(partial(self._failed, StoreUnavailable(text), done))
+        else:
+            self._notify(partial(self._written, checkpoint.position, size, empty, done))
+
+    def _failed(self, error: BusError, done: Done) -> None:
+        self.failing = True
+        self._changed()
+        tell(done, error)
+
+    def _written(self, position: int, size: int, empty: list[int], done: Done) -> None:
+        self.position = position
+        self.file_bytes = size
+        self.failing = False
+        self._changed()
+        # A read under way holds its bodies: such a segment waits for the next checkpoint.
+        # One that an earlier checkpoint gave up meanwhile is gone from the table already.
+        going = [base for base in empty if self._table.holds_nothing(base)]
+        for base in going:
+            self._table.remove(base)
+        self._forget(going)
+        if not self._worker.submit(partial(self._delete, going, done)):
+            tell(done, None)  # closed meanwhile: the next start meets the files again
+
+    def _delete(self, bases: list[int], done: Done) -> None:
+        try:
+            for base in bases:
+                self._disk.remove(segment_path(self._directory, base))
+            self.drop_older()
+        except OSError as error:
+            # They hold nothing anyone needs; the next start meets them again.
+            _log.warning("%s: superfluous files remain: %r", self._directory, error)
+        self._notify(partial(tell, done, None))

@@ -1,0 +1,134 @@
+"""What a store is: the contract that every engine keeps and every fragment runner relies on.
+
+Owns the `Store` protocol, the states of a store and the shape of what recovery hands back.
+Holds no behaviour, and never learns what a record means. Called for by the fragment
+runner; implemented by `memory.MemoryStore` and `log.SegmentStore`, over which the same
+contract tests run.
+"""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Protocol, TypeAlias
+
+from partibus.domain.errors import BusError
+from partibus.store.record import Record
+
+Ref: TypeAlias = tuple[int, int]
+"""A body in the log: its position and its length in bytes."""
+
+Done: TypeAlias = Callable[[BusError | None], None]
+"""Told once, on the loop thread: None when durable, otherwise why it is not."""
+
+ReadDone: TypeAlias = Callable[[list[bytes] | BusError], None]
+"""Told once, on the loop thread: the bodies in the order asked for, or why not."""
+
+Notify: TypeAlias = Callable[[Callable[[], None]], None]
+"""Runs a callback on the loop thread, later and in the order given (call_soon_threadsafe)."""
+
+
+class StoreState(Enum):
+    """How a store answers."""
+
+    UP = "up"
+    DEGRADED = "degraded"  # it commits, but slowly, or its last checkpoint failed
+    DOWN = "down"  # appends are refused; it is probed until it answers
+
+
+class RecoveredRecord:
+    """One record found after the checkpoint; its body was verified but is not held."""
+
+    __slots__ = ("body_length", "fragment", "kind", "meta", "position")
+
+    def __init__(
+        self, fragment: int, kind: int, meta: bytes, position: int, body_length: int
+    ) -> None:
+        self.fragment = fragment
+        self.kind = kind
+        self.meta = meta
+        self.position = position
+        self.body_length = body_length
+
+
+class Recovered:
+    """The latest checkpoint, and the records after it in the order they were appended.
+
+    `records` is read once and to its end before the first append: the log is verified
+    while it is read, and StoreCorrupt is raised from it where data known to be durable is
+    damaged. A log with nothing after its checkpoint is ready at once.
+    """
+
+    __slots__ = ("records", "states")
+
+    def __init__(self, states: dict[int, bytes], records: Iterator[RecoveredRecord]) -> None:
+        self.states = states
+        self.records = records
+
+
+class Store(Protocol):
+    """A place of durability with its own failure.
+
+    Every method is called on one thread, the loop thread, and every callback runs there,
+    never inside the call that was given it. The order of `done`s is the order of appends,
+    also when they fail; a store that went down accepts appends again only after every
+    failure was told and `on_state` heard of it.
+    """
+
+    state: StoreState
+    on_state: Callable[[StoreState], None] | None
+
+    def open(self) -> Recovered:
+        """Lock the place, recover, and be ready; raises StoreCorrupt or StoreUnavailable."""
+        ...
+
+    def append(self, records: list[Record], done: Done) -> None:
+        """Make all records durable or none.
+
+        Sets `position` of every record that has a body before it returns, and counts the
+        body as live. When `done` is told an error the positions are void and count no more.
+        """
+        ...
+
+    def read_now(self, refs: list[Ref]) -> list[bytes] | None:
+        """The bodies, or None when the disk would have to be waited for.
+
+        Raises StoreCorrupt when a body fails its checksum.
+        """
+        ...
+
+    def read(self, refs: list[Ref], done: ReadDone) -> None:
+        """The bodies, however long it takes; they stay readable until `done` is told."""
+        ...
+
+    def retain(self, position: int, length: int) -> None:
+        """Count a recovered body as live; raises StoreCorrupt when its file is gone."""
+        ...
+
+    def release(self, position: int, length: int) -> None:
+        """The body is needed no more: called after the append that settled it was durable."""
+        ...
+
+    def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
+        """Keep the states of all fragments as of the last entry whose `done` ran.
+
+        Afterwards the files that lie wholly before it and hold no live body are deleted.
+        """
+        ...
+
+    def close(self) -> None:
+        """Flush what waits, end the threads, give the place back."""
+        ...
+
+    @property
+    def bytes_since_checkpoint(self) -> int:
+        """What a recovery would have to read."""
+        ...
+
+    @property
+    def live_bytes(self) -> int:
+        """The bodies that are retained."""
+        ...
+
+    @property
+    def disk_bytes(self) -> int:
+        """What the store takes of the disk."""
+        ...

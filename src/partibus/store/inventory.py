@@ -1,0 +1,132 @@
+"""What lies in a store's directory, checked before anything is believed or changed.
+
+Owns the first look: names, watermark, checkpoint and segment headers must belong to one
+store and to this format. Removes only what an interrupted start, roll or checkpoint left
+half made. Reads no entry. Called by the store when it opens.
+"""
+
+import logging
+import uuid
+from pathlib import Path
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.store.checkpoint import Checkpoint, checkpoint_names, read_checkpoint
+from partibus.store.disk import Disk
+from partibus.store.segment import (
+    SEGMENT_HEADER_BYTES,
+    SEGMENT_SUFFIX,
+    check_segment_header,
+    header_store_id,
+    make_segment,
+    segment_base,
+    segment_path,
+)
+from partibus.store.watermark import WATERMARK_NAME, WatermarkFound, read_watermark
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Inventory:
+    """The files of a store; `bases` is empty when it is new.
+
+    `sizes` are the lengths of the segment files, `durable` how far the log is known to be
+    durable before any entry was read, `may_cut` whether that is all there is to know.
+    """
+
+    __slots__ = ("bases", "checkpoint", "durable", "may_cut", "sizes", "store_id")
+
+    def __init__(self, store_id: bytes) -> None:
+        self.store_id = store_id
+        self.bases: list[int] = []
+        self.sizes: list[int] = []
+        self.checkpoint: Checkpoint | None = None
+        self.durable = 0
+        self.may_cut = True
+
+
+def prepare_log(disk: Disk, directory: Path, segment_bytes: int) -> Inventory:
+    """The inventory of a log that has a segment: a new one gets its first."""
+    inventory = take_inventory(disk, directory)
+    if not inventory.bases:
+        disk.close(make_segment(disk, directory, inventory.store_id, 0, segment_bytes))
+        inventory.bases.append(0)
+        inventory.sizes.append(segment_bytes)
+    return inventory
+
+
+def take_inventory(disk: Disk, directory: Path) -> Inventory:
+    """Look at every file; StoreCorrupt names the first that does not belong."""
+    names = disk.names(directory)
+    watermark = read_watermark(disk, directory)
+    checkpoint = _latest_checkpoint(disk, directory, names)
+    bases = sorted(segment_base(directory, n) for n in names if n.endswith(SEGMENT_SUFFIX))
+    headers = {base: _read_header(disk, directory, base) for base in bases}
+    inventory = Inventory(_store_id(watermark, checkpoint, [headers[b][0] for b in bases]))
+    inventory.checkpoint = checkpoint
+    inventory.durable = max(
+        watermark.position if watermark else 0, checkpoint.durable if checkpoint else 0
+    )
+    if checkpoint and checkpoint.store_id != inventory.store_id:
+        raise StoreCorrupt(
+            f"{directory / checkpoint_names(names)[-1]}: offset 32: the checkpoint belongs to "
+            f"store {checkpoint.store_id.hex()}, this one is {inventory.store_id.hex()}."
+        )
+    _drop_half_made(disk, directory, names, bases, headers, inventory.durable)
+    for base in bases:
+        header, size = headers[base]
+        check_segment_header(segment_path(directory, base), header, base, inventory.store_id)
+        inventory.bases.append(base)
+        inventory.sizes.append(size)
+    if not bases and (checkpoint or inventory.durable):
+        raise StoreCorrupt(
+            f"{segment_path(directory, 0)}: offset 0: every segment is missing, but the log is "
+            f"known to be durable up to {inventory.durable:#x}."
+        )
+    inventory.may_cut = not bases or (watermark is not None and watermark.sound)
+    if not inventory.may_cut:
+        _log.warning("%s is damaged or missing; it is made anew", directory / WATERMARK_NAME)
+    return inventory
+
+
+def _latest_checkpoint(disk: Disk, directory: Path, names: list[str]) -> Checkpoint | None:
+    found = checkpoint_names(names)
+    return read_checkpoint(disk, directory / found[-1]) if found else None
+
+
+def _read_header(disk: Disk, directory: Path, base: int) -> tuple[bytes, int]:
+    fd = disk.open(segment_path(directory, base), writable=False)
+    try:
+        return disk.read(fd, SEGMENT_HEADER_BYTES, 0), disk.size(fd)
+    finally:
+        disk.close(fd)
+
+
+def _store_id(
+    watermark: WatermarkFound | None, checkpoint: Checkpoint | None, headers: list[bytes]
+) -> bytes:
+    """Whose files these are: the watermark says it, or else the first sound file."""
+    if watermark and watermark.store_id:
+        return watermark.store_id
+    if checkpoint:
+        return checkpoint.store_id
+    named = [store_id for store_id in map(header_store_id, headers) if store_id]
+    return named[0] if named else uuid.uuid4().bytes
+
+
+def _drop_half_made(
+    disk: Disk,
+    directory: Path,
+    names: list[str],
+    bases: list[int],
+    headers: dict[int, tuple[bytes, int]],
+    durable: int,
+) -> None:
+    """Remove what never got its name, and a last segment whose header was never synced."""
+    for name in names:
+        if name.endswith(".tmp"):
+            disk.remove(directory / name)
+    if bases and not headers[bases[-1]][0].strip(b"\0") and durable <= bases[-1]:
+        base = bases.pop()
+        _log.warning("%s: removing a segment that was never begun", segment_path(directory, base))
+        disk.remove(segment_path(directory, base))

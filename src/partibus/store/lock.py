@@ -1,0 +1,40 @@
+"""The lock on a store's directory: two servers never open one store.
+
+Owns the file `lock` and an advisory lock on it, which the kernel drops when the process
+ends however it ends. Called by the store when it opens and closes.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+from partibus.domain.errors import StoreUnavailable
+
+LOCK_NAME: Final = "lock"
+
+
+class DirectoryLock:
+    """Held from construction until `release`."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, directory: Path) -> None:
+        self._fd = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()
+            self.release()
+            raise StoreUnavailable(
+                f"The store directory {directory} is in use by another server"
+                f"{f' (process {owner})' if owner else ''}; stop it or choose another directory."
+            ) from error
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode("ascii"), 0)
+
+    def release(self) -> None:
+        """Let others have the directory."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)

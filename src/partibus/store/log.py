@@ -1,0 +1,321 @@
+"""The embedded store: a log in segment files, and the latest checkpoint.
+
+Owns the places of entries in the log and the wiring of the parts: commit thread, readers,
+segment table, checkpoints. It lives on the loop thread; the threads below it hand their
+news back through `notify`. Holds no body and knows no meaning. Called by the runner.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from partibus.domain.errors import (
+    BusError,
+    InvalidOperation,
+    MessageTooLarge,
+    StoreUnavailable,
+)
+from partibus.store.callbacks import tell
+from partibus.store.checkpoint import Checkpoint
+from partibus.store.commit import PROBE_INTERVAL_S, CommitThread, PendingEntry
+from partibus.store.disk import Disk, OsDisk
+from partibus.store.housekeeping import Housekeeper
+from partibus.store.interface import (
+    Done,
+    Notify,
+    ReadDone,
+    Recovered,
+    RecoveredRecord,
+    Ref,
+    StoreState,
+)
+from partibus.store.inventory import prepare_log
+from partibus.store.lock import DirectoryLock
+from partibus.store.reading import Readers
+from partibus.store.record import (
+    ENTRY_HEADER_BYTES,
+    ENTRY_PAYLOAD_BYTES_MAX,
+    Record,
+    crc32c,
+    encode_payload,
+    place_records,
+)
+from partibus.store.recovery import LogScan, settle_tail
+from partibus.store.segment import SEGMENT_BYTES, SEGMENT_HEADER_BYTES
+from partibus.store.table import SegmentTable
+from partibus.store.watermark import WATERMARK_BYTES, Watermark
+
+# A commit that takes longer means a disk in trouble: clients lose patience within seconds.
+SLOW_COMMIT_S: Final = 2.0
+
+
+class SegmentStore:
+    """Keeps the contract of `Store` in a directory of its own."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        notify: Notify,
+        segment_bytes: int = SEGMENT_BYTES,
+        disk: Disk | None = None,
+        probe_interval_s: float = PROBE_INTERVAL_S,
+        slow_commit_s: float = SLOW_COMMIT_S,
+    ) -> None:
+        self.state = StoreState.UP
+        self.on_state: Callable[[StoreState], None] | None = None
+        self._directory = directory
+        self._notify = notify
+        self._disk: Disk = OsDisk() if disk is None else disk
+        self._segment_bytes = segment_bytes
+        self._probe_interval_s = probe_interval_s
+        self._slow_commit_s = slow_commit_s
+        self._store_id = b""
+        self._lock: DirectoryLock | None = None
+        self._watermark: Watermark | None = None
+        self._commit: CommitThread | None = None  # none before recovery ended, none after close
+        self._table = SegmentTable(directory)
+        self._readers = Readers(self._disk, directory, self._table, notify)
+        self._keeper = Housekeeper(
+            self._disk,
+            directory,
+            self._table,
+            notify,
+            forget=self._readers.forget,
+            changed=self._update_state,
+        )
+        self._refused: list[tuple[Done, BusError]] = []
+        self._down = False
+        self._slow = False
+        self._base = 0  # the segment that the next entry goes to, unless it is full
+        self._limit = 0  # where that segment is full
+        self._tail = 0  # where the next entry goes
+        self._acknowledged = 0  # the end of the last entry whose `done` ran
+
+    # --- opening and closing ------------------------------------------------------------
+
+    def open(self) -> Recovered:
+        """Lock the directory and begin to recover; an empty log is ready at once."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._lock = DirectoryLock(self._directory)
+            return self._recover()
+        except OSError as error:
+            self.close()
+            raise StoreUnavailable(
+                f"The store {self._directory} cannot be opened: {error}."
+            ) from error
+        except BusError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Commit what waits, end the threads, let others have the directory."""
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.close()
+        self._readers.close()
+        self._keeper.close()
+        if self._watermark is not None:
+            self._watermark.close()
+            self._watermark = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _recover(self) -> Recovered:
+        inventory = prepare_log(self._disk, self._directory, self._segment_bytes)
+        self._store_id = inventory.store_id
+        self._table.fill(inventory.bases, inventory.sizes)
+        checkpoint = inventory.checkpoint
+        scan = LogScan(
+            self._disk,
+            self._directory,
+            seed=crc32c(self._store_id),
+            bases=inventory.bases,
+            start=checkpoint.position if checkpoint else 0,
+            durable=inventory.durable,
+            may_cut=inventory.may_cut,
+        )
+        if checkpoint:
+            self._keeper.position = checkpoint.position
+        records = self._replay(scan, inventory.bases[-1])
+        first = next(records, None)  # with nothing to replay, this makes the store ready
+        rest = records if first is None else chain((first,), records)
+        return Recovered(checkpoint.states if checkpoint else {}, rest)
+
+    def _replay(self, scan: LogScan, base: int) -> Iterator[RecoveredRecord]:
+        try:
+            yield from scan.records()
+            if self._lock is None:
+                raise InvalidOperation("The store was closed while its records were read.")
+            self._begin(scan, base)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"The store {self._directory} cannot be read: {error}."
+            ) from error
+
+    def _begin(self, scan: LogScan, base: int) -> None:
+        """Recovery is over: take appends."""
+        settle_tail(self._disk, self._directory, scan, base, self._segment_bytes)
+        self._keeper.drop_older()
+        self._watermark = Watermark(self._disk, self._directory, self._store_id, scan.end)
+        self._commit = CommitThread(
+            self._disk,
+            self._directory,
+            self,
+            self._notify,
+            self._watermark,
+            store_id=self._store_id,
+            seed=crc32c(self._store_id),
+            segment_bytes=self._segment_bytes,
+            base=base,
+            tail=scan.end,
+            probe_interval_s=self._probe_interval_s,
+        )
+        self._acknowledged = scan.end
+        self._go_on_at(base, scan.end)
+        self._commit.start()
+
+    def _go_on_at(self, base: int, tail: int) -> None:
+        self._base = base
+        self._tail = tail
+        self._limit = base + self._segment_bytes
+
+    # --- appending ----------------------------------------------------------------------
+
+    def append(self, records: list[Record], done: Done) -> None:
+        """Encode the batch, give it its place and hand it to the commit thread."""
+        commit = self._commit
+        if commit is None or self._down:
+            self._refuse(done)
+            return
+        payload = encode_payload(records)
+        length = ENTRY_HEADER_BYTES + len(payload.data)
+        if length > ENTRY_PAYLOAD_BYTES_MAX:
+            raise MessageTooLarge(f"A batch of {length} bytes does not fit into the log.")
+        position = self._tail
+        if position + length > self._limit and position > self._base + SEGMENT_HEADER_BYTES:
+            position = self._roll()
+        entry = PendingEntry(self._base, position, payload, done)
+        if not commit.submit(entry):
+            self._refuse(done)
+            return
+        place_records(records, payload, position)
+        self._tail = position + length
+        self._table.append(payload.body_bytes)
+
+    def _roll(self) -> int:
+        """The next entry begins a new segment; the commit thread makes the file."""
+        base = self._tail
+        self._table.seal(base)
+        self._table.add(base)
+        self._go_on_at(base, base + SEGMENT_HEADER_BYTES)
+        return self._tail
+
+    def _refuse(self, done: Done) -> None:
+        if self._commit is None and self._lock is not None:
+            raise InvalidOperation("Read the recovered records to their end before appending.")
+        why = "is down; it is probed, try again" if self._commit else "is closed"
+        if not self._refused:
+            self._notify(self._tell_refused)
+        self._refused.append((done, StoreUnavailable(f"The store {self._directory} {why}.")))
+
+    def _tell_refused(self) -> None:
+        refused, self._refused = self._refused, []
+        for done, error in refused:
+            tell(done, error)
+
+    # --- news of the commit thread, on the loop thread ------------------------------------
+
+    def committed(self, entries: list[PendingEntry], elapsed_s: float) -> None:
+        """These entries are durable."""
+        for entry in entries:
+            self._acknowledged = entry.end
+            tell(entry.done, None)
+        slow = elapsed_s > self._slow_commit_s
+        if slow is not self._slow:
+            self._slow = slow
+            self._update_state()
+
+    def failed(self, entries: list[PendingEntry], error: StoreUnavailable) -> None:
+        """These never will be: their places are void."""
+        self._down = True
+        self._update_state()
+        for entry in entries:
+            self._table.release(entry.position, entry.payload.body_bytes)
+            tell(entry.done, error)
+
+    def restored(self, base: int, tail: int) -> None:
+        """The disk answers again; whoever was refused hears of it before appends go on."""
+        self._tell_refused()
+        self._table.reopen(base)
+        self._go_on_at(base, tail)
+        self._readers.forget([base])
+        self._down = False
+        if self._commit is not None:
+            self._commit.resume()
+        self._update_state()
+
+    def _update_state(self) -> None:
+        state = StoreState.UP
+        if self._down:
+            state = StoreState.DOWN
+        elif self._slow or self._keeper.failing:
+            state = StoreState.DEGRADED
+        if state is not self.state:
+            self.state = state
+            if self.on_state is not None:
+                self.on_state(state)
+
+    # --- reading, and what is kept --------------------------------------------------------
+
+    def read_now(self, refs: list[Ref]) -> list[bytes] | None:
+        """The bodies when all of them are in memory."""
+        return self._readers.read_now(refs)
+
+    def read(self, refs: list[Ref], done: ReadDone) -> None:
+        """The bodies from the reader thread."""
+        self._readers.read(refs, done)
+
+    def retain(self, position: int, length: int) -> None:
+        """Count a recovered body as live."""
+        if length:
+            self._table.retain(position, length)
+
+    def release(self, position: int, length: int) -> None:
+        """Count a body as needed no more."""
+        if length:
+            self._table.release(position, length)
+
+    def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
+        """Keep the states as of the last entry whose `done` ran."""
+        if self._commit is None or self._down:
+            self._refuse(done)
+            return
+        self._keeper.checkpoint(
+            Checkpoint(self._store_id, self._acknowledged, self._commit.durable, dict(states)),
+            done,
+        )
+
+    @property
+    def bytes_since_checkpoint(self) -> int:
+        """What a recovery would have to read."""
+        return self._tail - self._keeper.position
+
+    @property
+    def pending_bytes(self) -> int:
+        """What was appended and is not durable yet."""
+        return 0 if self._commit is None else self._tail - self._commit.durable
+
+    @property
+    def live_bytes(self) -> int:
+        """The bodies that are retained."""
+        return self._table.live_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """What the store's files take."""
+        last = max(self._segment_bytes, self._tail - self._base)
+        return self._table.sealed_bytes() + last + self._keeper.file_bytes + WATERMARK_BYTES

@@ -1,0 +1,189 @@
+"""A store without a disk: the same contract, for `--memory` servers and for tests.
+
+Owns bodies by position, and on demand the records since the last checkpoint, so that a
+test may open it again as after a crash. Starts no thread: a `done` runs at the next
+turn of the loop, grouped as the commit thread would group it. Called by the runner.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
+from partibus.store.callbacks import tell, tell_read
+from partibus.store.interface import (
+    Done,
+    Notify,
+    ReadDone,
+    Recovered,
+    RecoveredRecord,
+    Ref,
+    StoreState,
+)
+from partibus.store.record import Record
+
+# Position 0 means "no body", so the first body must lie after it.
+FIRST_POSITION: Final = 1
+
+
+class _Waiting:
+    """An append whose `done` has not run yet."""
+
+    __slots__ = ("done", "end", "records")
+
+    def __init__(self, records: list[Record], end: int, done: Done) -> None:
+        self.records = records
+        self.end = end
+        self.done = done
+
+
+class MemoryStore:
+    """Keeps the contract of `Store` in memory.
+
+    With `replayable`, records are kept until a checkpoint covers them, and `open` may be
+    called again to recover as a new process would.
+    """
+
+    def __init__(self, *, notify: Notify, replayable: bool = False) -> None:
+        self.state = StoreState.UP
+        self.on_state: Callable[[StoreState], None] | None = None
+        self._notify = notify
+        self._replayable = replayable
+        self._bodies: dict[int, bytes] = {}
+        self._live_bytes = 0
+        self._tail = FIRST_POSITION
+        self._acknowledged = FIRST_POSITION
+        self._checkpointed = FIRST_POSITION
+        self._states: dict[int, bytes] = {}
+        self._log: list[_Waiting] = []
+        self._waiting: list[_Waiting] = []
+
+    def open(self) -> Recovered:
+        """What a recovery would find; waiting appends are lost as in a crash."""
+        self._waiting = []
+        self._live_bytes = 0
+        return Recovered(dict(self._states), self._replay(list(self._log)))
+
+    def append(self, records: list[Record], done: Done) -> None:
+        """Keep the batch and acknowledge it at the next turn of the loop."""
+        if self.state is StoreState.DOWN:
+            self._forget(records)
+        else:
+            self._keep(records)
+        if not self._waiting:
+            self._notify(self._settle_waiting)
+        self._waiting.append(_Waiting(records, self._tail, done))
+
+    def read_now(self, refs: list[Ref]) -> list[bytes] | None:
+        """Always at once: nothing here blocks."""
+        bodies = self._bodies
+        try:
+            return [bodies[position] for position, _ in refs]
+        except KeyError as missing:
+            raise StoreCorrupt(f"No body is kept at position {missing.args[0]}.") from None
+
+    def read(self, refs: list[Ref], done: ReadDone) -> None:
+        """The bodies at the next turn of the loop."""
+        answer: list[bytes] | BusError
+        try:
+            answer = self.read_now(refs) or []
+        except StoreCorrupt as error:
+            answer = error
+        self._notify(partial(tell_read, done, answer))
+
+    def retain(self, position: int, length: int) -> None:
+        """Count a recovered body as live."""
+        if length:
+            if position not in self._bodies:
+                raise StoreCorrupt(f"No body is kept at position {position}.")
+            self._live_bytes += length
+
+    def release(self, position: int, length: int) -> None:
+        """Give the body's memory back, unless a replay may still name it."""
+        if length:
+            self._live_bytes -= length
+            if not self._replayable:
+                del self._bodies[position]
+
+    def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
+        """Remember the states; records up to the last acknowledged one are forgotten."""
+        if self.state is StoreState.DOWN:
+            self._notify(partial(tell, done, StoreUnavailable()))
+            return
+        position = self._acknowledged
+        self._states = dict(states)
+        self._checkpointed = position
+        self._log = [entry for entry in self._log if entry.end > position]
+        self._notify(partial(tell, done, None))
+
+    def close(self) -> None:
+        """Nothing to flush: what was appended is acknowledged by the turn already asked for."""
+
+    def fail(self) -> None:
+        """Go down: what waits and what comes is refused, as after a failed write."""
+        self._change(StoreState.DOWN)
+
+    def heal(self) -> None:
+        """Come up again, after every failure was told."""
+        self._settle_waiting()
+        self._change(StoreState.UP)
+
+    @property
+    def bytes_since_checkpoint(self) -> int:
+        """Bytes appended since the last checkpoint."""
+        return self._tail - self._checkpointed
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the bodies retained."""
+        return self._live_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """Nothing is on a disk."""
+        return 0
+
+    def _keep(self, records: list[Record]) -> None:
+        tail = self._tail
+        bodies = self._bodies
+        for record in records:
+            body = record.body
+            if body:
+                record.position = tail
+                bodies[tail] = body
+                self._live_bytes += len(body)
+            else:
+                record.position = 0
+            tail += len(record.meta) + len(body)
+        self._tail = tail
+
+    def _settle_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        down = self.state is StoreState.DOWN
+        error = StoreUnavailable() if down else None
+        for entry in waiting:
+            if down:
+                self._forget(entry.records)
+            else:
+                self._acknowledged = entry.end
+                if self._replayable:
+                    self._log.append(entry)
+            tell(entry.done, error)
+
+    def _forget(self, records: list[Record]) -> None:
+        for record in records:
+            if self._bodies.pop(record.position, None) is not None:
+                self._live_bytes -= len(record.body)
+            record.position = 0
+
+    def _change(self, state: StoreState) -> None:
+        self.state = state
+        if self.on_state is not None:
+            self.on_state(state)
+
+    def _replay(self, log: list[_Waiting]) -> Iterator[RecoveredRecord]:
+        for entry in log:
+            for record in entry.records:
+                yield RecoveredRecord(
+                    record.fragment, record.kind, record.meta, record.position, len(record.body)
+                )

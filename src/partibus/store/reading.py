@@ -1,0 +1,222 @@
+"""Reading bodies: many references, few system calls, every byte verified.
+
+Owns the coalescing of neighbouring bodies into runs and the check of each body against
+the CRC-32C that lies before it. Planning needs the segment table and so happens on the
+loop thread; reading a run happens there too (from memory only) or on the reader thread.
+"""
+
+import errno
+import struct
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
+from partibus.store.callbacks import tell_read
+from partibus.store.disk import READ_NOWAIT, Disk
+from partibus.store.interface import Notify, ReadDone, Ref
+from partibus.store.record import BODY_CRC_BYTES, crc32c
+from partibus.store.segment import OpenSegments, segment_path
+from partibus.store.table import SegmentTable
+from partibus.store.worker import Worker
+
+# Between two bodies of one batch lie 4 bytes, between two batches the rows and metas of the
+# second: reading over 16 KiB costs less than a second system call.
+RUN_GAP_BYTES_MAX: Final = 16 << 10
+
+# A run larger than this would hold the loop for longer than one should (about 100 us).
+RUN_BYTES_MAX: Final = 1 << 20
+
+_unpack_crc: Final = struct.Struct("<I").unpack_from
+
+
+class Run:
+    """Neighbouring bodies of one segment, refs[first:last], read by one call."""
+
+    __slots__ = ("base", "end", "first", "last", "start")
+
+    def __init__(self, base: int, start: int, first: int) -> None:
+        self.base = base
+        self.start = start
+        self.first = first
+        self.end = 0
+        self.last = 0
+
+
+def plan_runs(table: SegmentTable, refs: list[Ref]) -> list[Run]:
+    """Group the references, in the order given, into runs."""
+    runs: list[Run] = []
+    run: Run | None = None
+    end = 0
+    limit = -1
+    index = 0
+    for position, length in refs:
+        gap = position - end
+        if run is None or gap < 0 or gap > RUN_GAP_BYTES_MAX or position + length > limit:
+            if run is not None:
+                run.end = end
+                run.last = index
+            base, segment_end = table.locate(position)
+            start = position - BODY_CRC_BYTES
+            run = Run(base, start, index)
+            runs.append(run)
+            limit = min(segment_end, start + RUN_BYTES_MAX)
+        end = position + length
+        index += 1
+    if run is not None:
+        run.end = end
+        run.last = index
+    return runs
+
+
+class BodyReader:
+    """Reads runs with a buffer and descriptors of its own; one per thread."""
+
+    __slots__ = ("_buffer", "_directory", "_disk", "_nowait", "segments")
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._buffer = bytearray()
+        self._nowait = READ_NOWAIT
+        self.segments = OpenSegments(disk, directory)
+
+    def read_now(self, refs: list[Ref], runs: list[Run]) -> list[bytes] | None:
+        """The bodies, or None when one of them is not in memory."""
+        bodies: list[bytes] = []
+        for run in runs:
+            length = run.end - run.start
+            try:
+                read = self._read_cached(run, length)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                raise self._failed(run, error) from error
+            if read < length:
+                return None  # the rest is on disk, or is missing: the slow way tells which
+            self._take(refs, run, bodies)
+        return bodies
+
+    def read(self, refs: list[Ref], runs: list[Run]) -> list[bytes]:
+        """The bodies, waiting for the disk."""
+        bodies: list[bytes] = []
+        for run in runs:
+            try:
+                self._read_whole(run, run.end - run.start)
+            except OSError as error:
+                raise self._failed(run, error) from error
+            self._take(refs, run, bodies)
+        return bodies
+
+    def _view(self, length: int) -> memoryview:
+        """The first `length` bytes of the buffer; a huge body gets one to throw away."""
+        if length > len(self._buffer):
+            self._buffer = bytearray(max(length, RUN_BYTES_MAX))
+        return memoryview(self._buffer)[:length]
+
+    def _read_cached(self, run: Run, length: int) -> int:
+        fd = self.segments.descriptor(run.base)
+        view = self._view(length)
+        offset = run.start - run.base
+        try:
+            return self._disk.read_into(fd, view, offset, self._nowait)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP or not self._nowait:
+                raise
+        self._nowait = 0  # this file system cannot tell; its reads are answered as they come
+        return self._disk.read_into(fd, view, offset, 0)
+
+    def _read_whole(self, run: Run, length: int) -> None:
+        fd = self.segments.descriptor(run.base)
+        view = self._view(length)
+        offset = run.start - run.base
+        read = 0
+        while read < length:
+            count = self._disk.read_into(fd, view[read:], offset + read, 0)
+            if count == 0:
+                raise StoreCorrupt(
+                    f"{segment_path(self._directory, run.base)}: offset {offset + read}: "
+                    "the file ends before the body does."
+                )
+            read += count
+
+    def _take(self, refs: list[Ref], run: Run, bodies: list[bytes]) -> None:
+        """Copy the bodies of a run out of the buffer, checking each."""
+        view = memoryview(self._buffer)
+        start = run.start
+        for position, length in refs[run.first : run.last]:
+            offset = position - start
+            body = view[offset : offset + length].tobytes()
+            if crc32c(body) != _unpack_crc(view, offset - BODY_CRC_BYTES)[0]:
+                raise StoreCorrupt(
+                    f"{segment_path(self._directory, run.base)}: offset {position - run.base}: "
+                    f"a body of {length} bytes fails its checksum."
+                )
+            bodies.append(body)
+        if len(view) > RUN_BYTES_MAX:
+            self._buffer = bytearray()
+
+    def _failed(self, run: Run, error: OSError) -> StoreCorrupt | StoreUnavailable:
+        path = segment_path(self._directory, run.base)
+        if isinstance(error, FileNotFoundError):
+            return StoreCorrupt(f"{path}: offset 0: the segment is missing.")
+        return StoreUnavailable(f"{path} cannot be read: {error.strerror or error}. Try again.")
+
+
+class Readers:
+    """Both ways to read the bodies of a store: at once from memory, or on a thread.
+
+    The thread has descriptors and a buffer of its own and starts with the first read.
+    """
+
+    __slots__ = ("_cached", "_notify", "_patient", "_table", "_worker")
+
+    def __init__(self, disk: Disk, directory: Path, table: SegmentTable, notify: Notify) -> None:
+        self._table = table
+        self._notify = notify
+        self._cached = BodyReader(disk, directory)
+        self._patient = BodyReader(disk, directory)
+        self._worker = Worker(f"store-read-{directory.name}")
+
+    def read_now(self, refs: list[Ref]) -> list[bytes] | None:
+        """The bodies when all of them are in memory."""
+        return self._cached.read_now(refs, plan_runs(self._table, refs))
+
+    def read(self, refs: list[Ref], done: ReadDone) -> None:
+        """The bodies from the thread; they count as live until it is told, so files stay."""
+        try:
+            runs = plan_runs(self._table, refs)
+        except BusError as error:
+            self._notify(partial(tell_read, done, error))
+            return
+        for position, length in refs:
+            self._table.retain(position, length)
+        if not self._worker.submit(partial(self._read_patiently, refs, runs, done)):
+            self._notify(partial(self._was_read, refs, StoreUnavailable(), done))
+
+    def forget(self, bases: list[int]) -> None:
+        """Files that are deleted or were cut are not read through old descriptors."""
+        self._cached.segments.forget(bases)
+        if self._worker.started:
+            self._worker.submit(partial(self._patient.segments.forget, bases))
+
+    def close(self) -> None:
+        """Answer what was asked, then give all descriptors back."""
+        self._worker.close()
+        self._cached.segments.close()
+        self._patient.segments.close()
+
+    def _read_patiently(self, refs: list[Ref], runs: list[Run], done: ReadDone) -> None:
+        answer: list[bytes] | BusError
+        try:
+            answer = self._patient.read(refs, runs)
+        except BusError as error:
+            answer = error
+        except Exception as error:
+            answer = StoreUnavailable(f"Stored messages cannot be read: {error!r}.")
+        self._notify(partial(self._was_read, refs, answer, done))
+
+    def _was_read(self, refs: list[Ref], answer: list[bytes] | BusError, done: ReadDone) -> None:
+        for position, length in refs:
+            self._table.release(position, length)
+        tell_read(done, answer)

@@ -1,0 +1,135 @@
+"""Records, and the bytes of a log entry that carries a batch of them.
+
+Owns the layout of an entry: header, one row per record, metas, bodies, each body behind
+its own CRC-32C. Reads and writes no file and knows no segment. The encoder runs on the
+loop thread for every batch; the header is packed by the commit thread, which alone knows
+how far the log is durable. Layout: docs/internals/store-format.md.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+import google_crc32c
+
+ENTRY_MAGIC: Final = b"PBEN"
+ENTRY_VERSION: Final = 1
+ENTRY_HEADER_BYTES: Final = 40
+ROW_BYTES: Final = 16
+BODY_CRC_BYTES: Final = 4
+
+# A length is a u32; half of that leaves the reader's arithmetic and buffers far from it.
+ENTRY_PAYLOAD_BYTES_MAX: Final = 1 << 31
+
+# The last field, the CRC of the 36 bytes before it, is appended by itself.
+_HEADER: Final = struct.Struct("<4sHHQQIII")
+_HEADER_AND_CRC: Final = struct.Struct("<4sHHQQIIII")
+_ROW: Final = struct.Struct("<IIIB3x")
+_U32: Final = struct.Struct("<I")
+
+crc32c: Final[Callable[[bytes], int]] = google_crc32c.value
+crc32c_extend: Final[Callable[[int, bytes], int]] = google_crc32c.extend
+
+
+class Record:
+    """One thing a fragment wants remembered; `position` finds the body again."""
+
+    __slots__ = ("body", "fragment", "kind", "meta", "position")
+
+    def __init__(self, fragment: int, kind: int, meta: bytes, body: bytes = b"") -> None:
+        self.fragment = fragment
+        self.kind = kind
+        self.meta = meta
+        self.body = body
+        self.position = 0  # stays 0 without a body: byte 0 of the log is a file header
+
+
+class Payload:
+    """An encoded batch that has no place in the log yet."""
+
+    __slots__ = ("body_bytes", "body_offset", "count", "crc", "data")
+
+    def __init__(self, data: bytes, count: int, body_offset: int, body_bytes: int) -> None:
+        self.data = data
+        self.crc = crc32c(data)
+        self.count = count
+        self.body_offset = body_offset
+        self.body_bytes = body_bytes
+
+
+class EntryHeader:
+    """A header whose own checksum was right."""
+
+    __slots__ = ("count", "crc", "durable", "length", "position", "version")
+
+    def __init__(
+        self, version: int, position: int, durable: int, length: int, count: int, crc: int
+    ) -> None:
+        self.version = version
+        self.position = position
+        self.durable = durable
+        self.length = length
+        self.count = count
+        self.crc = crc
+
+
+def encode_payload(records: list[Record]) -> Payload:
+    """Encode a batch; `position` of a record with a body is its offset among the bodies."""
+    pack_row = _ROW.pack
+    pack_crc = _U32.pack
+    parts: list[bytes] = []
+    metas: list[bytes] = []
+    bodies: list[bytes] = []
+    meta_bytes = 0
+    offset = 0
+    for record in records:
+        meta = record.meta
+        body = record.body
+        body_length = len(body)
+        meta_length = len(meta)
+        parts.append(pack_row(record.fragment, meta_length, body_length, record.kind))
+        metas.append(meta)
+        meta_bytes += meta_length
+        if body_length:
+            bodies.append(pack_crc(crc32c(body)))
+            bodies.append(body)
+            offset += BODY_CRC_BYTES
+            record.position = offset
+            offset += body_length
+        else:
+            record.position = 0
+    count = len(parts)
+    parts += metas
+    parts += bodies
+    data = b"".join(parts)
+    body_offset = ROW_BYTES * count + meta_bytes
+    return Payload(data, count, body_offset, offset - BODY_CRC_BYTES * (len(bodies) >> 1))
+
+
+def place_records(records: list[Record], payload: Payload, position: int) -> None:
+    """Turn offsets into log positions, once the entry's own position is known."""
+    bodies_at = position + ENTRY_HEADER_BYTES + payload.body_offset
+    for record in records:
+        if record.position:
+            record.position += bodies_at
+
+
+def pack_header(seed: int, position: int, durable: int, length: int, count: int, crc: int) -> bytes:
+    """The header of an entry; `seed` ties its checksum to this store and no other."""
+    head = _HEADER.pack(ENTRY_MAGIC, ENTRY_VERSION, 0, position, durable, length, count, crc)
+    return head + _U32.pack(crc32c_extend(seed, head))
+
+
+def unpack_header(seed: int, data: bytes, offset: int) -> EntryHeader | None:
+    """The header at `offset` of `data`, or None when no intact one is there."""
+    end = offset + ENTRY_HEADER_BYTES
+    if end > len(data):
+        return None
+    magic, version, _, position, durable, length, count, crc, own = _HEADER_AND_CRC.unpack_from(
+        data, offset
+    )
+    if magic != ENTRY_MAGIC:
+        return None
+    if own != crc32c_extend(seed, data[offset : end - _U32.size]):
+        return None
+    return EntryHeader(version, position, durable, length, count, crc)

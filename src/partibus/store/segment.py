@@ -1,0 +1,156 @@
+"""One file of the log: its name, its header, and how it is made and written.
+
+Owns the segment header, which lets a foreign or misplaced file be recognised, and the
+cache of descriptors for reading. Knows nothing of entries. Called by the commit thread
+(making, writing), by recovery (checking) and by the readers.
+"""
+
+import struct
+from pathlib import Path
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.store.disk import Disk
+from partibus.store.record import crc32c
+
+SEGMENT_MAGIC: Final = b"PARTIBUS"
+SEGMENT_VERSION: Final = 1
+SEGMENT_SUFFIX: Final = ".seg"
+SEGMENT_HEADER_BYTES: Final = 64
+SEGMENT_BYTES: Final = 64 << 20
+STORE_ID_BYTES: Final = 16
+
+# IOV_MAX of Linux: what one pwritev takes.
+WRITE_PARTS_MAX: Final = 1024
+
+# Bodies are read mostly from the few segments around head and tail of the queues; the rest
+# is opened again when needed. 64 leaves room for many stores below a soft limit of 1024.
+OPEN_SEGMENTS_MAX: Final = 64
+
+_HEADER: Final = struct.Struct("<8sHHIQ16s")
+_CRC: Final = struct.Struct("<I")
+_HEADER_PADDING: Final = bytes(SEGMENT_HEADER_BYTES - _HEADER.size - _CRC.size)
+
+
+def segment_path(directory: Path, base: int) -> Path:
+    """The file whose first byte is the log position `base`."""
+    return directory / f"{base:016x}{SEGMENT_SUFFIX}"
+
+
+def segment_base(directory: Path, name: str) -> int:
+    """The position a segment's name stands for; StoreCorrupt when it is no such name."""
+    stem = name.removesuffix(SEGMENT_SUFFIX)
+    if len(stem) == 16 and not stem.strip("0123456789abcdef"):
+        return int(stem, 16)
+    raise StoreCorrupt(
+        f"{directory / name}: not a segment of this store, by its name; move the file away."
+    )
+
+
+def encode_segment_header(store_id: bytes, base: int) -> bytes:
+    """The 64 bytes at the start of a segment."""
+    head = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_VERSION, 0, SEGMENT_HEADER_BYTES, base, store_id)
+    return head + _CRC.pack(crc32c(head)) + _HEADER_PADDING
+
+
+def check_segment_header(path: Path, data: bytes, base: int, store_id: bytes) -> None:
+    """Raise StoreCorrupt, saying what is wrong, unless the header is this store's."""
+    if len(data) < SEGMENT_HEADER_BYTES or not data.startswith(SEGMENT_MAGIC):
+        raise StoreCorrupt(f"{path}: offset 0: not a Partibus segment.")
+    magic, version, zero, size, own_base, own_id = _HEADER.unpack_from(data)
+    del magic, zero, size
+    if crc32c(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
+        raise StoreCorrupt(f"{path}: offset 0: the segment header fails its checksum.")
+    if version != SEGMENT_VERSION:
+        raise StoreCorrupt(
+            f"{path}: offset 8: segment format {version}; this release reads {SEGMENT_VERSION}."
+        )
+    if own_base != base:
+        raise StoreCorrupt(
+            f"{path}: offset 16: the file was written as position {own_base:#x}; it was renamed."
+        )
+    if own_id != store_id:
+        raise StoreCorrupt(
+            f"{path}: offset 24: the segment belongs to store {own_id.hex()}, "
+            f"this one is {store_id.hex()}."
+        )
+
+
+def header_store_id(data: bytes) -> bytes | None:
+    """The store a sound header names, or None; used when nothing else tells the store."""
+    if len(data) < SEGMENT_HEADER_BYTES or not data.startswith(SEGMENT_MAGIC):
+        return None
+    if crc32c(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
+        return None
+    store_id: bytes = _HEADER.unpack_from(data)[5]
+    return store_id
+
+
+def write_all(disk: Disk, fd: int, parts: list[bytes], offset: int) -> None:
+    """Write every part, however many there are and however little the disk takes at once."""
+    for first in range(0, len(parts), WRITE_PARTS_MAX):
+        batch = parts[first : first + WRITE_PARTS_MAX]
+        wanted = sum(map(len, batch))
+        written = disk.write(fd, batch, offset)
+        if written < wanted:
+            _write_rest(disk, fd, b"".join(batch), written, offset)
+        offset += wanted
+
+
+def _write_rest(disk: Disk, fd: int, data: bytes, written: int, offset: int) -> None:
+    """A write that was cut short is asked for again, until the disk says what is wrong."""
+    while written < len(data):
+        taken = disk.write(fd, [data[written:]], offset + written)
+        if taken == 0:
+            raise OSError(f"a write of {len(data) - written} bytes took none")
+        written += taken
+
+
+def make_segment(disk: Disk, directory: Path, store_id: bytes, base: int, length: int) -> int:
+    """A new segment with `length` bytes reserved, durable by itself and by its name."""
+    fd = disk.open(segment_path(directory, base), writable=True, create=True)
+    try:
+        disk.allocate(fd, length)
+        write_all(disk, fd, [encode_segment_header(store_id, base)], 0)
+        disk.sync(fd)
+        disk.sync_directory(directory)
+    except BaseException:
+        disk.close(fd)
+        raise
+    return fd
+
+
+class OpenSegments:
+    """Descriptors for reading, the longest unused closed first; one owner thread each."""
+
+    __slots__ = ("_directory", "_disk", "_fds", "_open_max")
+
+    def __init__(self, disk: Disk, directory: Path, open_max: int = OPEN_SEGMENTS_MAX) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._open_max = open_max
+        self._fds: dict[int, int] = {}
+
+    def descriptor(self, base: int) -> int:
+        """The descriptor of a segment, opened when it is not."""
+        fd = self._fds.pop(base, None)
+        if fd is None:
+            fd = self._disk.open(segment_path(self._directory, base), writable=False)
+            if len(self._fds) >= self._open_max:
+                self._disk.close(self._fds.pop(next(iter(self._fds))))
+        self._fds[base] = fd  # the youngest stands last
+        return fd
+
+    def forget(self, bases: list[int]) -> None:
+        """Close what is open of these, so that deleted files give their space back."""
+        for base in bases:
+            fd = self._fds.pop(base, None)
+            if fd is not None:
+                self._disk.close(fd)
+
+    def close(self) -> None:
+        """Close everything."""
+        self.forget(list(self._fds))
+
+    def __len__(self) -> int:
+        return len(self._fds)

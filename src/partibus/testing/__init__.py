@@ -1,0 +1,1 @@
+"""The kit that tests of the bus and of its users share."""

@@ -1,0 +1,65 @@
+"""A scheduler turned by hand: callbacks and timers run when a test says so.
+
+Owns the order of callbacks in tests of brokers and gateways, deterministically: first in,
+first out, timers by their time. Moves a `ManualClock` along with its timers.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from partibus.testing.clock import ManualClock
+
+
+class ManualTimer:
+    """A timer that can be called off."""
+
+    __slots__ = ("callback", "is_cancelled")
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback = callback
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """Never run."""
+        self.is_cancelled = True
+
+
+class ManualScheduler:
+    """Keeps the `Scheduler` contract without an event loop."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self._soon: deque[Callable[[], None]] = deque()
+        self._timers: list[tuple[int, int, ManualTimer]] = []
+        self._count = 0
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run at the next `run`."""
+        self._soon.append(callback)
+
+    def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> ManualTimer:
+        """Run when time has come so far."""
+        timer = ManualTimer(callback)
+        self._count += 1
+        heappush(self._timers, (self.clock.now_ms() + delay_ms, self._count, timer))
+        return timer
+
+    def run(self) -> None:
+        """Run everything that is due now, and what that brings about."""
+        while self._soon:
+            self._soon.popleft()()
+
+    def advance_ms(self, delta_ms: int) -> None:
+        """Let time pass, running timers at their own moments."""
+        self.run()
+        end_ms = self.clock.now_ms() + delta_ms
+        while self._timers and self._timers[0][0] <= end_ms:
+            at_ms, _, timer = heappop(self._timers)
+            if timer.is_cancelled:
+                continue
+            self.clock.advance_ms(max(0, at_ms - self.clock.now_ms()))
+            timer.callback()
+            self.run()
+        self.clock.advance_ms(end_ms - self.clock.now_ms())
+        self.run()

@@ -1,0 +1,62 @@
+"""The running server and fresh queues for the tests that drive stock clients against it.
+
+One server process serves all tests of the session; each test takes queues nobody else uses.
+When a test fails, what the server logged during it is part of the report.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusClient
+
+from support.namespace import Queues, write_namespace
+from support.server import ServerProcess
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    directory: Path = tmp_path_factory.mktemp("server")
+    with ServerProcess(directory, write_namespace(directory / "namespace.toml")) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def queues() -> Queues:
+    return Queues()
+
+
+@pytest.fixture
+def queue(queues: Queues) -> str:
+    """A queue with every default of the service."""
+    return queues.fresh("plain")
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[ServiceBusClient]:
+    """A stock client that shows the first error instead of trying again."""
+    with ServiceBusClient.from_connection_string(
+        server.connection_string, retry_total=0
+    ) as connected:
+        yield connected
+
+
+@pytest.fixture(autouse=True)
+def _log_offset(request: pytest.FixtureRequest) -> None:
+    if "server" in request.fixturenames:
+        process = request.getfixturevalue("server")
+        request.node.stash[_OFFSET] = process.log.stat().st_size
+
+
+_OFFSET = pytest.StashKey[int]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
+    report = yield
+    process = getattr(item, "funcargs", {}).get("server")
+    if report.when == "call" and report.failed and isinstance(process, ServerProcess):
+        text = process.log_text(item.stash.get(_OFFSET, 0))
+        report.sections.append(("Server log", text))
+    return report

@@ -1,0 +1,68 @@
+"""What the stock client finds after the server was killed or stopped, and started again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
+
+from support.namespace import write_namespace
+from support.receiving import bodies, collect
+from support.server import ServerProcess
+
+QUEUE = "plain-0"
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server that a test may kill."""
+    with ServerProcess(tmp_path, write_namespace(tmp_path / "namespace.toml")) as process:
+        yield process
+
+
+def connected(server: ServerProcess) -> ServiceBusClient:
+    return ServiceBusClient.from_connection_string(server.connection_string)
+
+
+def end_and_start(server: ServerProcess, how: str) -> None:
+    if how == "SIGTERM":
+        assert server.stop() == 0
+        assert server.further_output() == []
+    server.restart()
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM"])
+def test_everything_acknowledged_is_still_there(own_server: ServerProcess, how: str) -> None:
+    with connected(own_server) as client:
+        with client.get_queue_sender(QUEUE) as sender:
+            sender.send_messages([ServiceBusMessage(str(number)) for number in range(50)])
+        with client.get_queue_receiver(QUEUE) as receiver:
+            for number, message in enumerate(collect(receiver, 20)):
+                if number < 10:
+                    receiver.complete_message(message)
+                elif number == 10:
+                    receiver.dead_letter_message(message, reason="kept")
+                elif number == 11:
+                    receiver.abandon_message(message)
+        last = message.sequence_number
+    end_and_start(own_server, how)
+    with connected(own_server) as client:
+        with client.get_queue_sender(QUEUE) as sender:
+            sender.send_messages(ServiceBusMessage("after"))
+        with client.get_queue_receiver(QUEUE) as receiver:
+            messages = collect(receiver, 40)
+            assert bodies(messages) == [*(str(number) for number in range(11, 50)), "after"]
+            assert messages[0].delivery_count == 1
+            assert messages[-1].sequence_number == last + 31
+        with client.get_queue_receiver(QUEUE, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
+            (dead,) = collect(receiver, 1)
+            assert (str(dead), dead.dead_letter_reason) == ("10", "kept")
+
+
+def test_a_client_with_retries_outlives_a_restart(own_server: ServerProcess) -> None:
+    with connected(own_server) as client, client.get_queue_sender(QUEUE) as sender:
+        sender.send_messages(ServiceBusMessage("before"))
+        own_server.restart()
+        sender.send_messages(ServiceBusMessage("after"))
+        with client.get_queue_receiver(QUEUE) as receiver:
+            assert bodies(collect(receiver, 2)) == ["before", "after"]

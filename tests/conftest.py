@@ -1,0 +1,65 @@
+"""Rules for every test: known rule ids, known groups, and no silent omission.
+
+A test that cites a rule which the rule book does not define is an error. A test of a group
+whose tool is missing is skipped, and the run ends by naming the group and the one command
+that brings it; under PARTIBUS_CI every omission is a failure.
+"""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from rulebook import rule_ids
+
+from support.groups import GROUPS, absent_groups
+
+IN_CI = bool(os.environ.get("PARTIBUS_CI"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    known = rule_ids()
+    absent = absent_groups()
+    for item in items:
+        unknown = [
+            rule for mark in item.iter_markers("rule") for rule in mark.args if rule not in known
+        ]
+        if unknown:
+            raise pytest.UsageError(f"{item.nodeid} cites rules that do not exist: {unknown}")
+        for mark in item.iter_markers("group"):
+            name = mark.args[0]
+            if name not in GROUPS:
+                raise pytest.UsageError(f"{item.nodeid} is of the unknown group {name!r}")
+            if name in absent:
+                item.add_marker(pytest.mark.skip(reason=f"needs {absent[name].needs}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
+    yield
+    if IN_CI and exitstatus == pytest.ExitCode.OK and _skip_reasons(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last words of a run: what it left out, and how to bring it."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    reasons = _skip_reasons(config)
+    if reporter is None or config.getoption("collectonly") or config.getoption("help"):
+        return
+    absent = absent_groups()
+    for name, group in absent.items():
+        reporter.write_line(
+            f"left out: {name}, which needs {group.needs}. Bring it: {group.command}"
+        )
+    for reason in sorted(reasons - {f"needs {group.needs}" for group in absent.values()}):
+        reporter.write_line(f"left out: {reason}")
+    if config.getoption("markexpr") == "not slow":
+        reporter.write_line("left out: the slow tests. Run them: make test-all")
+    if IN_CI and reasons:
+        reporter.write_line("PARTIBUS_CI: nothing may be left out, so this run failed.", red=True)
+
+
+def _skip_reasons(config: pytest.Config) -> set[str]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter is not None else []
+    return {str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped}

@@ -1,0 +1,1 @@
+"""What several groups of tests share; importable as `support` from every test."""

@@ -1,0 +1,60 @@
+"""The groups of tests that need a tool beyond Python, and what brings each.
+
+Owns the question whether a group can run on this machine. The root conftest skips the tests
+of an absent group and names it at the end of the run; under PARTIBUS_CI an absent group is a
+failure, because there nothing may be left out.
+"""
+
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+JS: Final = Path(__file__).resolve().parents[1] / "conformance" / "js"
+NODE_MAJOR_MIN: Final = 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A group of tests: what it needs in words, a check, and the command that brings it."""
+
+    needs: str
+    command: str
+    present: Callable[[], bool]
+
+
+@cache
+def _has_node() -> bool:
+    node = shutil.which("node")
+    if node is None or not (JS / "node_modules" / "@azure" / "service-bus").is_dir():
+        return False
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True)
+    return int(version.stdout.lstrip("v").split(".")[0]) >= NODE_MAJOR_MIN
+
+
+@cache
+def _has_proton() -> bool:
+    return importlib.util.find_spec("proton") is not None
+
+
+GROUPS: Final = {
+    "javascript": Group(
+        needs="Node 18 or newer with npm",
+        command="apt-get install -y nodejs npm && make install",
+        present=_has_node,
+    ),
+    "proton": Group(
+        needs="Qpid Proton, which is built with a C compiler",
+        command="apt-get install -y gcc python3-dev && rm -rf .stamps && make install",
+        present=_has_proton,
+    ),
+}
+
+
+def absent_groups() -> dict[str, Group]:
+    """The groups that cannot run here."""
+    return {name: group for name, group in GROUPS.items() if not group.present()}

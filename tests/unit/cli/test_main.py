@@ -1,0 +1,75 @@
+"""What a newcomer reads, and that reading it loads no server."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import partibus
+from partibus import __version__
+from partibus.cli.main import app
+
+RUNNER = CliRunner()
+HEAVY = ("asyncio", "cryptography", "sqlite3", "starlette", "uvicorn", "uvloop", "partibus.server")
+
+
+def shown(*arguments: str) -> str:
+    result = RUNNER.invoke(app, arguments, env={"COLUMNS": "200", "TERM": "dumb"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_help_says_what_it_is_and_where_to_begin() -> None:
+    text = shown("--help")
+    assert "message bus" in text
+    assert "partibus serve" in text
+    for verb in ("serve", "version", "config"):
+        assert verb in text
+
+
+def test_serve_explains_every_flag_and_its_default() -> None:
+    text = shown("serve", "-h")
+    for flag in ("--data", "--memory", "--config", "--host", "--port", "--tls-port"):
+        assert flag in text
+    for flag in ("--http-port", "--stores", "--store", "--workers", "--profile"):
+        assert flag in text
+    for default in ("./partibus-data", "127.0.0.1", "5672", "5671", "5300", "selfhost"):
+        assert f"(default {default})" in text
+    assert "PARTIBUS READY" in text
+    assert "[server]" in text
+
+
+def test_every_profile_is_named_in_the_help() -> None:
+    from partibus.domain.limits import PROFILES
+
+    text = shown("serve", "-h")
+    for name in PROFILES:
+        assert name in text
+
+
+def test_version_is_one_line() -> None:
+    text = shown("version")
+    assert text.startswith(f"partibus {__version__} (Python ")
+    assert text.count("\n") == 1
+
+
+def test_an_unknown_verb_is_exit_code_two() -> None:
+    assert RUNNER.invoke(app, ["sevre"]).exit_code == 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["version"]])
+def test_help_loads_no_server(arguments: list[str]) -> None:
+    code = (
+        "import sys; from partibus.cli.main import app\n"
+        f"try: app({arguments!r})\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    env = os.environ | {"PYTHONPATH": str(Path(partibus.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env
+    )
+    assert done.stderr.strip() == "[]"

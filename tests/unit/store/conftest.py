@@ -1,0 +1,123 @@
+"""What the tests of the stores share: a loop thread that is pumped by hand."""
+
+import queue
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from partibus.domain.errors import BusError
+from partibus.store.disk import Disk
+from partibus.store.interface import Ref, Store
+from partibus.store.log import SegmentStore
+from partibus.store.record import Record
+
+PATIENCE_S = 20.0
+
+
+class Pump:
+    """Stands for the loop: callbacks wait here until the test runs them."""
+
+    def __init__(self) -> None:
+        self._callbacks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def notify(self, callback: Callable[[], None]) -> None:
+        self._callbacks.put(callback)
+
+    def step(self) -> None:
+        self._callbacks.get(timeout=PATIENCE_S)()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self.step()
+
+    def idle(self) -> bool:
+        return self._callbacks.empty()
+
+    def append(self, store: Store, records: list[Record]) -> BusError | None:
+        """Append and wait until it is told."""
+        told: list[BusError | None] = []
+        store.append(records, told.append)
+        self.until(lambda: bool(told))
+        return told[0]
+
+    def checkpoint(self, store: Store, states: dict[int, bytes]) -> BusError | None:
+        told: list[BusError | None] = []
+        store.checkpoint(states, told.append)
+        self.until(lambda: bool(told))
+        return told[0]
+
+    def read(self, store: Store, refs: list[Ref]) -> list[bytes] | BusError:
+        told: list[list[bytes] | BusError] = []
+        store.read(refs, told.append)
+        self.until(lambda: bool(told))
+        return told[0]
+
+
+@pytest.fixture
+def pump() -> Pump:
+    return Pump()
+
+
+class Stores:
+    """Makes stores and closes them when the test is over."""
+
+    def __init__(self, directory: Path, pump: Pump) -> None:
+        self.directory = directory
+        self._pump = pump
+        self._open: list[SegmentStore] = []
+
+    def make(
+        self,
+        directory: Path | None = None,
+        *,
+        disk: Disk | None = None,
+        segment_bytes: int = 1 << 16,
+        probe_interval_s: float = 0.001,
+        slow_commit_s: float = 1000.0,
+    ) -> SegmentStore:
+        store = SegmentStore(
+            directory or self.directory,
+            notify=self._pump.notify,
+            segment_bytes=segment_bytes,
+            disk=disk,
+            probe_interval_s=probe_interval_s,
+            slow_commit_s=slow_commit_s,
+        )
+        self._open.append(store)
+        return store
+
+    def ready(
+        self,
+        directory: Path | None = None,
+        *,
+        disk: Disk | None = None,
+        segment_bytes: int = 1 << 16,
+        probe_interval_s: float = 0.001,
+    ) -> SegmentStore:
+        """A store that is open and has been replayed."""
+        store = self.make(
+            directory, disk=disk, segment_bytes=segment_bytes, probe_interval_s=probe_interval_s
+        )
+        for _ in store.open().records:
+            pass
+        return store
+
+    def crashed_copy(self, name: str = "crashed") -> Path:
+        """The files as a process that was killed at this moment leaves them."""
+        target = self.directory.parent / name
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(self.directory, target)
+        return target
+
+    def close(self) -> None:
+        for store in self._open:
+            store.close()
+
+
+@pytest.fixture
+def stores(tmp_path: Path, pump: Pump) -> Iterator[Stores]:
+    made = Stores(tmp_path / "store", pump)
+    yield made
+    made.close()
