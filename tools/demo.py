@@ -37,6 +37,7 @@ class Bus:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._config = directory / "namespace.toml"
+        self._log = directory / "server.log"
         self._config.write_text(NAMESPACE, encoding="utf-8")
         self._process: subprocess.Popen[str] | None = None
         self.connection_string = ""
@@ -47,12 +48,13 @@ class Bus:
         command = [sys.executable, "-m", "partibus", "serve", "--port", str(port)]
         command += ["--data", str(self._directory / "data"), "--config", str(self._config)]
         command += ["--tls-port", "none", "--http-port", "none"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         self._process = process
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.startswith("PARTIBUS READY"):
-            raise SystemExit(f"the server did not start: {line!r}")
+            raise SystemExit(f"the server did not start:\n{self._log.read_text('utf-8')}")
         self.connection_string = line.strip().split("connection-string=", 1)[1]
         return time.monotonic() - started
 

@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("proton", reason="needs Qpid Proton, which is built with a C compiler")
 
-from proton import Delivery, Message, int32, symbol, timestamp
-from proton._exceptions import LinkException
-from proton.utils import ConnectionClosed, LinkDetached
+from proton import ConnectionException, Delivery, LinkException, Message, int32, symbol, timestamp
+from proton.reactor import AtLeastOnce
+from proton.utils import LinkDetached
 
 from support.namespace import POLICIES, QUEUE_POLICIES, Queues
 from support.proton_client import (
@@ -41,9 +41,11 @@ def test_plain_send_receive_accept(server: ServerProcess, queue: str) -> None:
     ("user", "password"), [("RootManageSharedAccessKey", "x"), ("Nobody", "x")]
 )
 def test_plain_with_a_wrong_key_is_refused(server: ServerProcess, user: str, password: str) -> None:
-    with pytest.raises(ConnectionClosed) as refusal, Client(server, user=user, password=password):
+    with (
+        pytest.raises(ConnectionException, match="amqp:unauthorized-access"),
+        Client(server, user=user, password=password),
+    ):
         pass
-    assert refusal.value.condition == "amqp:unauthorized-access"
 
 
 @pytest.mark.rule("SAS-8", "SAS-9", "ERR-12")
@@ -128,9 +130,10 @@ def test_any_body_comes_back_as_it_was_sent(
 ) -> None:
     with Client(server) as client:
         client.send(queue, body)
-        ((received),) = client.take(queue, 1)
-        assert received.body == body
-        assert type(received.body) is type(body) or isinstance(received.body, type(body))
+        (message,) = client.take(queue, 1)
+        # Proton hands binary out as a view of its buffer.
+        received = bytes(message.body) if isinstance(message.body, memoryview) else message.body
+        assert (type(received), received) == (type(body), body)
 
 
 @pytest.mark.rule("MSG-1", "MSG-2", "MSG-5")
@@ -239,23 +242,30 @@ def test_settling_with_a_lost_lock_is_refused_and_changes_nothing(
 def test_a_receiver_that_settles_first_needs_no_answer(server: ServerProcess, queue: str) -> None:
     with Client(server) as client:
         client.send(queue, "one", "two")
-        receiver = client.blocking.create_receiver(queue, credit=1)
-        assert receiver.receive().body == "one"
-        receiver.accept()
+        receiver = client.receiver(queue, credit=1, option=AtLeastOnce())
+        ((message, delivery),) = receiver.wait_for(1)
+        assert message.body == "one"
+        delivery.update(Delivery.ACCEPTED)
+        delivery.settle()
         receiver.close()
         assert [message.body for message in client.take(queue, 1)] == ["two"]
 
 
 @pytest.mark.rule("ERR-8", "MSG-3")
-def test_an_oversized_message_closes_its_link_only(server: ServerProcess, queue: str) -> None:
+def test_an_oversized_message_is_rejected_and_its_link_goes_on(
+    server: ServerProcess, queue: str
+) -> None:
+    # Not a detach: the stock clients learn the reason only from the outcome of the delivery.
     with Client(server) as client:
-        sender = client.sender(queue)
-        limit = sender.link.remote_max_message_size
-        assert limit > 0
-        with pytest.raises(LinkDetached) as refusal:
-            sender.send(Message(body=b"x" * (limit + 1)))
-        assert refusal.value.condition == "amqp:link:message-size-exceeded"
-        client.send(queue, "small")
+        link = client.sender(queue).link
+        assert link.remote_max_message_size > 0
+        client.wait(lambda: link.credit > 0, "credit to send")
+        delivery = link.send(Message(body=b"x" * (link.remote_max_message_size + 1)))
+        client.wait(lambda: bool(delivery.settled), "the refusal")
+        assert delivery.remote_state == Delivery.REJECTED
+        assert delivery.remote.condition.name == "amqp:link:message-size-exceeded"
+        small = link.send(Message(body="small"))
+        client.wait(lambda: bool(small.settled), "acceptance")
         assert [message.body for message in client.take(queue, 1)] == ["small"]
 
 

@@ -1,22 +1,24 @@
 """Random commands, crashes and failing stores against a simple model of a queue.
 
 The model knows for each message where it must be and how often it was delivered. Whatever
-happens, nothing confirmed is lost, nothing is there twice, order and counts are right.
+happens, nothing confirmed is lost, nothing is there twice, order, locks and counts are right.
 """
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from partibus.domain.errors import BusError, MessageNotFound, StoreUnavailable
 from partibus.fragment.commands import Lane, Outcome
-from partibus.fragment.message import Overlay
+from partibus.fragment.message import MessageState, Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import Delivered, FragmentBench
 
 LOCK_MS = 10_000
 MAX_DELIVERY = 4
-LANES = st.sampled_from(list(Lane))
+LANES = st.sampled_from([Lane.MAIN, Lane.DEAD_LETTER])
+UNKNOWN = 10**9
 
 
 class Expected:
@@ -25,69 +27,122 @@ class Expected:
     def __init__(self, body: bytes) -> None:
         self.body = body
         self.lane = Lane.MAIN
+        self.state = MessageState.ACTIVE
         self.delivery_count = 0
         self.lock: tuple[int, int] | None = None
         self.reason: str | None = None
+        self.due_ms = 0
+        self.ttl_ms = -1
+        self.expires_ms = 0
 
 
 class QueueModel(RuleBasedStateMachine):
     """Drives a fragment and the model side by side."""
 
-    @initialize()
-    def begin(self) -> None:
-        spec = FragmentSpec(lock_duration_ms=LOCK_MS, max_delivery_count=MAX_DELIVERY)
+    @initialize(dead_letters_expired=st.booleans())
+    def begin(self, dead_letters_expired: bool) -> None:
+        spec = FragmentSpec(
+            lock_duration_ms=LOCK_MS,
+            max_delivery_count=MAX_DELIVERY,
+            dead_letter_on_expiry=dead_letters_expired,
+        )
         self.bench = FragmentBench(spec)
         self.expected: dict[int, Expected] = {}
         self.next_sequence = 1
         self.is_down = False
         self.body_number = 0
 
+    @property
+    def now_ms(self) -> int:
+        return self.bench.clock.now_ms()
+
     # --- what clients do ------------------------------------------------------------------
 
-    @rule(count=st.integers(1, 5))
-    def send(self, count: int) -> None:
+    @rule(
+        count=st.integers(1, 5),
+        ttl_ms=st.sampled_from([-1, -1, -1, 3_000, 20_000]),
+        delay_ms=st.sampled_from([0, 0, 0, 4_000, 15_000]),
+    )
+    def send(self, count: int, ttl_ms: int, delay_ms: int) -> None:
         bodies = []
         for _ in range(count):
             self.body_number += 1
             bodies.append(b"%d" % self.body_number)
         confirmed = len(self.bench.ports.confirmations)
-        self.bench.send(*bodies)
+        due_ms = self.now_ms + delay_ms if delay_ms else 0
+        self.bench.send(*bodies, ttl_ms=ttl_ms, scheduled_ms=due_ms)
         if self.is_down:
             assert len(self.bench.ports.confirmations) == confirmed
             return
         assert len(self.bench.ports.confirmations) == confirmed + count
+        assert self.bench.ports.first_sequences[-1] == self.next_sequence
         for body in bodies:
-            self.expected[self.next_sequence] = Expected(body)
-            self.next_sequence += 1
+            message = Expected(body)
+            message.ttl_ms = ttl_ms
+            if delay_ms:
+                message.state, message.due_ms = MessageState.SCHEDULED, due_ms
+            elif ttl_ms >= 0:
+                message.expires_ms = self.now_ms + ttl_ms
+            self.add(message)
 
-    @rule(count=st.integers(1, 6), lane=LANES)
-    def receive(self, count: int, lane: Lane) -> None:
-        got = self.bench.receive(count, lane)
-        wanted = [] if self.is_down else self.available(lane)[:count]
+    @rule(count=st.integers(1, 6), lane=LANES, deletes=st.booleans())
+    def receive(self, count: int, lane: Lane, deletes: bool) -> None:
+        wanted: list[int] = []
+        if not self.is_down:
+            self.expire()
+            wanted = self.in_state(MessageState.ACTIVE, lane)[:count]
+        got = self.bench.receive(count, lane, deletes)
         assert [m.sequence for m in got] == wanted
         for message in got:
             self.check(message)
-            self.expected[message.sequence].lock = (message.token, message.locked_until_ms)
+            if deletes:
+                del self.expected[message.sequence]
+            else:
+                assert message.locked_until_ms == self.now_ms + LOCK_MS
+                self.expected[message.sequence].lock = (message.token, message.locked_until_ms)
 
-    @rule(count=st.integers(1, 4), lane=LANES)
-    def receive_and_delete(self, count: int, lane: Lane) -> None:
-        got = self.bench.receive(count, lane, deletes=True)
-        wanted = [] if self.is_down else self.available(lane)[:count]
-        assert [m.sequence for m in got] == wanted
-        for message in got:
-            self.check(message)
-            del self.expected[message.sequence]
+    @rule(data=st.data(), lane=LANES, deletes=st.booleans())
+    def receive_deferred(self, data: st.DataObject, lane: Lane, deletes: bool) -> None:
+        deferred = self.in_state(MessageState.DEFERRED, lane)
+        chosen = data.draw(
+            st.lists(st.sampled_from([*deferred, UNKNOWN]), unique=True, min_size=1, max_size=3)
+        )
+        got = self.bench.receive_deferred(*chosen, lane=lane, deletes=deletes)
+        expired = [
+            s
+            for s in chosen
+            if lane is Lane.MAIN
+            and s in deferred
+            and 0 < self.expected[s].expires_ms <= self.now_ms
+        ]
+        if UNKNOWN in chosen or expired:
+            assert isinstance(got, MessageNotFound)
+            if not self.is_down:
+                for sequence in expired:
+                    self.bury(self.expected[sequence], "TTLExpiredException")
+        elif self.is_down and deletes:
+            assert isinstance(got, StoreUnavailable)
+        else:
+            assert not isinstance(got, BusError)
+            assert [m.sequence for m in got] == chosen
+            for message in got:
+                self.check(message)
+                if deletes:
+                    del self.expected[message.sequence]
+                else:
+                    lock = (message.token, message.locked_until_ms)
+                    self.expected[message.sequence].lock = lock
 
     @rule(outcome=st.sampled_from(list(Outcome)), lane=LANES, data=st.data())
     def settle(self, outcome: Outcome, lane: Lane, data: st.DataObject) -> None:
         held = [e for e in self.expected.values() if e.lock and e.lane is lane]
         tokens = [e.lock[0] for e in held if e.lock]
-        chosen = data.draw(st.lists(st.sampled_from([*tokens, 10**9]), unique=True, max_size=4))
-        now_ms = self.bench.clock.now_ms()
+        chosen = data.draw(st.lists(st.sampled_from([*tokens, UNKNOWN]), unique=True, max_size=4))
         overlay = Overlay(b"", "asked") if outcome is Outcome.DEAD_LETTER else None
+        valid = [e for e in held if e.lock and e.lock[0] in chosen and e.lock[1] > self.now_ms]
+        good = {e.lock[0] for e in valid if e.lock}
         lost, error = self.bench.settle(chosen, outcome, lane, overlay)
-        valid = [e for e in held if e.lock and e.lock[0] in chosen and e.lock[1] > now_ms]
-        assert set(lost) == set(chosen) - {e.lock[0] for e in valid if e.lock}
+        assert set(lost) == set(chosen) - good
         refused = outcome is Outcome.DEAD_LETTER and lane is Lane.DEAD_LETTER
         if outcome is not Outcome.RELEASE:
             assert (error is not None) == (refused or (self.is_down and bool(valid)))
@@ -103,13 +158,50 @@ class QueueModel(RuleBasedStateMachine):
         message = data.draw(st.sampled_from(held))
         assert message.lock is not None
         token, until_ms = message.lock
-        now_ms = self.bench.clock.now_ms()
         answer = self.bench.renew([token], lane)
-        if until_ms > now_ms:
-            assert answer == [now_ms + LOCK_MS]
-            message.lock = (token, now_ms + LOCK_MS)
+        if until_ms > self.now_ms:
+            assert answer == [self.now_ms + LOCK_MS]
+            message.lock = (token, self.now_ms + LOCK_MS)
         else:
             assert answer == [0]
+
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        scheduled = self.in_state(MessageState.SCHEDULED)
+        chosen = data.draw(
+            st.lists(st.sampled_from([*scheduled, UNKNOWN]), unique=True, min_size=1, max_size=3)
+        )
+        answer = self.bench.cancel(*chosen)
+        if UNKNOWN in chosen:
+            assert isinstance(answer, MessageNotFound)
+        elif self.is_down:
+            assert isinstance(answer, StoreUnavailable)
+        else:
+            assert answer == len(chosen)
+            for sequence in chosen:
+                del self.expected[sequence]
+
+    @rule(start=st.integers(0, 40), count=st.integers(1, 50), lane=LANES)
+    def peek(self, start: int, count: int, lane: Lane) -> None:
+        got = self.bench.peek(start, count, lane)
+        wanted = sorted(s for s, e in self.expected.items() if e.lane is lane and s >= start)
+        assert [m.sequence for m in got] == wanted[:count]
+        for message in got:
+            expected = self.expected[message.sequence]
+            assert (message.body, message.state) == (expected.body, expected.state)
+            assert message.delivery_count == expected.delivery_count
+            assert message.token == 0
+
+    @rule(count=st.integers(1, 4), lane=LANES)
+    def purge(self, count: int, lane: Lane) -> None:
+        doomed = self.in_state(MessageState.ACTIVE, lane)[:count]
+        answer = self.bench.purge(count, lane=lane)
+        if self.is_down and doomed:
+            assert isinstance(answer, StoreUnavailable)
+        else:
+            assert answer == len(doomed)
+            for sequence in doomed:
+                del self.expected[sequence]
 
     # --- what the world does ----------------------------------------------------------------
 
@@ -117,12 +209,13 @@ class QueueModel(RuleBasedStateMachine):
     def time_passes(self, delta_ms: int) -> None:
         self.bench.scheduler.advance_ms(delta_ms)
         if not self.is_down:
-            self.lapse()
+            self.clock_ticked()
 
     @precondition(lambda self: not self.is_down)
     @rule()
     def crash_and_recover(self) -> None:
         self.bench.start()
+        self.bench.run()
         for message in self.expected.values():
             message.lock = None
 
@@ -147,13 +240,20 @@ class QueueModel(RuleBasedStateMachine):
         self.bench.store.heal()
         self.bench.run()
         self.is_down = False
-        self.lapse()
+        self.clock_ticked()
 
     # --- the model ------------------------------------------------------------------------
 
-    def available(self, lane: Lane) -> list[int]:
+    def add(self, message: Expected) -> None:
+        self.expected[self.next_sequence] = message
+        self.next_sequence += 1
+
+    def in_state(self, state: MessageState, lane: Lane = Lane.MAIN) -> list[int]:
+        """Unlocked messages of a lane in one state, by sequence."""
         return sorted(
-            s for s, e in self.expected.items() if e.lane is lane and e.lock is None
+            s
+            for s, e in self.expected.items()
+            if e.lane is lane and e.state is state and e.lock is None
         )
 
     def check(self, message: Delivered) -> None:
@@ -163,46 +263,92 @@ class QueueModel(RuleBasedStateMachine):
         reason = message.overlay.reason if message.overlay is not None else None
         assert reason == expected.reason
 
+    def remove(self, message: Expected) -> None:
+        del self.expected[next(s for s, e in self.expected.items() if e is message)]
+
+    def bury(self, message: Expected, reason: str) -> None:
+        message.lane, message.reason = Lane.DEAD_LETTER, reason
+        message.state = MessageState.ACTIVE
+
     def settled(self, message: Expected, outcome: Outcome) -> None:
         message.lock = None
         if outcome is Outcome.COMPLETE:
-            sequence = next(s for s, e in self.expected.items() if e is message)
-            del self.expected[sequence]
+            self.remove(message)
         elif outcome is Outcome.DEAD_LETTER:
-            message.lane = Lane.DEAD_LETTER
-            message.reason = "asked"
+            self.bury(message, "asked")
         elif outcome is Outcome.ABANDON:
             self.count(message)
+        elif outcome is Outcome.DEFER:
+            message.state = MessageState.DEFERRED
 
     def count(self, message: Expected) -> None:
         message.delivery_count += 1
         if message.lane is Lane.MAIN and message.delivery_count >= MAX_DELIVERY:
-            message.lane = Lane.DEAD_LETTER
-            message.reason = "MaxDeliveryCountExceeded"
+            self.bury(message, "MaxDeliveryCountExceeded")
 
-    def lapse(self) -> None:
-        now_ms = self.bench.clock.now_ms()
-        # Timers closer than 20 ms together are served together.
-        for message in self.expected.values():
-            if message.lock is not None and message.lock[1] <= now_ms:
+    def expire(self) -> None:
+        for sequence in self.in_state(MessageState.ACTIVE):
+            message = self.expected[sequence]
+            if 0 < message.expires_ms <= self.now_ms:
+                if self.bench.spec.dead_letter_on_expiry:
+                    self.bury(message, "TTLExpiredException")
+                else:
+                    del self.expected[sequence]
+
+    def clock_ticked(self) -> None:
+        """Bring fragment and model to the same moment, then follow the fragment's timers."""
+        from partibus.fragment.commands import Tick
+
+        self.bench.submit(Tick())
+        for message in list(self.expected.values()):
+            if message.lock is not None and message.lock[1] <= self.now_ms:
                 message.lock = None
                 self.count(message)
+        due = [
+            (self.expected[s].due_ms, s)
+            for s in self.in_state(MessageState.SCHEDULED)
+            if self.expected[s].due_ms <= self.now_ms
+        ]
+        activated = {m.body: m for m in self.bench.peek(0, 10_000) if m.state == 0}
+        for _, sequence in sorted(due):
+            message = self.expected.pop(sequence)
+            message.state = MessageState.ACTIVE
+            shown = activated.get(message.body)
+            if message.ttl_ms >= 0:
+                held = self.active(message.body)
+                message.expires_ms = held if held else 1
+            assert shown is None or shown.sequence >= self.next_sequence
+            self.add(message)
+        self.expire()
+
+    def active(self, body: bytes) -> int:
+        """When the fragment says that an activated message expires; 0 when it is gone."""
+        for held in self.bench.state.main.ready.copies(0):
+            if self.bench.store.read_now([(held.position, held.length)]) == [body]:
+                return held.expires_ms
+        return 0
 
     @invariant()
     def counts_are_exact(self) -> None:
-        state = self.bench.state
-        for lane in (state.main, state.dead):
-            wanted = sum(1 for e in self.expected.values() if e.lane is lane.lane)
-            assert lane.message_count == wanted
-            locked = sum(
-                1 for e in self.expected.values() if e.lane is lane.lane and e.lock is not None
-            )
-            assert len(lane.locks) == locked
-        assert state.size_bytes == sum(len(e.body) for e in self.expected.values())
+        counts = self.bench.state.counts()
+        everything = self.expected.values()
+        main = [e for e in everything if e.lane is Lane.MAIN]
+        # Expired messages leave with the next sweep; until then both sides may differ by them.
+        overdue = [
+            e for e in main if e.state is MessageState.ACTIVE and 0 < e.expires_ms <= self.now_ms
+        ]
+        if overdue:
+            return
+        assert counts.active == sum(e.state is MessageState.ACTIVE for e in main)
+        assert counts.deferred == sum(e.state is MessageState.DEFERRED for e in main)
+        assert counts.scheduled == sum(e.state is MessageState.SCHEDULED for e in main)
+        assert counts.locked == sum(e.lock is not None for e in main)
+        assert counts.dead_letter == sum(e.lane is Lane.DEAD_LETTER for e in everything)
+        assert counts.size_bytes == sum(len(e.body) for e in everything)
 
 
 QueueModel.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

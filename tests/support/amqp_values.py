@@ -44,6 +44,8 @@ def same(a: object, b: object) -> bool:
     if isinstance(a, Array):
         return a.code == b.code and same(a.descriptor, b.descriptor) and same(a.items, b.items)
     if isinstance(a, float):
+        if math.isnan(a):
+            return math.isnan(b)
         return a == b and math.copysign(1, a) == math.copysign(1, b)
     return a == b
 
@@ -71,7 +73,7 @@ def _unsigned(bits: int) -> st.SearchStrategy[int]:
     )
 
 
-# Not-a-number equals nothing, itself included, and would make every comparison a special case.
+# As a key, not-a-number is one or several to a dict, depending on which object it is.
 _FLOATS32 = st.floats(width=32, allow_nan=False)
 _FLOATS64 = st.floats(allow_nan=False)
 

@@ -36,8 +36,10 @@ class Kind:
 KINDS: Final = {
     "plain": Kind(count=150),
     "brief": Kind(count=30, properties={"lock_duration": '"PT1S"'}),
+    "steady": Kind(count=5, properties={"lock_duration": '"PT3S"'}),
     "fragile": Kind(count=20, properties={"max_delivery_count": "2"}),
     "ephemeral": Kind(count=10, properties={"lock_duration": '"PT1S"', "max_delivery_count": "1"}),
+    "mortal": Kind(count=10, properties={"dead_lettering_on_message_expiration": "true"}),
     "guarded": Kind(count=20, guarded=True),
 }
 

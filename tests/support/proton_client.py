@@ -15,7 +15,7 @@ from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 from support.namespace import ROOT_KEY, ROOT_POLICY
 from support.server import ServerProcess
 
-TIMEOUT_SECONDS: Final = 30
+TIMEOUT_SECONDS: Final = 20
 
 SEQUENCE_NUMBER: Final = symbol("x-opt-sequence-number")
 ENQUEUED_TIME: Final = symbol("x-opt-enqueued-time")
@@ -42,6 +42,7 @@ class Client:
         password: str = ROOT_KEY,
         mechanism: str = "PLAIN",
     ) -> None:
+        self._links = 0
         credentials = {"user": user, "password": password} if mechanism == "PLAIN" else {}
         self.blocking = BlockingConnection(
             f"amqp://localhost:{server.ready.amqp_port}",
@@ -58,7 +59,8 @@ class Client:
         self.blocking.close()
 
     def sender(self, address: str, *, pre_settled: bool = False) -> BlockingSender:
-        return self.blocking.create_sender(address, options=AtMostOnce() if pre_settled else None)
+        options = AtMostOnce() if pre_settled else None
+        return self.blocking.create_sender(address, name=self._link_name(), options=options)
 
     def send(self, address: str, *bodies: object) -> None:
         """Send one by one, each accepted before the next."""
@@ -67,18 +69,29 @@ class Client:
             sender.send(Message(body=body))
         sender.close()
 
-    def receiver(self, address: str, credit: int = 0) -> "Receiver":
-        """A peek-lock receiver that gets credit only when told."""
-        created = self.blocking.create_receiver(address, credit=credit, options=SettlesSecond())
-        return Receiver(self, created)
+    def receiver(
+        self, address: str, credit: int = 0, option: LinkOption | None = None
+    ) -> "Receiver":
+        """A receiver, peek-lock unless told otherwise, that gets credit only when told."""
+        # Proton tops up the credit that is given here, so none is.
+        blocking = self.blocking.create_receiver(
+            address, credit=0, name=self._link_name(), options=option or SettlesSecond()
+        )
+        if credit:
+            blocking.link.flow(credit)
+        return Receiver(self, blocking)
 
     def take(self, address: str, count: int) -> list[Message]:
         """Receive and delete exactly this many."""
-        created = self.blocking.create_receiver(address, credit=count, options=AtMostOnce())
-        receiver = Receiver(self, created)
+        receiver = self.receiver(address, credit=count, option=AtMostOnce())
         messages = [message for message, _ in receiver.wait_for(count)]
-        created.close()
+        receiver.close()
         return messages
+
+    def _link_name(self) -> str:
+        """Names of our own: Proton would use one name twice for two links to one address."""
+        self._links += 1
+        return f"link-{self._links}"
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         self.blocking.wait(condition, timeout=TIMEOUT_SECONDS, msg=what)

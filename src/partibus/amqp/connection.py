@@ -315,14 +315,14 @@ class Connection:
                     self._take_frame(channel, buf, body, stop, events)
                 else:
                     self._take_sasl(buf, body, stop, events)
-            except LinkError as broken:
-                broken.link.session.fail_link(broken.link, broken.error, events)
-            except SessionError as broken:
-                self._fail_session(channel, broken.error, events)
-            except ProtocolError as broken:
-                self._fail(broken.error, events)
-            except DecodeError as broken:
-                self._fail(AmqpError(conditions.DECODE_ERROR, str(broken)), events)
+            except LinkError as misused:
+                misused.link.session.fail_link(misused.link, misused.error, events)
+            except SessionError as refused:
+                self._fail_session(channel, refused.error, events)
+            except ProtocolError as broken_rule:
+                self._fail(broken_rule.error, events)
+            except DecodeError as unreadable:
+                self._fail(AmqpError(conditions.DECODE_ERROR, str(unreadable)), events)
             if self._stage != stage:
                 return at, -1
         return at, FRAME_HEAD_BYTES

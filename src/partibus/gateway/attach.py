@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from partibus.amqp.link import Link
 from partibus.amqp.terminus import Coordinator
-from partibus.domain.address import DEAD_LETTER, Address, parse_address
+from partibus.domain.address import Address, parse_address
 from partibus.domain.errors import (
     ArgumentError,
     BusError,
@@ -18,10 +18,10 @@ from partibus.domain.errors import (
     Unauthorized,
 )
 from partibus.domain.rights import Rights
-from partibus.fragment.commands import Lane
 from partibus.gateway.cbs import CbsNode
 from partibus.gateway.faults import amqp_error
 from partibus.gateway.inbound_link import InboundLink
+from partibus.gateway.lanes import lane_of
 from partibus.gateway.management import ManagementNode
 from partibus.gateway.namespace import require_receivable, require_sendable
 from partibus.gateway.outbound_link import OutboundLink
@@ -94,16 +94,8 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
         )
     link.accept()
     deletes = link.snd_settle_mode == SETTLED
-    lane = _lane(address)
+    lane = lane_of(address)
     return OutboundLink(connection, link, address.path, entity.fragments[0], lane, deletes)
-
-
-def _lane(address: Address) -> Lane:
-    if address.sub_queue == "":
-        return Lane.MAIN
-    if address.sub_queue == DEAD_LETTER:
-        return Lane.DEAD_LETTER
-    raise NotImplementedHere("This server has no transfer dead-letter queues.")
 
 
 def _address(raw: str | None, terminus: str) -> Address:

@@ -22,7 +22,7 @@ from partibus.amqp.sections import (
     encode_properties,
     parse_sections,
 )
-from partibus.domain.errors import ArgumentError, MalformedMessage, NotImplementedHere
+from partibus.domain.errors import ArgumentError, MalformedMessage
 from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, SESSION_ID_LENGTH_MAX
 from partibus.fragment.message import Held, NewMessage, Overlay
 
@@ -56,6 +56,7 @@ _SEQUENCE_KEY: Final = _pair_head("x-opt-sequence-number", 0x81)
 _ENQUEUE_SEQUENCE_KEY: Final = _pair_head("x-opt-enqueue-sequence-number", 0x81)
 _ENQUEUED_KEY: Final = _pair_head("x-opt-enqueued-time", 0x83)
 _LOCKED_KEY: Final = _pair_head("x-opt-locked-until", 0x83)
+_STATE_KEY: Final = _pair_head("x-opt-message-state", 0x54)
 _UNLOCKED: Final = struct.Struct(
     f">{len(_SEQUENCE_KEY)}sQ{len(_ENQUEUE_SEQUENCE_KEY)}sQ{len(_ENQUEUED_KEY)}sQ"
 )
@@ -84,8 +85,9 @@ def to_stored(payload: bytes) -> NewMessage:
         ) from cause
     pairs = sections.annotation_pairs
     count = sections.annotation_count
+    scheduled_ms = 0
     if count and b"x-opt-" in pairs:
-        pairs, count = _sender_annotations(pairs, count)
+        pairs, count, scheduled_ms = _sender_annotations(pairs, count)
     bare = _bare_message(payload, sections)
     ttl_ms = sections.ttl_ms
     prefix = _PREFIX.pack(
@@ -96,7 +98,7 @@ def to_stored(payload: bytes) -> NewMessage:
         len(pairs),
         ttl_ms if 0 <= ttl_ms < _NO_TTL else _NO_TTL,
     )
-    return NewMessage(prefix + pairs + bare, ttl_ms)
+    return NewMessage(prefix + pairs + bare, ttl_ms, scheduled_ms)
 
 
 def _bare_message(payload: bytes, sections: MessageSections) -> bytes:
@@ -134,22 +136,23 @@ def _with_message_id(payload: bytes, sections: MessageSections) -> bytes:
     return encode_properties(properties) + payload[start : sections.bare_end]
 
 
-def _sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int]:
-    """The annotations without those that only the broker may set."""
+def _sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int]:
+    """The annotations without those that only the broker may set, and when it is due."""
     kept: list[bytes] = []
+    scheduled_ms = 0
     at = 0
     end = len(pairs)
     while at < end:
         key, value_at = decode_value(pairs, at, end)
         value, next_at = decode_value(pairs, value_at, end)
-        if key == _SCHEDULED and value is not None:
-            raise NotImplementedHere(
-                "This server does not schedule messages; send it without a scheduled enqueue time."
-            )
+        if key == _SCHEDULED and isinstance(value, int):
+            scheduled_ms = max(0, int(value))
         if key not in _BROKER_ANNOTATIONS:
             kept.append(pairs[at:next_at])
         at = next_at
-    return (pairs, count) if len(kept) == count else (b"".join(kept), len(kept))
+    if len(kept) == count:
+        return pairs, count, scheduled_ms
+    return b"".join(kept), len(kept), scheduled_ms
 
 
 # --- out --------------------------------------------------------------------------------------
@@ -157,16 +160,6 @@ def _sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int]:
 
 def to_delivery(stored: bytes, held: Held, sequence: int, lock_token: bytes) -> bytes:
     """The message as a receiver gets it; `lock_token` is empty in receive-and-delete."""
-    _, durable, priority, count, pair_bytes, ttl_ms = _PREFIX.unpack_from(stored)
-    bare_at = _PREFIX_BYTES + pair_bytes
-    if held.expires_ms:
-        header = encode_header(
-            bool(durable), priority, held.expires_ms - held.enqueued_ms, held.delivery_count
-        )
-    elif ttl_ms == _NO_TTL:
-        header = _plain_header(durable, priority, held.delivery_count)
-    else:
-        header = encode_header(bool(durable), priority, ttl_ms, held.delivery_count)
     if lock_token:
         own = _LOCKED.pack(
             _SEQUENCE_KEY,
@@ -178,22 +171,46 @@ def to_delivery(stored: bytes, held: Held, sequence: int, lock_token: bytes) -> 
             _LOCKED_KEY,
             held.locked_until_ms,
         )
-        annotations = _annotations(own, 4, stored[_PREFIX_BYTES:bare_at], count)
-        head = header + _LOCK_TOKEN_SECTION + lock_token + annotations
+        return _encode(stored, held, _LOCK_TOKEN_SECTION + lock_token, own, 4)
+    own = _unlocked(held, sequence)
+    return _encode(stored, held, _NO_DELIVERY_ANNOTATIONS, own, 3)
+
+
+def to_peeked(stored: bytes, held: Held, sequence: int) -> bytes:
+    """The message as one who peeks gets it: no lock, but its state (PEK-1, MSG-2)."""
+    own = _unlocked(held, sequence) + _STATE_KEY + bytes((held.state,))
+    return _encode(stored, held, _NO_DELIVERY_ANNOTATIONS, own, 4)
+
+
+def _unlocked(held: Held, sequence: int) -> bytes:
+    return _UNLOCKED.pack(
+        _SEQUENCE_KEY,
+        sequence,
+        _ENQUEUE_SEQUENCE_KEY,
+        sequence,
+        _ENQUEUED_KEY,
+        held.enqueued_ms,
+    )
+
+
+def _encode(
+    stored: bytes, held: Held, delivery_annotations: bytes, own: bytes, own_count: int
+) -> bytes:
+    """Header, annotations and the bare message, with what has changed laid over."""
+    _, durable, priority, count, pair_bytes, ttl_ms = _PREFIX.unpack_from(stored)
+    bare_at = _PREFIX_BYTES + pair_bytes
+    if held.expires_ms:
+        life_ms = held.expires_ms - held.enqueued_ms
+        header = encode_header(bool(durable), priority, life_ms, held.delivery_count)
+    elif ttl_ms == _NO_TTL:
+        header = _plain_header(durable, priority, held.delivery_count)
     else:
-        own = _UNLOCKED.pack(
-            _SEQUENCE_KEY,
-            sequence,
-            _ENQUEUE_SEQUENCE_KEY,
-            sequence,
-            _ENQUEUED_KEY,
-            held.enqueued_ms,
-        )
-        annotations = _annotations(own, 3, stored[_PREFIX_BYTES:bare_at], count)
-        head = header + _NO_DELIVERY_ANNOTATIONS + annotations
-    if held.overlay is None and not held.expires_ms:
-        return head + stored[bare_at:]
-    return head + _changed(stored[bare_at:], held)
+        header = encode_header(bool(durable), priority, ttl_ms, held.delivery_count)
+    annotations = _annotations(own, own_count, stored[_PREFIX_BYTES:bare_at], count)
+    bare = stored[bare_at:]
+    if held.overlay is not None or held.expires_ms:
+        bare = _changed(bare, held)
+    return b"".join((header, delivery_annotations, annotations, bare))
 
 
 def _annotations(own: bytes, own_count: int, pairs: bytes, count: int) -> bytes:

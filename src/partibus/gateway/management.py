@@ -9,19 +9,27 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.link import Link
-from partibus.amqp.types import Int, Symbol
-from partibus.domain.address import DEAD_LETTER, Address
+from partibus.amqp.types import Array, Int, Symbol
+from partibus.domain.address import Address
 from partibus.domain.errors import ArgumentError, BusError, NotImplementedHere
 from partibus.domain.rights import Rights
-from partibus.fragment.commands import Lane
+from partibus.gateway.lanes import lane_of
 from partibus.gateway.namespace import Entity
+from partibus.gateway.operations.browse import (
+    batch_delete_messages,
+    peek_message,
+    receive_by_sequence_number,
+)
 from partibus.gateway.operations.locks import renew_lock, update_disposition
+from partibus.gateway.operations.schedule import cancel_scheduled_message, schedule_message
 from partibus.gateway.requests import Request, RequestLink
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
 _PREFIX: Final = "com.microsoft:"
+NUMBERS_MAX: Final = 10_000
+"""Numbers in one field of a request."""
 
 
 class ManagementRequest:
@@ -35,7 +43,7 @@ class ManagementRequest:
         self._request = request
         self.node = node
         self.entity = node.entity
-        self.lane = Lane.DEAD_LETTER if node.node.sub_queue == DEAD_LETTER else Lane.MAIN
+        self.lane = lane_of(node.node)
         self.fields: Mapping[object, object] = request.body
 
     def succeed(self, body: dict[str, object] | None = None) -> None:
@@ -43,9 +51,31 @@ class ManagementRequest:
         status = {"statusCode": Int(200), "statusDescription": "OK"}
         self._request.answer(status, body if body is not None else {})
 
+    def succeed_empty(self) -> None:
+        """Answer 204: all is well and nothing is there."""
+        self._request.answer({"statusCode": Int(204), "statusDescription": "No Content"}, {})
+
     def fail(self, error: BusError) -> None:
         """Answer with an error."""
         self.node.fail(self._request, error)
+
+    def number(self, key: str, default: int | None = None) -> int:
+        """A field that must be a number."""
+        value = self.fields.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ArgumentError(f"'{key}' must be a number.")
+        return int(value)
+
+    def numbers(self, key: str) -> list[int]:
+        """A field that must be an array of numbers, not empty."""
+        array = self.fields.get(key)
+        items = array.items if isinstance(array, Array) else array
+        if not isinstance(items, list) or not 0 < len(items) <= NUMBERS_MAX:
+            raise ArgumentError(f"'{key}' must be an array of 1 to {NUMBERS_MAX} numbers.")
+        numbers = [int(item) for item in items if isinstance(item, int)]
+        if len(numbers) < len(items):
+            raise ArgumentError(f"'{key}' must hold numbers only.")
+        return numbers
 
 
 Operation = Callable[[ManagementRequest], None]
@@ -53,6 +83,11 @@ Operation = Callable[[ManagementRequest], None]
 OPERATIONS: Final[Mapping[str, tuple[Operation, Rights]]] = {
     "renew-lock": (renew_lock, Rights.LISTEN),
     "update-disposition": (update_disposition, Rights.LISTEN),
+    "peek-message": (peek_message, Rights.LISTEN),
+    "receive-by-sequence-number": (receive_by_sequence_number, Rights.LISTEN),
+    "batch-delete-messages": (batch_delete_messages, Rights.LISTEN),
+    "schedule-message": (schedule_message, Rights.SEND),
+    "cancel-scheduled-message": (cancel_scheduled_message, Rights.SEND),
 }
 
 

@@ -40,6 +40,7 @@ class Namespace:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._fragments: dict[int, Fragment] = {}
+        self.profile = catalog.profile
 
     def put_fragment(self, fragment: Fragment) -> None:
         """A fragment is being served."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from partibus.amqp.delivery import (
     ACCEPTED,
     MODIFIED,
+    MODIFIED_UNDELIVERABLE,
     REJECTED,
     RELEASED,
     Accepted,
@@ -22,13 +23,14 @@ from partibus.amqp.delivery import (
     Rejected,
 )
 from partibus.amqp.link import Link
-from partibus.domain.errors import ArgumentError, BusError, MessageLockLost, NotImplementedHere
+from partibus.domain.errors import ArgumentError, BusError, MessageLockLost
 from partibus.domain.limits import HEADER_BYTES_MAX
 from partibus.fragment.commands import Demand, Detach, Lane, Outcome, Settle
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held, Overlay
 from partibus.gateway.envelope import overlay_pairs, to_delivery
 from partibus.gateway.faults import rejection
+from partibus.gateway.lanes import client_sequence
 from partibus.gateway.lock_token import TokenPrefix, pack_number
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ class OutboundLink:
         self._deletes = deletes
         self._consumer = fragment.consumer(self, lane, deletes)
         self._prefix: TokenPrefix = connection.gateway.token_prefix(fragment.fragment_id)
-        self._sequence_base = fragment.index << 48
+        self._sequence_base = client_sequence(fragment.index, 0)
         self._written = 0
         self._limit = 0
         self._is_closed = False
@@ -199,9 +201,10 @@ def outcome_of(state: DeliveryState | None) -> tuple[Outcome, Overlay | None, by
     if isinstance(state, Accepted):
         return Outcome.COMPLETE, None, ACCEPTED
     if isinstance(state, Modified):
+        changed = changed_properties(state.annotations)
         if state.undeliverable_here:
-            raise NotImplementedHere("This server does not defer messages; abandon it instead.")
-        return Outcome.ABANDON, changed_properties(state.annotations), MODIFIED
+            return Outcome.DEFER, changed, MODIFIED_UNDELIVERABLE
+        return Outcome.ABANDON, changed, MODIFIED
     if isinstance(state, Rejected):
         info = state.error.info if state.error is not None else None
         return Outcome.DEAD_LETTER, dead_letter_overlay(info or {}), REJECTED

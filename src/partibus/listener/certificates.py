@@ -31,6 +31,11 @@ class Authority:
         self._certificate = certificate
         self._key = key
 
+    @property
+    def until_ms(self) -> int:
+        """When the CA's own certificate ends."""
+        return int(self._certificate.not_valid_after_utc.timestamp()) * 1000
+
     def certificate_pem(self) -> bytes:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from partibus.domain.clock import Clock
 from partibus.listener.accept import AcceptLoop
 from partibus.listener.deadlines import Deadlines
+from partibus.listener.handshakes import Handshakes
 from partibus.listener.sniff import FirstBytes, Traffic, sniff
 from partibus.listener.tcp import AmqpProtocol, Client
 
@@ -82,6 +83,7 @@ class Listener:
         self._http_waiting: dict[FirstBytes, None] = {}
         # These hold or watch connections that are counted above.
         self._starting: dict[FirstBytes, asyncio.Task[None]] = {}
+        self._handshakes = Handshakes(clock, self._begin_tls)
         self.closing = Deadlines(loop, clock, limits.closing_ms)
         self.asking = Deadlines(loop, clock, limits.handshake_ms)
         self._http_loading: asyncio.Future[None] | None = None
@@ -155,12 +157,22 @@ class Listener:
         if not first or traffic is Traffic.UNKNOWN:
             silent.sock.close()
             return
-        context = self._tls_context() if traffic is Traffic.TLS else None
         opening = FirstBytes(self)
         self.silent.watch(opening)
-        task = self._loop.create_task(self._start(opening, silent.sock, context))
-        self._starting[opening] = task
-        task.add_done_callback(lambda _: self._started(opening, silent.sock))
+        if traffic is Traffic.TLS:
+            self._handshakes.ask(opening, silent.sock)
+        else:
+            self._begin(opening, silent.sock, None)
+
+    def _begin_tls(self, first: FirstBytes, sock: socket.socket) -> None:
+        self._begin(first, sock, self._tls_context())
+
+    def _begin(
+        self, first: FirstBytes, sock: socket.socket, context: ssl.SSLContext | None
+    ) -> None:
+        task = self._loop.create_task(self._start(first, sock, context))
+        self._starting[first] = task
+        task.add_done_callback(lambda _: self._started(first, sock))
 
     async def _start(
         self, first: FirstBytes, sock: socket.socket, context: ssl.SSLContext | None
@@ -181,6 +193,7 @@ class Listener:
     def _started(self, first: FirstBytes, sock: socket.socket) -> None:
         """Runs also when the start failed or was given up before its first step."""
         self._starting.pop(first, None)
+        self._handshakes.end(first)
         if first.transport is None:
             self.silent.forget(first)
             sock.close()
@@ -188,7 +201,11 @@ class Listener:
     # --- its first bytes (the `Reception` of `FirstBytes`) ----------------------------------
 
     def given_up(self, first: FirstBytes) -> None:
-        self._starting[first].cancel()
+        waiting = self._handshakes.withdraw(first)
+        if waiting is not None:
+            waiting.close()
+        else:
+            self._starting[first].cancel()
 
     def decided(self, first: FirstBytes, traffic: Traffic, data: bytes) -> None:
         self.silent.forget(first)
@@ -247,7 +264,8 @@ class Listener:
     def _http_loaded(self, loading: "asyncio.Future[None]") -> None:
         error = loading.exception()
         if error is not None:
-            log.error("HTTP cannot be served: %s", error)
+            self._http_loading = None
+            log.error("HTTP cannot be served, trying again when asked again: %s", error)
         waiting, self._http_waiting = self._http_waiting, {}
         for first in waiting:
             assert first.transport is not None

@@ -57,68 +57,68 @@ class DevelopmentAuthority:
         self._issued_path = directory / "issued.json"
 
     def ensure(self) -> None:
-        """Make what is missing, expiring, or lacks a name. Blocks: call it in a thread."""
-        ca_until_ms, server_until_ms, names = self._issued()
-        renewal_ms = self._clock.now_ms() + RENEWAL_DAYS * DAY_MS
-        has_ca = ca_until_ms > renewal_ms and self.ca_path.exists() and self.ca_key_path.exists()
-        has_server = (
-            server_until_ms > renewal_ms
-            and set(self._names) <= names
-            and self.server_path.exists()
-            and self.server_key_path.exists()
-        )
-        if has_ca and has_server:
-            return
-        try:
-            self._issue(ca_until_ms if has_ca else 0)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot write TLS files in {self._directory}: {error.strerror}"
-            ) from error
+        """Make what is missing, expiring, or lacks a name, and load it. Blocks."""
+        if not self._is_noted_as_good():
+            try:
+                self._issue()
+            except OSError as error:
+                raise ConfigError(
+                    f"cannot write TLS files in {self._directory}: {error.strerror}"
+                ) from error
+        self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
         """The context that every TLS connection of this server uses."""
-        if self._context is None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            context.load_cert_chain(self.server_path, self.server_key_path)
-            self._context = context
+        assert self._context is not None, "ensure() comes first"
         return self._context
 
-    def _issued(self) -> tuple[int, int, set[str]]:
-        """What lies in the directory: CA valid until, server valid until, server's names."""
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.server_path, self.server_key_path)
+        except OSError as error:
+            raise ConfigError(
+                f"{self.server_path} cannot be served: {error}; remove it to have a new one made"
+            ) from error
+        return context
+
+    def _is_noted_as_good(self) -> bool:
+        """Whether the note of the last issue says that all files will do as they are."""
+        files = (self.ca_path, self.ca_key_path, self.server_path, self.server_key_path)
         try:
             issued = json.loads(self._issued_path.read_text())
-            return int(issued["ca_until_ms"]), int(issued["server_until_ms"]), set(issued["names"])
+            until_ms, names = int(issued["until_ms"]), set(issued["names"])
         except (FileNotFoundError, NotADirectoryError):
-            return 0, 0, set()
+            return False
         except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warning("%s cannot be read, making new certificates: %s", self._issued_path, error)
-            return 0, 0, set()
+            log.warning("%s cannot be read and is made again: %s", self._issued_path, error)
+            return False
+        is_long_valid = until_ms > self._renewal_ms()
+        return is_long_valid and set(self._names) <= names and all(f.exists() for f in files)
 
-    def _issue(self, ca_until_ms: int) -> None:
-        """Write the server's certificate and, unless it stays, the CA; the note comes last."""
+    def _renewal_ms(self) -> int:
+        return self._clock.now_ms() + RENEWAL_DAYS * DAY_MS
+
+    def _issue(self) -> None:
+        """Write a new server certificate, under the CA that is here if it will do."""
         from partibus.listener import certificates
 
         now_ms = self._clock.now_ms()
         until_ms = now_ms + VALIDITY_DAYS * DAY_MS
         self._directory.mkdir(parents=True, exist_ok=True)
-        if ca_until_ms:
+        authority = None
+        if self.ca_path.exists() and self.ca_key_path.exists():
             authority = certificates.load_authority(self.ca_path, self.ca_key_path)
-        else:
+        if authority is None or authority.until_ms <= self._renewal_ms():
             authority = certificates.make_authority(now_ms, until_ms)
             _write_secret(self.ca_key_path, authority.key_pem())
             _write(self.ca_path, authority.certificate_pem())
-            ca_until_ms = until_ms
-        server_until_ms = min(until_ms, ca_until_ms)
-        certificate, key = authority.issue(self._names, now_ms, server_until_ms)
+        until_ms = min(until_ms, authority.until_ms)
+        certificate, key = authority.issue(self._names, now_ms, until_ms)
         _write_secret(self.server_key_path, key)
         _write(self.server_path, certificate)
-        note = {
-            "ca_until_ms": ca_until_ms,
-            "server_until_ms": server_until_ms,
-            "names": list(self._names),
-        }
+        note = {"until_ms": until_ms, "names": list(self._names)}
         _write(self._issued_path, json.dumps(note, indent=2).encode())
 
 

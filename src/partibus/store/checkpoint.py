@@ -26,7 +26,7 @@ _CRC: Final = struct.Struct("<I")
 class Checkpoint:
     """States as of `position`; the log was known durable up to `durable` by then."""
 
-    __slots__ = ("durable", "position", "states", "store_id")
+    __slots__ = ("durable", "file_bytes", "position", "states", "store_id")
 
     def __init__(
         self, store_id: bytes, position: int, durable: int, states: dict[int, bytes]
@@ -35,6 +35,7 @@ class Checkpoint:
         self.position = position
         self.durable = durable
         self.states = states
+        self.file_bytes = 0  # known once it is written or read
 
 
 def checkpoint_path(directory: Path, position: int) -> Path:
@@ -63,8 +64,8 @@ def encode_checkpoint(checkpoint: Checkpoint) -> list[bytes]:
     return parts
 
 
-def write_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> int:
-    """Make the checkpoint durable under its name; returns its size."""
+def write_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> None:
+    """Make the checkpoint durable under its name."""
     path = checkpoint_path(directory, checkpoint.position)
     beside = path.with_suffix(".tmp")
     parts = encode_checkpoint(checkpoint)
@@ -76,7 +77,7 @@ def write_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> int
         disk.close(fd)
     disk.replace(beside, path)
     disk.sync_directory(directory)
-    return sum(map(len, parts))
+    checkpoint.file_bytes = sum(map(len, parts))
 
 
 def checkpoint_names(names: list[str]) -> list[str]:
@@ -108,7 +109,9 @@ def read_checkpoint(disk: Disk, path: Path) -> Checkpoint:
         )
     if checkpoint_path(path.parent, position) != path:
         raise StoreCorrupt(f"{path}: offset 16: the file was renamed; it is of {position:#x}.")
-    return Checkpoint(store_id, position, durable, _decode_states(path, data, count, end))
+    checkpoint = Checkpoint(store_id, position, durable, _decode_states(path, data, count, end))
+    checkpoint.file_bytes = len(data)
+    return checkpoint
 
 
 def _decode_states(path: Path, data: bytes, count: int, end: int) -> dict[int, bytes]:

@@ -57,6 +57,11 @@ class Housekeeper:
         empty = self._table.empty_before(checkpoint.position)
         self._worker.submit(partial(self._write, checkpoint, empty, done))
 
+    def adopt(self, checkpoint: Checkpoint) -> None:
+        """This one is the latest that is durable."""
+        self.position = checkpoint.position
+        self.file_bytes = checkpoint.file_bytes
+
     def drop_older(self) -> None:
         """Delete the checkpoints that a crash left beside the latest."""
         latest = checkpoint_path(self._directory, self.position).name
@@ -70,26 +75,24 @@ class Housekeeper:
 
     def _write(self, checkpoint: Checkpoint, empty: list[int], done: Done) -> None:
         try:
-            size = write_checkpoint(self._disk, self._directory, checkpoint)
+            write_checkpoint(self._disk, self._directory, checkpoint)
         except Exception as error:
             _log.error("%s: a checkpoint could not be written: %r", self._directory, error)
             text = f"The store {self._directory} could not write a checkpoint: {error}."
             self._notify(partial(self._failed, StoreUnavailable(text), done))
         else:
-            self._notify(partial(self._written, checkpoint.position, size, empty, done))
+            self._notify(partial(self._written, checkpoint, empty, done))
 
     def _failed(self, error: BusError, done: Done) -> None:
         self.failing = True
         self._changed()
         tell(done, error)
 
-    def _written(self, position: int, size: int, empty: list[int], done: Done) -> None:
-        self.position = position
-        self.file_bytes = size
+    def _written(self, checkpoint: Checkpoint, empty: list[int], done: Done) -> None:
+        self.adopt(checkpoint)
         self.failing = False
         self._changed()
-        # A read under way holds its bodies: such a segment waits for the next checkpoint.
-        # One that an earlier checkpoint gave up meanwhile is gone from the table already.
+        # What an earlier checkpoint gave up meanwhile is gone from the table already.
         going = [base for base in empty if self._table.holds_nothing(base)]
         for base in going:
             self._table.remove(base)

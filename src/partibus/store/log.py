@@ -139,7 +139,7 @@ class SegmentStore:
             may_cut=inventory.may_cut,
         )
         if checkpoint:
-            self._keeper.position = checkpoint.position
+            self._keeper.adopt(checkpoint)
         records = self._replay(scan, inventory.bases[-1])
         first = next(records, None)  # with nothing to replay, this makes the store ready
         rest = records if first is None else chain((first,), records)

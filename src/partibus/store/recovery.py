@@ -127,8 +127,6 @@ class LogScan:
                     f"{segment_path(self._directory, base)}: offset {position - base}: entry "
                     f"format {header.version}; this release reads {ENTRY_VERSION}."
                 )
-            if header.durable > self._durable:
-                self._durable = header.durable
             self.end = position + ENTRY_HEADER_BYTES + header.length
             yield header, payload
 

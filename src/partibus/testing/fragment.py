@@ -9,12 +9,17 @@ from collections.abc import Sequence
 from partibus.domain.errors import BusError
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import (
+    CancelScheduled,
+    Command,
     Consumer,
     Demand,
     Detach,
     Enqueue,
     Lane,
     Outcome,
+    Peek,
+    Purge,
+    ReceiveDeferred,
     Renew,
     Settle,
 )
@@ -34,9 +39,23 @@ class Ports:
         self.refusals: list[tuple[int, BusError]] = []
         self.settlements: list[tuple[object, list[int], BusError | None]] = []
         self.renewals: list[list[int]] = []
+        self.first_sequences: list[int] = []
+        self.answers: list[int | BusError] = []
+        self.lookups: list[list[Delivered] | BusError] = []
 
     def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
         self.confirmations.extend(requests)
+        self.first_sequences.append(first_sequence)
+
+    def done(self, count: int) -> None:
+        self.answers.append(count)
+
+    def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        self.lookups.append([Delivered(h, b) for h, b in zip(messages, bodies, strict=True)])
+
+    def failed(self, error: BusError) -> None:
+        self.answers.append(error)
+        self.lookups.append(error)
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
         self.refusals.extend((request, error) for request in requests)
@@ -51,7 +70,15 @@ class Ports:
 class Delivered:
     """One delivery as it was at the moment it came."""
 
-    __slots__ = ("body", "delivery_count", "locked_until_ms", "overlay", "sequence", "token")
+    __slots__ = (
+        "body",
+        "delivery_count",
+        "locked_until_ms",
+        "overlay",
+        "sequence",
+        "state",
+        "token",
+    )
 
     def __init__(self, held: Held, body: bytes) -> None:
         self.sequence = held.sequence
@@ -59,6 +86,7 @@ class Delivered:
         self.delivery_count = held.delivery_count
         self.locked_until_ms = held.locked_until_ms
         self.overlay = held.overlay
+        self.state = held.state
         self.body = body
 
 
@@ -94,7 +122,8 @@ class FragmentBench:
         self.start()
 
     def start(self) -> None:
-        """Open the store and recover, as a new process would."""
+        """Open the store and recover, as a new process would after a crash of this one."""
+        self.scheduler.crash()
         self.broker = Broker(self.store, self.clock, self.scheduler)
         self.broker.open()
         self.machine = self.broker.add(1, self.spec)
@@ -104,16 +133,20 @@ class FragmentBench:
         """Let everything happen that is due."""
         self.scheduler.run()
 
-    def send(self, *bodies: bytes, ttl_ms: int = -1) -> list[int]:
+    def submit(self, command: Command) -> None:
+        """Hand in a command and let everything happen that follows."""
+        self.broker.submit(self.machine, command)
+        self.run()
+
+    def send(self, *bodies: bytes, ttl_ms: int = -1, scheduled_ms: int = 0) -> list[int]:
         """Send messages, each its own request; answers the request numbers."""
         requests = []
         for body in bodies:
             self._request += 1
             requests.append(self._request)
-        messages = [NewMessage(body, ttl_ms) for body in bodies]
+        messages = [NewMessage(body, ttl_ms, scheduled_ms) for body in bodies]
         size = sum(len(body) for body in bodies)
-        self.broker.submit(self.machine, Enqueue(self.ports, messages, requests, size))
-        self.run()
+        self.submit(Enqueue(self.ports, messages, requests, size))
         return requests
 
     def receiver(self, lane: Lane = Lane.MAIN, deletes: bool = False) -> tuple[Inbox, Consumer]:
@@ -123,17 +156,13 @@ class FragmentBench:
 
     def demand(self, consumer: Consumer, more: int, drain: bool = False) -> None:
         """Let a receiver have so many more."""
-        self.broker.submit(self.machine, Demand(consumer, consumer.sent + more, drain))
-        self.run()
+        self.submit(Demand(consumer, consumer.sent + more, drain))
 
-    def receive(
-        self, count: int, lane: Lane = Lane.MAIN, deletes: bool = False
-    ) -> list[Delivered]:
+    def receive(self, count: int, lane: Lane = Lane.MAIN, deletes: bool = False) -> list[Delivered]:
         """Receive what is there right now, up to `count`, and leave."""
         inbox, consumer = self.receiver(lane, deletes)
         self.demand(consumer, count, drain=True)
-        self.broker.submit(self.machine, Detach(consumer))
-        self.run()
+        self.submit(Detach(consumer))
         return inbox.take()
 
     def settle(
@@ -145,13 +174,44 @@ class FragmentBench:
     ) -> tuple[list[int], BusError | None]:
         """Settle; answers the lost tokens and the error."""
         command = Settle(self.ports, None, lane, list(tokens), outcome, overlay)
-        self.broker.submit(self.machine, command)
-        self.run()
+        self.submit(command)
         _, lost, error = self.ports.settlements.pop()
         return lost, error
 
     def renew(self, tokens: Sequence[int], lane: Lane = Lane.MAIN) -> list[int]:
         """Renew locks; answers the new times, 0 for a lost lock."""
-        self.broker.submit(self.machine, Renew(self.ports, lane, list(tokens)))
-        self.run()
+        self.submit(Renew(self.ports, lane, list(tokens)))
         return self.ports.renewals.pop()
+
+    def cancel(self, *sequences: int) -> int | BusError:
+        """Cancel scheduled messages."""
+        self.submit(CancelScheduled(self.ports, list(sequences)))
+        return self.ports.answers.pop()
+
+    def receive_deferred(
+        self, *sequences: int, lane: Lane = Lane.MAIN, deletes: bool = False
+    ) -> list[Delivered] | BusError:
+        """Receive deferred messages by number."""
+        self.submit(ReceiveDeferred(self.ports, lane, list(sequences), deletes))
+        return self.ports.lookups.pop()
+
+    def peek(
+        self,
+        from_sequence: int = 0,
+        count: int = 250,
+        lane: Lane = Lane.MAIN,
+        byte_count_max: int = 1 << 18,
+    ) -> list[Delivered]:
+        """Look at messages."""
+        self.submit(Peek(self.ports, lane, from_sequence, count, byte_count_max))
+        answer = self.ports.lookups.pop()
+        assert not isinstance(answer, BusError)
+        return answer
+
+    def purge(
+        self, count: int, before_ms: int | None = None, lane: Lane = Lane.MAIN
+    ) -> int | BusError:
+        """Delete waiting messages."""
+        moment_ms = self.clock.now_ms() + 1 if before_ms is None else before_ms
+        self.submit(Purge(self.ports, lane, count, moment_ms))
+        return self.ports.answers.pop()

@@ -45,6 +45,11 @@ class ManualScheduler:
         heappush(self._timers, (self.clock.now_ms() + delay_ms, self._count, timer))
         return timer
 
+    def crash(self) -> None:
+        """Forget everything that was to happen, as the end of a process does."""
+        self._soon.clear()
+        self._timers.clear()
+
     def run(self) -> None:
         """Run everything that is due now, and what that brings about."""
         while self._soon:

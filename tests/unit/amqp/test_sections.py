@@ -23,8 +23,6 @@ from partibus.amqp.sections import (
 from partibus.amqp.types import Described, Int, Symbol, Timestamp, UInt, ULong
 from support.amqp_values import same
 
-FIELDS = MessageProperties.__slots__
-
 
 def section(code: int, value: object) -> bytes:
     return encode_value(Described(ULong(code), value))
@@ -73,7 +71,7 @@ def test_absent_sections_have_no_offset():
     assert decode_application_properties(b"", found) == {}
     assert annotation_items(found) == {}
     properties = decode_properties(b"", found)
-    assert all(getattr(properties, name) is None for name in FIELDS)
+    assert all(getattr(properties, name) is None for name in FULL)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +161,6 @@ def test_each_kind_of_body_is_walked(body):
         section(0x74, {ULong(1): "a"}),
         section(0x74, {None: "a"}),
         section(0x72, {1: "a"}),
-        section(0x74, dict.fromkeys(map(str, range(COMPOUND_COUNT_MAX // 2)), 1))[:-1],
         bytes.fromhex("005374c1020140"),
         bytes.fromhex("005374c104" + "02a1016140")[:-1],
         bytes.fromhex("005373c00302a101"),
@@ -217,7 +214,7 @@ def test_the_header_is_read_in_every_form(fields, expected):
 
 def test_the_header_is_read_in_wide_forms():
     found = parse_sections(
-        bytes.fromhex("005370d000000010000000055601500970000001005600700000000a")
+        bytes.fromhex("005370d000000014000000055601500970000001005600700000000a")
     )
     assert (found.durable, found.priority, found.ttl_ms, found.delivery_count) == (True, 9, 256, 10)
     assert parse_sections(bytes.fromhex("005370c00301" + "5600")).durable is False
@@ -264,13 +261,13 @@ def test_ids_of_a_wrong_type_are_refused(fields):
         decode_properties(payload, found)
 
 
-@pytest.mark.parametrize("body", ["0201a101ff", "0fa10100"])
-def test_ids_that_are_no_text_are_refused(body):
-    fields = b"\xa1\x01\xff" if body == "0201a101ff" else b"\x40" * 10 + b"\xa1\x01\xff"
-    count = 1 if body == "0201a101ff" else 11
-    payload = b"\x00\x53\x73\xc0" + bytes((len(fields) + 1, count)) + fields
+@pytest.mark.parametrize("nulls", [0, 10])
+def test_ids_that_are_no_text_are_refused(nulls):
+    fields = b"\x40" * nulls + b"\xa1\x01\xff"
+    payload = b"\x00\x53\x73\xc0" + bytes((len(fields) + 1, nulls + 1)) + fields
+    found = parse_sections(payload)
     with pytest.raises(DecodeError):
-        message_id_and_group_id(payload, parse_sections(payload))
+        message_id_and_group_id(payload, found)
 
 
 FULL = {

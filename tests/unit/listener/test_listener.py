@@ -7,6 +7,7 @@ import ssl
 
 import pytest
 
+from partibus.listener.handshakes import PATIENCE_MS, Handshakes
 from partibus.listener.listener import HANDSHAKE_MS
 from unit.listener.front import Dial, Front, is_ended
 
@@ -102,6 +103,23 @@ async def test_requests_that_come_while_http_is_loading_wait(front: Front, dial:
     assert front.listener.socket_count == 5
 
 
+async def test_http_that_cannot_be_loaded_is_tried_again(
+    front: Front, dial: Dial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ImportError("no starlette here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(front.listener, "_http_application", fail)
+        reader, writer = await dial()
+        writer.write(REQUEST)
+        assert await is_ended(reader)
+    assert "no starlette here" in caplog.text
+    reader, writer = await dial()
+    writer.write(REQUEST)
+    assert (await http_answer(reader))[0] == 200
+
+
 async def test_a_websocket_is_refused_in_words(front: Front, dial: Dial) -> None:
     reader, writer = await dial()
     writer.write(
@@ -183,6 +201,27 @@ async def test_a_tls_handshake_that_stops_is_swept_away(front: Front, dial: Dial
     assert front.listener.silent.sweep() == 1
     assert await is_ended(reader)
     await front.until(lambda: front.listener.socket_count == 0)
+
+
+async def test_half_handshakes_do_not_keep_others_from_theirs(front: Front, dial: Dial) -> None:
+    front.listener._handshakes = Handshakes(front.clock, front.listener._begin_tls, most=2)
+    half = []
+    for count in range(1, 5):
+        half.append(await dial())
+        half[-1][1].write(b"\x16\x03\x01\x02\x00\x01")
+        await front.until(lambda count=count: front.listener.socket_count == count)
+    assert front.listener._handshakes.shaking_count == 2
+    front.clock.advance(PATIENCE_MS)
+    reader, writer = await dial(front.trusting())
+    writer.write(HEADER)
+    assert await reader.readexactly(8) == HEADER
+    assert await is_ended(half[0][0])
+    # Those who wait for a turn have no transport yet, and are swept away all the same.
+    front.clock.advance(HANDSHAKE_MS)
+    front.listener.silent.sweep()
+    for waiting, _ in half[1:]:
+        assert await is_ended(waiting)
+    await front.until(lambda: front.listener.socket_count == 1)
 
 
 async def test_half_a_request_is_swept_away_even_when_it_drips(front: Front, dial: Dial) -> None:

@@ -114,12 +114,16 @@ def test_certificates_are_renewed_before_they_end(tmp_path: Path) -> None:
     assert made(tmp_path, days=VALIDITY_DAYS - RENEWAL_DAYS + 1).ca_path.read_bytes() != ca
 
 
-def test_a_broken_note_is_replaced(tmp_path: Path) -> None:
-    authority = made(tmp_path)
+@pytest.mark.parametrize("content", ["{", "{}", "[]", '{"until_ms": "soon", "names": []}', None])
+def test_a_broken_note_is_replaced_and_the_ca_stays(tmp_path: Path, content: str | None) -> None:
+    ca = made(tmp_path).ca_path.read_bytes()
     note = tmp_path / "tls" / "issued.json"
-    note.write_text("{")
-    made(tmp_path)
+    note.unlink()
+    if content is not None:
+        note.write_text(content)
+    authority = made(tmp_path)
     assert json.loads(note.read_text())["names"] == list(NAMES)
+    assert authority.ca_path.read_bytes() == ca
     shake_hands(authority, "localhost")
 
 
@@ -128,6 +132,13 @@ def test_a_foreign_ca_is_an_error_that_names_the_place(tmp_path: Path) -> None:
     (tmp_path / "tls" / "ca.pem").write_text("not a certificate")
     with pytest.raises(ConfigError, match="tls cannot be read"):
         made(tmp_path, (*NAMES, "new.example"))
+
+
+def test_a_server_file_of_somebody_else_is_named(tmp_path: Path) -> None:
+    made(tmp_path)
+    (tmp_path / "tls" / "server.pem").write_text("not a certificate")
+    with pytest.raises(ConfigError, match=r"server\.pem cannot be served"):
+        made(tmp_path)
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

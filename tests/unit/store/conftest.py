@@ -25,8 +25,12 @@ class Pump:
     def notify(self, callback: Callable[[], None]) -> None:
         self._callbacks.put(callback)
 
+    def take(self) -> Callable[[], None]:
+        """The next callback, not run."""
+        return self._callbacks.get(timeout=PATIENCE_S)
+
     def step(self) -> None:
-        self._callbacks.get(timeout=PATIENCE_S)()
+        self.take()()
 
     def until(self, condition: Callable[[], bool]) -> None:
         while not condition():

@@ -26,9 +26,9 @@ STATES = {1: b"one", 4_000_000_000: b"", 3: b"x" * 5000}
 
 def written(tmp_path: Path, position: int = 0x1000) -> Path:
     checkpoint = Checkpoint(STORE_ID, position, position + 5, STATES)
-    size = write_checkpoint(OsDisk(), tmp_path, checkpoint)
+    write_checkpoint(OsDisk(), tmp_path, checkpoint)
     path = checkpoint_path(tmp_path, position)
-    assert path.stat().st_size == size
+    assert path.stat().st_size == checkpoint.file_bytes
     return path
 
 

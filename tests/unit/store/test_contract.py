@@ -40,9 +40,7 @@ def engine(request: pytest.FixtureRequest, pump: Any, stores: Any) -> Engine:
     if request.param == "memory":
         memory = MemoryStore(notify=pump.notify, replayable=True)
         memory.open()
-        return Engine(
-            memory, fail=memory.fail, heal=memory.heal, reopen=lambda _: memory.open()
-        )
+        return Engine(memory, fail=memory.fail, heal=memory.heal, reopen=lambda _: memory.open())
     disk = FaultyDisk(OsDisk())
 
     def fail() -> None:

@@ -70,6 +70,42 @@ def test_a_refused_entry_never_comes_back(stores: Any, pump: Any, disk: FaultyDi
     assert metas(stores, crashed) == []
 
 
+def test_a_refusal_is_told_before_a_recovery_that_was_on_its_way(
+    stores: Any, pump: Any, disk: FaultyDisk
+) -> None:
+    """Whoever hears "up" may append at once, so nobody may still believe in a refused append."""
+    store = stores.ready(disk=disk)
+    disk.sync_errno = errno.EIO
+    assert pump.append(store, records_of(b"lost")) is not None
+    disk.heal()
+    recovery = pump.take()
+    events: list[str] = []
+    store.on_state = lambda state: events.append(state.value)
+    store.append(records_of(b"late"), lambda error: events.append("refused" if error else "kept"))
+    recovery()
+    assert events == ["refused", "up"]
+    pump.step()  # the refusal's own callback has nothing left to tell
+    assert events == ["refused", "up"]
+
+
+def test_an_append_between_a_failure_and_its_news_is_refused_after_it(
+    stores: Any, pump: Any, disk: FaultyDisk
+) -> None:
+    store = stores.ready(disk=disk)
+    disk.sync_errno = errno.EIO
+    events: list[str] = []
+    store.append(records_of(b"first"), lambda error: events.append(f"first {error is None}"))
+    failure = pump.take()
+    assert store.state is StoreState.UP  # the loop has not heard of it
+    store.append(records_of(b"second"), lambda error: events.append(f"second {error is None}"))
+    failure()
+    disk.heal()
+    pump.until(lambda: store.state is StoreState.UP)
+    assert events == ["first False", "second False"]
+    assert store.live_bytes == 0
+    assert pump.append(store, records_of(b"third")) is None
+
+
 def test_a_full_disk_is_down_until_there_is_space(stores: Any, pump: Any, disk: FaultyDisk) -> None:
     store = stores.ready(disk=disk, segment_bytes=8 * KIB)
     disk.space_bytes = 7 * KIB + 500  # what is reserved may be filled; no next segment fits

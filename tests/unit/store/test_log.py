@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def test_the_log_goes_on_in_a_new_segment(stores: Any, pump: Any) -> None:
     assert len(names) == 5
     assert store.read_now([(r.position, KIB) for r in records]) == [r.body for r in records]
     sealed = [stores.directory / name for name in names]
-    for path, after in zip(sealed, sealed[1:], strict=False):
+    for path, after in pairwise(sealed):
         assert int(path.stem, 16) + path.stat().st_size == int(after.stem, 16)
     store.close()
     again = stores.make(segment_bytes=8 * KIB)
@@ -165,6 +166,32 @@ def test_a_segment_goes_when_checkpointed_and_empty(stores: Any, pump: Any) -> N
     assert store.read_now([(keep.position, KIB)]) == [keep.body]
     with pytest.raises(StoreCorrupt):
         store.read_now([(records[0].position, KIB)])
+
+
+def test_two_checkpoints_under_way_delete_a_segment_once(stores: Any, pump: Any) -> None:
+    store = stores.ready(segment_bytes=8 * KIB)
+    for record in fill(store, pump, 20):
+        store.release(record.position, KIB)
+    told: list[BusError | None] = []
+    store.checkpoint({1: b"first"}, told.append)
+    store.checkpoint({1: b"second"}, told.append)
+    pump.until(lambda: len(told) == 2)
+    assert told == [None, None]
+    assert len(segments(stores.directory)) == 1
+
+
+def test_disk_bytes_are_what_the_files_take(stores: Any, pump: Any) -> None:
+    def on_disk() -> int:
+        return sum(p.stat().st_size for p in stores.directory.iterdir() if p.name != "lock")
+
+    store = stores.ready(segment_bytes=8 * KIB)
+    fill(store, pump, 20)
+    assert store.disk_bytes == on_disk()
+    pump.checkpoint(store, {1: b"s" * 999})
+    assert store.disk_bytes == on_disk()
+    store.close()
+    store = stores.ready(segment_bytes=8 * KIB)
+    assert store.disk_bytes == on_disk()
 
 
 def test_a_segment_after_the_checkpoint_stays(stores: Any, pump: Any) -> None:

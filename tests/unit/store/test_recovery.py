@@ -220,6 +220,15 @@ def test_a_group_torn_in_its_first_entry_is_cut_as_a_whole(stores: Any, crash: C
             assert metas(stores, crash.directory) == ACKNOWLEDGED
 
 
+def test_an_entry_in_another_place_is_no_entry(stores: Any, crash: Crash) -> None:
+    """Stale bytes of this very store: intact, but they say where they belong."""
+    data = bytearray(crash.segment.read_bytes())
+    stale = data[SEGMENT_HEADER_BYTES : crash.durable]
+    data[crash.durable : crash.durable + len(stale)] = stale
+    crash.segment.write_bytes(data)
+    assert metas(stores, crash.directory) == ACKNOWLEDGED
+
+
 def test_a_body_that_looks_like_an_entry_is_never_taken_for_one(stores: Any, pump: Any) -> None:
     store = stores.ready(segment_bytes=SEGMENT)
     forged = pack_header(crc32c(b"guessed"), 5000, 4000, 0, 0, 0)

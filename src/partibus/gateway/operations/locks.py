@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.types import TIMESTAMP, Array, Timestamp
-from partibus.domain.errors import ArgumentError, BusError, MessageLockLost, NotImplementedHere
+from partibus.domain.errors import ArgumentError, BusError, MessageLockLost
 from partibus.fragment.commands import Outcome, Renew, Settle
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Overlay
@@ -25,6 +25,7 @@ _OUTCOMES: Final = {
     "completed": Outcome.COMPLETE,
     "abandoned": Outcome.ABANDON,
     "suspended": Outcome.DEAD_LETTER,
+    "defered": Outcome.DEFER,
 }
 
 
@@ -35,11 +36,11 @@ def renew_lock(request: "ManagementRequest") -> None:
 
 
 def update_disposition(request: "ManagementRequest") -> None:
-    """Complete, abandon or dead-letter by token."""
+    """Complete, abandon, dead-letter or defer by token; `defered` is spelt so on the wire."""
     status = request.fields.get("disposition-status")
     outcome = _OUTCOMES.get(str(status))
     if outcome is None:
-        raise NotImplementedHere(f"This server does not offer the disposition '{status}'.")
+        raise ArgumentError(f"'{status}' is no disposition; allowed are {', '.join(_OUTCOMES)}.")
     fragment, numbers = _locks(request)
     overlay = _overlay(request, outcome)
     port = _LockReply(request)

@@ -1,0 +1,273 @@
+"""A connection of the client: the engine, its socket, and its links.
+
+Owns the asyncio protocol that pumps one engine, and the way from engine events to senders
+and receivers. Each link has a session of its own, as with the vendor's JS client. Must
+never decode a message. Opened by tools, tests and benchmarks.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from ssl import SSLContext
+from typing import Final, Self
+
+from partibus.amqp import conditions
+from partibus.amqp.connection import Connection
+from partibus.amqp.errors import AmqpError
+from partibus.amqp.events import (
+    AttachConfirmed,
+    CloseReceived,
+    ConnectionFailed,
+    DetachReceived,
+    DispositionReceived,
+    EndReceived,
+    Event,
+    FlowReceived,
+    IncomingSettled,
+    LinkFailed,
+    OpenReceived,
+    SaslOutcomeReceived,
+    SessionFailed,
+    TransferReceived,
+)
+from partibus.amqp.session import Session
+from partibus.amqp.settings import ConnectionSettings
+from partibus.amqp.terminus import encode_source, encode_target
+from partibus.client.errors import RemoteError
+from partibus.client.links import LinkOwner, Receiver, Sender
+from partibus.domain.clock import Clock, SystemClock
+
+# Settle modes [2.8.2, 2.8.3]: of the sender, then of the receiver.
+_UNSETTLED: Final = 0
+_SETTLED: Final = 1
+_RECEIVER_FIRST: Final = 0
+_RECEIVER_SECOND: Final = 1
+
+
+class BusClient(asyncio.Protocol):
+    """One connection to a bus. Use it as `async with BusClient.connect(...) as client`."""
+
+    def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
+        self._clock = clock
+        self.engine = Connection(settings, initiator=True, now_ms=clock.now_ms())
+        self.error: RemoteError | None = None
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms = 0
+        self._owners: set[LinkOwner] = set()
+        self._connection_moved = LinkOwner(self.flush)
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        ssl: SSLContext | None = None,
+        settings: ConnectionSettings | None = None,
+    ) -> AsyncIterator[Self]:
+        """Connect with SASL PLAIN when there is a user (a policy and its key), else anonymously."""
+        settings = settings or ConnectionSettings(
+            container_id=f"partibus-{uuid.uuid4()}", hostname=host, max_message_size=1 << 30
+        )
+        client = cls(settings, SystemClock())
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: client, host, port, ssl=ssl)
+        try:
+            await client._open(user, password)
+            yield client
+        finally:
+            await client.close()
+
+    async def _open(self, user: str | None, password: str | None) -> None:
+        if user is not None:
+            self.engine.sasl_plain(user, password or "")
+        else:
+            self.engine.sasl_anonymous()
+        self.engine.open()
+        while self.engine.remote_open is None:
+            await self._connection_moved.moved()
+
+    async def sender(
+        self, address: str, *, properties: Mapping[str, object] | None = None
+    ) -> Sender:
+        sender = Sender(self.flush)
+        session = self.engine.begin()
+        name = str(uuid.uuid4())
+        await self._attach(sender, session, name, address, True, _UNSETTLED, properties)
+        return sender
+
+    async def receiver(
+        self,
+        address: str,
+        *,
+        prefetch: int = 0,
+        receive_and_delete: bool = False,
+        filters: dict[str, object] | None = None,
+        properties: Mapping[str, object] | None = None,
+    ) -> Receiver:
+        """Receive with locks, or with `receive_and_delete` without; see Receiver for credit."""
+        receiver = Receiver(self.flush, prefetch)
+        mode = _SETTLED if receive_and_delete else _UNSETTLED
+        name = str(uuid.uuid4())
+        session = self.engine.begin()
+        await self._attach(receiver, session, name, address, False, mode, properties, filters)
+        return receiver
+
+    async def _attach(
+        self,
+        owner: LinkOwner,
+        session: Session,
+        name: str,
+        address: str,
+        is_sender: bool,
+        snd_settle_mode: int,
+        properties: Mapping[str, object] | None,
+        filters: dict[str, object] | None = None,
+    ) -> None:
+        if self.error is not None:
+            raise self.error
+        settled = snd_settle_mode == _SETTLED
+        link = session.attach(
+            name,
+            is_sender=is_sender,
+            source=encode_source(name if is_sender else address, filters),
+            target=encode_target(address if is_sender else name),
+            snd_settle_mode=snd_settle_mode,
+            rcv_settle_mode=_RECEIVER_FIRST if settled else _RECEIVER_SECOND,
+            properties=properties,
+        )
+        link.context = session.context = owner
+        self._owners.add(owner)
+        while owner.link is None:
+            await owner.moved()
+
+    async def close(self) -> None:
+        """Close in good order; waits for the answer of the bus."""
+        self.engine.close()
+        while self.error is None and not self.engine.closed:
+            try:
+                await self._connection_moved.moved()
+            except RemoteError:
+                break
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.close()
+
+    # --- the socket ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        for event in self.engine.receive_data(data, self._clock.now_ms()):
+            self._take(event)
+        self.flush()
+
+    def flush(self) -> None:
+        data = self.engine.data_to_send()
+        if data and self._transport is not None:
+            self._transport.write(data)
+        self._set_timer()
+
+    def pause_writing(self) -> None:
+        for owner in self._owners:
+            owner.writable = False
+
+    def resume_writing(self) -> None:
+        for owner in self._owners:
+            owner.writable = True
+            owner.wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.engine.closed:
+            text = "The connection was lost." if exc is None else f"The connection was lost: {exc}"
+            self._fail(AmqpError(conditions.CONNECTION_FORCED, text))
+
+    def _set_timer(self) -> None:
+        """Wake for the engine when it is due; a later due time is found out by waking."""
+        due_ms = self.engine.next_tick_ms()
+        if due_ms is None or (self._timer is not None and due_ms >= self._timer_due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_ms = max(0, due_ms - self._clock.now_ms())
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
+        self._timer_due_ms = due_ms
+
+    def _tick(self) -> None:
+        self._timer = None
+        for event in self.engine.tick(self._clock.now_ms()):
+            self._take(event)
+        self.flush()
+
+    # --- events -------------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, TransferReceived):
+            owner = event.link.context
+            if isinstance(owner, Receiver):
+                owner.take(event)
+        elif isinstance(event, DispositionReceived):
+            self._settled(event)
+        elif isinstance(event, IncomingSettled):
+            owner = event.session.context
+            if isinstance(owner, Receiver):
+                owner.settled(event.first, event.last, event.state)
+        elif isinstance(event, FlowReceived):
+            owner = event.link.context
+            if isinstance(owner, LinkOwner):
+                owner.wake()
+        else:
+            self._take_control(event)
+
+    def _settled(self, event: DispositionReceived) -> None:
+        owner = event.deliveries[0].link.context
+        if isinstance(owner, Sender):
+            if not event.settled:
+                for delivery in event.deliveries:
+                    delivery.link.settle_sent(delivery, b"\x40")
+            owner.settled(event.deliveries, event.state)
+
+    def _take_control(self, event: Event) -> None:
+        if isinstance(event, OpenReceived):
+            self._connection_moved.wake()
+        elif isinstance(event, AttachConfirmed):
+            owner = event.link.context
+            if isinstance(owner, LinkOwner) and _is_granted(event):
+                owner.attached(event.link)
+                owner.wake()
+        elif isinstance(event, DetachReceived | LinkFailed):
+            self._end_link(event.link.context, event.error, event.link.name)
+            event.link.session.end()
+        elif isinstance(event, EndReceived | SessionFailed):
+            self._end_link(event.session.context, event.error, "session")
+        elif isinstance(event, CloseReceived | ConnectionFailed):
+            self._fail(event.error)
+        elif isinstance(event, SaslOutcomeReceived) and event.code != 0:
+            self._fail(AmqpError(conditions.UNAUTHORIZED_ACCESS, "SASL was refused."))
+
+    def _end_link(self, owner: object, error: AmqpError | None, name: str) -> None:
+        if isinstance(owner, LinkOwner):
+            self._owners.discard(owner)
+            owner.fail(error, f"Link {name} ended")
+
+    def _fail(self, error: AmqpError | None) -> None:
+        if self.error is None:
+            self.error = RemoteError(error, "The connection ended")
+        for owner in self._owners:
+            owner.fail(error, "The connection ended")
+        self._owners.clear()
+        self._connection_moved.fail(error, "The connection ended")
+
+
+def _is_granted(event: AttachConfirmed) -> bool:
+    """A refusal attaches without the end that we asked for, and a detach follows."""
+    link = event.link
+    return link.target is not None if link.is_sender else link.source is not None

@@ -1,0 +1,71 @@
+"""A bound on TLS handshakes in progress: each costs tens of kilobytes before the peer has
+proved anything.
+
+Owns who shakes hands now and who waits for a turn. A waiting socket stays unread and costs
+next to nothing. The newest waits least: after a storm of reconnects its client is the most
+likely to be still there, and in a flood of half handshakes it is the one that is not part
+of it. Used by the listener.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from partibus.domain.clock import Clock
+from partibus.listener.sniff import FirstBytes
+
+# About 40 KiB each with uvloop, 300 KiB with asyncio: 20 MiB to 150 MiB at most.
+HANDSHAKES_MAX: Final = 512
+# An honest handshake is over in a few round trips; while others wait, no one gets longer.
+PATIENCE_MS: Final = 1_000
+
+
+class Handshakes:
+    """Gives turns to those who want to shake hands."""
+
+    __slots__ = ("_begin", "_clock", "_most", "_shaking", "_waiting")
+
+    def __init__(
+        self,
+        clock: Clock,
+        begin: Callable[[FirstBytes, socket.socket], None],
+        most: int = HANDSHAKES_MAX,
+    ) -> None:
+        self._clock = clock
+        self._begin = begin
+        self._most = most
+        self._shaking: dict[FirstBytes, int] = {}  # since when, oldest first
+        self._waiting: dict[FirstBytes, socket.socket] = {}
+
+    @property
+    def shaking_count(self) -> int:
+        """How many handshakes are in progress."""
+        return len(self._shaking)
+
+    def ask(self, first: FirstBytes, sock: socket.socket) -> None:
+        """Begin at once, or when somebody has ended; a slow one is made to."""
+        self._waiting[first] = sock
+        if len(self._shaking) >= self._most:
+            self._end_slowest()
+        self._give_turns()
+
+    def end(self, first: FirstBytes) -> None:
+        """The handshake is over, however it went."""
+        self._shaking.pop(first, None)
+        self._give_turns()
+
+    def withdraw(self, first: FirstBytes) -> socket.socket | None:
+        """Stop waiting; answers the socket, or None when the turn has come already."""
+        return self._waiting.pop(first, None)
+
+    def _give_turns(self) -> None:
+        while self._waiting and len(self._shaking) < self._most:
+            first, sock = self._waiting.popitem()
+            self._shaking[first] = self._clock.now_ms()
+            self._begin(first, sock)
+
+    def _end_slowest(self) -> None:
+        slowest, since_ms = next(iter(self._shaking.items()))
+        if self._clock.now_ms() - since_ms >= PATIENCE_MS:
+            del self._shaking[slowest]
+            slowest.expire()

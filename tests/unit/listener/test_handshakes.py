@@ -1,0 +1,81 @@
+"""Turns at TLS handshakes: bounded, newest first, the slow ones ended when others wait."""
+
+import socket
+
+from partibus.listener.handshakes import PATIENCE_MS, Handshakes
+from partibus.listener.sniff import FirstBytes, Traffic
+from unit.listener.front import ManualClock
+
+
+class Turns:
+    """Records who began, and who was made to end."""
+
+    def __init__(self, most: int) -> None:
+        self.clock = ManualClock()
+        self.begun: list[FirstBytes] = []
+        self.ended: list[FirstBytes] = []
+        self.handshakes = Handshakes(self.clock, self._begin, most)
+        self._sock = socket.socket()
+        self._sock.close()
+
+    def ask(self) -> FirstBytes:
+        first = FirstBytes(self)
+        self.handshakes.ask(first, self._sock)
+        return first
+
+    def _begin(self, first: FirstBytes, sock: socket.socket) -> None:
+        assert sock is self._sock
+        self.begun.append(first)
+
+    def given_up(self, first: FirstBytes) -> None:
+        self.ended.append(first)
+
+    def decided(self, first: FirstBytes, traffic: Traffic, data: bytes) -> None:
+        raise AssertionError
+
+    def departed(self, first: FirstBytes) -> None:
+        raise AssertionError
+
+
+def test_only_so_many_shake_hands_at_once() -> None:
+    turns = Turns(most=2)
+    asked = [turns.ask() for _ in range(4)]
+    assert turns.begun == asked[:2]
+    assert turns.handshakes.shaking_count == 2
+
+
+def test_the_newest_has_the_next_turn() -> None:
+    turns = Turns(most=1)
+    first, second, third = (turns.ask() for _ in range(3))
+    turns.handshakes.end(first)
+    assert turns.begun == [first, third]
+    turns.handshakes.end(third)
+    assert turns.begun == [first, third, second]
+    turns.handshakes.end(second)
+    assert turns.handshakes.shaking_count == 0
+
+
+def test_a_slow_one_makes_room_only_when_it_is_slow() -> None:
+    turns = Turns(most=1)
+    slow = turns.ask()
+    turns.clock.advance(PATIENCE_MS - 1)
+    waiting = turns.ask()
+    assert turns.ended == []
+    turns.clock.advance(1)
+    newest = turns.ask()
+    assert turns.ended == [slow]
+    assert turns.begun == [slow, newest]
+    turns.handshakes.end(slow)
+    assert turns.begun == [slow, newest]
+    turns.handshakes.end(newest)
+    assert turns.begun == [slow, newest, waiting]
+
+
+def test_who_waits_may_withdraw_and_who_shakes_may_not() -> None:
+    turns = Turns(most=1)
+    shaking, waiting = turns.ask(), turns.ask()
+    assert turns.handshakes.withdraw(shaking) is None
+    assert turns.handshakes.withdraw(waiting) is not None
+    assert turns.handshakes.withdraw(waiting) is None
+    turns.handshakes.end(shaking)
+    assert turns.begun == [shaking]
