@@ -122,7 +122,7 @@ def test_a_delivery_carries_what_the_service_promises(server: ServerProcess, que
 @pytest.mark.rule("MSG-1", "MSG-6")
 @pytest.mark.parametrize(
     "body",
-    ["text", b"bytes", 42, None, {"a": 1}, [1, "two"], uuid.uuid4(), 1.5, symbol("s")],
+    ["text", b"bytes", 42, None, {"a": 1}, [1, "two"], uuid.UUID(int=7), 1.5, symbol("s")],
     ids=repr,
 )
 def test_any_body_comes_back_as_it_was_sent(

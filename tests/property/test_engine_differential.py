@@ -16,7 +16,6 @@ from partibus.amqp.events import (
     EndReceived,
     Event,
     FlowReceived,
-    LinkFailed,
     OpenReceived,
     SaslInitReceived,
     SessionFailed,
@@ -285,7 +284,7 @@ def test_proton_receives(sizes, frame_size, settled):
             link.settle_sent(sent[number], outcomes.RELEASED)
     pair.pump()
     assert all(delivery.settled for delivery in deliveries[::2])
-    assert not link.session.unsettled
+    assert not link.session.outgoing.unsettled
 
 
 def test_proton_modifies_and_rejects():
@@ -397,26 +396,23 @@ def test_we_detach_proton():
     assert [type(event) for event in pair.pump()] == [DetachReceived]
 
 
-def test_an_oversized_message_of_proton_fails_its_link_only():
+def test_an_oversized_message_of_proton_is_rejected():
     pair = ProtonPair(frame_size=512).opened()
-    sender, _ = pair.sender()
-    other, other_link = pair.sender("other")
-    link = pair.engine.sessions[0].links[0]
+    sender, link = pair.sender()
     link.max_message_size = 1000
     link.set_credit(5)
-    other_link.set_credit(5)
     pair.pump()
-    sender.delivery("large")
+    large = sender.delivery("large")
     sender.send(b"x" * 5000)
     sender.advance()
-    (event,) = of(LinkFailed, pair.pump())
-    assert event.link is link
-    assert sender.remote_condition.name == "amqp:link:message-size-exceeded"
-    other.delivery("fine")
-    other.send(b"fine")
-    other.advance()
-    (event,) = of(TransferReceived, pair.pump())
+    sender.delivery("fine")
+    sender.send(b"fine")
+    sender.advance()
+    (event,) = pair.pump()
     assert event.payload == b"fine"
+    assert large.remote_state == proton.Delivery.REJECTED
+    assert large.remote.condition.name == "amqp:link:message-size-exceeded"
+    assert sender.credit == link.credit == 4
 
 
 def test_many_messages_both_ways_in_one_session():
@@ -446,4 +442,4 @@ def test_many_messages_both_ways_in_one_session():
         pair.pump()
         assert all(delivery.settled for delivery in sent)
     assert got == 600
-    assert not out_link.session.unsettled
+    assert not out_link.session.outgoing.unsettled

@@ -1,13 +1,12 @@
 """Connections: bytes in, events out; events' answers in, bytes out [2.4].
 
-Owns protocol headers and SASL, open and close, the table of channels, and the idle timer.
-Must never do I/O, read a clock, or raise on anything a peer sent: a broken rule becomes a
-close, end or detach, of the smallest scope that will do, and an event. Driven by the
-listener and by the client alike.
+Owns open and close, the table of channels, the way of a frame to its session, and what
+waits to be written; `Handshake` goes before it. Must never do I/O, read a clock, or raise
+on anything a peer sent: a broken rule becomes a close, end or detach, of the smallest
+scope that will do, and an event. Driven by the listener and by the client alike.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from partibus.amqp import conditions, sasl
 from partibus.amqp.decode import DecodeError
@@ -21,13 +20,10 @@ from partibus.amqp.events import (
     EndReceived,
     Event,
     OpenReceived,
-    SaslInitReceived,
-    SaslOutcomeReceived,
     SessionFailed,
 )
 from partibus.amqp.fields import FieldReader
 from partibus.amqp.framing import (
-    AMQP_HEADER,
     EMPTY_FRAME,
     FRAME_AMQP,
     FRAME_HEAD,
@@ -35,10 +31,16 @@ from partibus.amqp.framing import (
     FRAME_SASL,
     HEADER_BYTES,
     NEVER,
-    SASL_HEADER,
     InputBuffer,
     decode_descriptor,
     encode_frame,
+)
+from partibus.amqp.handshake import (
+    STAGE_AMQP,
+    STAGE_CLOSED,
+    STAGE_SASL,
+    STAGE_VERDICT,
+    Handshake,
 )
 from partibus.amqp.idle import IdleTimer
 from partibus.amqp.link import Link
@@ -71,14 +73,6 @@ from partibus.amqp.settings import (
 )
 from partibus.amqp.transfer import TransferTail
 
-# What the next bytes of the peer are.
-_STAGE_HEADER: Final = 0  # the header that says what follows
-_STAGE_SASL: Final = 1  # frames of the SASL layer
-_STAGE_VERDICT: Final = 2  # nothing may be read before the owner has judged the init
-_STAGE_AMQP_HEADER: Final = 3  # the AMQP header, after SASL
-_STAGE_AMQP: Final = 4  # frames
-_STAGE_CLOSED: Final = 5  # nothing of interest
-
 
 class Connection:
     """One AMQP connection, as seen from either side."""
@@ -86,14 +80,10 @@ class Connection:
     __slots__ = (
         "_channels_in",
         "_frame_size_max",
-        "_header_sent",
+        "_handshake",
         "_idle",
         "_input",
         "_opened",
-        "_preamble",
-        "_sasl_frames",
-        "_sasl_init",
-        "_stage",
         "assembly_bytes",
         "closed",
         "closing",
@@ -131,12 +121,8 @@ class Connection:
         self.frame_size_out = FRAME_SIZE_MIN
         # Frames wait here until our open was written; headers and SASL do not.
         self.out: list[bytes] = []
-        self._preamble: list[bytes] = []
-        self._header_sent = False
+        self._handshake = Handshake(settings, initiator)
         self._opened = False
-        self._stage = _STAGE_HEADER
-        self._sasl_frames = 0
-        self._sasl_init: tuple[str, bytes] | None = None
         self._frame_size_max = settings.max_frame_size
         self._input = InputBuffer()
         self._idle = IdleTimer(settings.idle_timeout_ms, now_ms)
@@ -145,9 +131,10 @@ class Connection:
 
     @property
     def has_output(self) -> bool:
-        if self._preamble:
+        if self._handshake.output:
             return True
-        return self._opened and self._header_sent and bool(self.out or self.dirty_sessions)
+        ready = self._opened and self._handshake.header_sent
+        return ready and bool(self.out or self.dirty_sessions)
 
     def data_to_send(self) -> bytes:
         """Everything queued, as one piece; settlements are gathered into ranges here."""
@@ -156,10 +143,11 @@ class Connection:
                 session.flush_dispositions()
             self.dirty_sessions.clear()
         data = b""
-        if self._preamble:
-            data = b"".join(self._preamble)
-            self._preamble.clear()
-        if self._opened and self._header_sent and self.out:
+        handshake = self._handshake
+        if handshake.output:
+            data = b"".join(handshake.output)
+            handshake.output.clear()
+        if self._opened and handshake.header_sent and self.out:
             data += b"".join(self.out)
             self.out.clear()
         if data:
@@ -184,8 +172,7 @@ class Connection:
             return
         self._opened = True
         self.out.insert(0, encode_frame(0, encode_open(self.settings, properties)))
-        if self.initiator and self._sasl_init is None:
-            self._send_amqp_header()
+        self._handshake.start_amqp()
 
     def close(self, error: AmqpError | None = None) -> None:
         """Say our last word; `closed` follows when the peer has answered."""
@@ -206,28 +193,21 @@ class Connection:
         return session
 
     def sasl_plain(self, user: str, password: str) -> None:
-        self._start_sasl("PLAIN", sasl.plain_response(user, password))
+        self._handshake.start_sasl("PLAIN", sasl.plain_response(user, password))
 
     def sasl_anonymous(self) -> None:
-        self._start_sasl("ANONYMOUS", b"")
-
-    def _start_sasl(self, mechanism: str, response: bytes) -> None:
-        assert self.initiator and self._sasl_init is None and not self._header_sent
-        self._sasl_init = (mechanism, response)
-        self._preamble.append(SASL_HEADER)
+        self._handshake.start_sasl("ANONYMOUS", b"")
 
     def sasl_outcome(self, ok: bool) -> list[Event]:
         """Judge the peer's init; returns what the peer had already sent after it."""
         events: list[Event] = []
-        if self._stage != _STAGE_VERDICT:
+        if self._handshake.stage != STAGE_VERDICT:
             return events
-        self._preamble.append(sasl.encode_outcome(sasl.OUTCOME_OK if ok else sasl.OUTCOME_AUTH))
+        self._handshake.judge(ok)
+        waiting = self._input.take()
         if not ok:
             self._stop()
-            return events
-        self._stage = _STAGE_AMQP_HEADER
-        waiting = self._input.take()
-        if waiting:
+        elif waiting:
             self._parse(waiting, events)
         return events
 
@@ -267,36 +247,38 @@ class Connection:
         buf = self._input.add(data)
         if buf:
             self._parse(buf, events)
-        elif self._stage == _STAGE_VERDICT and self._input.have > self._frame_size_max:
+        elif self._handshake.stage == STAGE_VERDICT and self._input.have > self._frame_size_max:
             text = "Too much was sent before the SASL outcome."
             self._fail(AmqpError(conditions.RESOURCE_LIMIT_EXCEEDED, text), events)
         return events
 
     def _parse(self, buf: bytes, events: list[Event]) -> None:
+        handshake = self._handshake
         at = 0
         need = -1
         while need < 0:
-            stage = self._stage
-            if stage in (_STAGE_AMQP, _STAGE_SASL):
+            stage = handshake.stage
+            if stage in (STAGE_AMQP, STAGE_SASL):
                 at, need = self._parse_frames(buf, at, events)
-            elif stage in (_STAGE_HEADER, _STAGE_AMQP_HEADER):
-                if len(buf) - at >= HEADER_BYTES:
-                    self._take_header(buf[at : at + HEADER_BYTES], events)
-                    at += HEADER_BYTES
-                else:
-                    need = HEADER_BYTES
-            elif stage == _STAGE_VERDICT:
+            elif stage == STAGE_VERDICT:
                 need = NEVER
-            else:
+            elif stage == STAGE_CLOSED:
+                self._stop()
                 return
+            elif len(buf) - at >= HEADER_BYTES:
+                handshake.take_header(buf[at : at + HEADER_BYTES], events)
+                at += HEADER_BYTES
+            else:
+                need = HEADER_BYTES
         self._input.keep(buf[at:] if at else buf, need)
 
     def _parse_frames(self, buf: bytes, at: int, events: list[Event]) -> tuple[int, int]:
         """Take whole frames of one layer; returns the offset reached, and the bytes that
         the next frame needs, or -1 when the stage has changed."""
-        stage = self._stage
-        kind_expected = FRAME_AMQP if stage == _STAGE_AMQP else FRAME_SASL
-        size_max = self._frame_size_max if stage == _STAGE_AMQP else SASL_FRAME_SIZE_MAX
+        handshake = self._handshake
+        stage = handshake.stage
+        kind_expected = FRAME_AMQP if stage == STAGE_AMQP else FRAME_SASL
+        size_max = self._frame_size_max if stage == STAGE_AMQP else SASL_FRAME_SIZE_MAX
         end = len(buf)
         while end - at >= FRAME_HEAD_BYTES:
             size, doff, kind, channel = FRAME_HEAD.unpack_from(buf, at)
@@ -314,7 +296,7 @@ class Connection:
                 if kind == FRAME_AMQP:
                     self._take_frame(channel, buf, body, stop, events)
                 else:
-                    self._take_sasl(buf, body, stop, events)
+                    handshake.take_frame(buf, body, stop, events)
             except LinkError as misused:
                 misused.link.session.fail_link(misused.link, misused.error, events)
             except SessionError as refused:
@@ -323,7 +305,7 @@ class Connection:
                 self._fail(broken_rule.error, events)
             except DecodeError as unreadable:
                 self._fail(AmqpError(conditions.DECODE_ERROR, str(unreadable)), events)
-            if self._stage != stage:
+            if handshake.stage != stage:
                 return at, -1
         return at, FRAME_HEAD_BYTES
 
@@ -383,73 +365,6 @@ class Connection:
             session.take_attach(AttachFrame(FieldReader(buf, at, end)), events)
         elif code == DETACH:
             session.take_detach(DetachFrame(FieldReader(buf, at, end)), events)
-
-    # --- headers and SASL ---------------------------------------------------------------------
-
-    def _take_header(self, header: bytes, events: list[Event]) -> None:
-        expects_sasl = self.initiator and self._sasl_init is not None
-        if header == AMQP_HEADER and (self._stage == _STAGE_AMQP_HEADER or not expects_sasl):
-            self._stage = _STAGE_AMQP
-            self._send_amqp_header()
-        elif (
-            header == SASL_HEADER
-            and self._stage == _STAGE_HEADER
-            and (expects_sasl or not self.initiator)
-        ):
-            self._stage = _STAGE_SASL
-            if not self.initiator:
-                self._preamble.append(SASL_HEADER)
-                self._preamble.append(sasl.encode_mechanisms(self.settings.sasl_mechanisms))
-        else:
-            # [2.2]: answer with what we speak, and close.
-            if not self.initiator:
-                wanted = AMQP_HEADER if self._stage == _STAGE_AMQP_HEADER else SASL_HEADER
-                self._preamble.append(wanted)
-            self._stop()
-            text = f"The peer speaks another protocol: it began with {header!r}."
-            events.append(ConnectionFailed(AmqpError(conditions.NOT_IMPLEMENTED, text)))
-
-    def _send_amqp_header(self) -> None:
-        if not self._header_sent:
-            self._header_sent = True
-            self._preamble.append(AMQP_HEADER)
-
-    def _take_sasl(self, buf: bytes, at: int, end: int, events: list[Event]) -> None:
-        code, at = decode_descriptor(buf, at, end)
-        if code != sasl.EXPECTED.get((self.initiator, self._sasl_frames)):
-            raise ProtocolError(
-                conditions.CONNECTION_FRAMING_ERROR, f"SASL frame 0x{code:x} came out of place."
-            )
-        self._sasl_frames += 1
-        fields = FieldReader(buf, at, end)
-        if code == sasl.INIT:
-            mechanism, response, hostname = sasl.decode_init(fields)
-            self._stage = _STAGE_VERDICT
-            if mechanism not in self.settings.sasl_mechanisms:
-                self.sasl_outcome(False)
-                text = f"The SASL mechanism {mechanism!r} is not offered."
-                events.append(ConnectionFailed(AmqpError(conditions.UNAUTHORIZED_ACCESS, text)))
-            else:
-                events.append(SaslInitReceived(mechanism, response, hostname))
-        elif code == sasl.MECHANISMS:
-            self._answer_mechanisms(sasl.decode_mechanisms(fields))
-        else:
-            outcome = sasl.decode_outcome(fields)
-            events.append(SaslOutcomeReceived(outcome))
-            if outcome == sasl.OUTCOME_OK:
-                self._stage = _STAGE_AMQP_HEADER
-                self._send_amqp_header()
-            else:
-                self._stop()
-
-    def _answer_mechanisms(self, offered: list[str]) -> None:
-        assert self._sasl_init is not None
-        mechanism, response = self._sasl_init
-        if mechanism not in offered:
-            raise ProtocolError(
-                conditions.NOT_IMPLEMENTED, f"The peer does not offer SASL {mechanism}."
-            )
-        self._preamble.append(sasl.encode_init(mechanism, response, self.settings.hostname))
 
     # --- open, begin, end, close --------------------------------------------------------------
 
@@ -523,7 +438,7 @@ class Connection:
 
     def _fail(self, error: AmqpError, events: list[Event]) -> None:
         """Close for an error of the peer; its own close is not waited for."""
-        if self._stage == _STAGE_AMQP:
+        if self._handshake.stage == STAGE_AMQP:
             self.close(error)
         self._stop()
         events.append(ConnectionFailed(error))
@@ -537,7 +452,7 @@ class Connection:
     def _stop(self) -> None:
         self._shut()
         self.closed = True
-        self._stage = _STAGE_CLOSED
+        self._handshake.stage = STAGE_CLOSED
 
 
 def _bad_frame(size: int, size_max: int, doff: int, kind: int) -> AmqpError:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp import conditions
-from partibus.amqp.delivery import Delivery
+from partibus.amqp.delivery import Delivery, rejected
 from partibus.amqp.encode import ENCODED_NULL, encode_uint
 from partibus.amqp.errors import AmqpError, LinkError, SessionError
 from partibus.amqp.events import Event, TransferReceived
@@ -38,7 +38,9 @@ class Link:
     """One link of a session. `is_sender` is our role: true when we send to the peer.
 
     `source`, `target`, `properties` and `remote_max_message_size` are the peer's, as it
-    attached; `max_message_size` is what we take. `context` belongs to the owner.
+    attached. `max_message_size` is what we take: announced by `accept`, and enforced; an
+    owner that would refuse a larger message in its own words raises it afterwards. `context`
+    belongs to the owner.
     """
 
     __slots__ = (
@@ -200,7 +202,7 @@ class Link:
         """Drop what was under way: the link has ended."""
         self._drop_assembly()
         if self.is_sender:
-            self.session.forget_deliveries(self)
+            self.session.outgoing.forget_link(self)
         self.credit = 0
 
     # --- we send ------------------------------------------------------------------------------
@@ -213,11 +215,11 @@ class Link:
         """
         if not self.attached:
             return 0
-        session = self.session
-        room = session.room()
+        outgoing = self.session.outgoing
+        room = outgoing.room()
         if room >= self.credit:
             return self.credit
-        session.starved = True
+        outgoing.starved = True
         return room
 
     def send(
@@ -228,7 +230,7 @@ class Link:
         delivery = Delivery(self, tag, settled, message_format, context)
         self.delivery_count = (self.delivery_count + 1) & _MASK
         self.credit -= 1
-        self.session.send(delivery, payload)
+        self.session.outgoing.send(delivery, payload)
         return delivery
 
     def transfer_prefix(self, tag_bytes: int, message_format: int) -> bytes:
@@ -244,7 +246,7 @@ class Link:
     def settle_sent(self, delivery: Delivery, state: bytes) -> None:
         """Settle a message that we sent, and forget it; nothing when it is forgotten."""
         session = self.session
-        if session.unsettled.pop(delivery.delivery_id, None) is None:
+        if session.outgoing.unsettled.pop(delivery.delivery_id, None) is None:
             return
         delivery.settled = True
         session.sender_settled.add(delivery.delivery_id, state)
@@ -346,7 +348,8 @@ class Link:
             self._count_transfer()
             if tail.whole:
                 if len(payload) > self.max_message_size:
-                    raise self._oversize()
+                    self._refuse_oversize(delivery_id, tail.settled)
+                    return
                 message_format = tail.message_format if tail.message_format >= 0 else 0
                 events.append(
                     TransferReceived(
@@ -392,35 +395,48 @@ class Link:
         connection = self.session.connection
         connection.assembly_bytes += len(payload)
         if assembly.size > self.max_message_size:
-            raise self._oversize()
+            connection.assembly_bytes -= assembly.drop()
         if connection.assembly_bytes > ASSEMBLY_BYTES_MAX:
             raise LinkError(
                 self,
                 conditions.RESOURCE_LIMIT_EXCEEDED,
                 "Too many bytes in unfinished messages. Finish one before starting another.",
             )
-        if not tail.more:
-            self._drop_assembly()
-            events.append(
-                TransferReceived(
-                    self,
-                    assembly.delivery_id,
-                    assembly.tag,
-                    assembly.message_format,
-                    assembly.settled,
-                    assembly.payload(),
-                    assembly.state,
-                )
+        if tail.more:
+            return
+        self._drop_assembly()
+        if assembly.size > self.max_message_size:
+            self._refuse_oversize(assembly.delivery_id, assembly.settled)
+            return
+        events.append(
+            TransferReceived(
+                self,
+                assembly.delivery_id,
+                assembly.tag,
+                assembly.message_format,
+                assembly.settled,
+                assembly.payload(),
+                assembly.state,
             )
+        )
 
     def _drop_assembly(self) -> None:
-        if self._assembly is not None:
-            self.session.connection.assembly_bytes -= self._assembly.size
+        assembly = self._assembly
+        if assembly is not None:
+            self.session.connection.assembly_bytes -= assembly.held
             self._assembly = None
 
-    def _oversize(self) -> LinkError:
-        return LinkError(
-            self,
+    def _refuse_oversize(self, delivery_id: int, settled: bool) -> None:
+        """Reject a message that is too large and give its credit back.
+
+        The link goes on: the stock clients learn the reason from the outcome, not from a
+        detach. Only a message sent settled has no outcome, and costs its link.
+        """
+        error = AmqpError(
             conditions.LINK_MESSAGE_SIZE_EXCEEDED,
             f"The message is larger than the link's maximum of {self.max_message_size} bytes.",
         )
+        if settled:
+            raise LinkError(self, error.condition, error.description)
+        self.settle(delivery_id, rejected(error))
+        self.set_credit(self.credit + 1, self.drain)

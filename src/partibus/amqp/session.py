@@ -1,16 +1,14 @@
-"""Sessions: windows, delivery-ids, handles, and what is unsettled [2.5].
+"""Sessions: the table of handles, our window, flow and dispositions [2.5].
 
-Owns the transfer-ids and windows of both directions, the deliveries that we sent and that
-are not settled, those that wait for the peer's window, and the table of handles. Must
-never judge a link or a message. The connection routes frames here by channel.
+Owns the links of a session by both sides' handles, the window that we offer, and the
+dispositions that wait to be written; what we send is in `Outgoing`. Must never judge a
+link or a message. The connection routes frames here by channel.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp import conditions
-from partibus.amqp.delivery import Delivery
 from partibus.amqp.disposition import (
     ROLE_RECEIVER,
     ROLE_SENDER,
@@ -30,6 +28,7 @@ from partibus.amqp.events import (
 )
 from partibus.amqp.framing import encode_frame
 from partibus.amqp.link import Link
+from partibus.amqp.outgoing import Outgoing
 from partibus.amqp.performatives import (
     AttachFrame,
     BeginFrame,
@@ -39,41 +38,13 @@ from partibus.amqp.performatives import (
     encode_end,
     encode_flow,
 )
-from partibus.amqp.settings import (
-    LINKS_PER_CONNECTION_MAX,
-    RHEA_WINDOW,
-    UNSETTLED_PER_SESSION_MAX,
-)
-from partibus.amqp.transfer import (
-    PLAIN_SETTLED,
-    PLAIN_UNSETTLED,
-    decode_transfer,
-    transfer_suffix,
-)
+from partibus.amqp.settings import LINKS_PER_CONNECTION_MAX
+from partibus.amqp.transfer import decode_transfer
 
 if TYPE_CHECKING:
     from partibus.amqp.connection import Connection
 
 _MASK: Final = 0xFFFFFFFF
-
-# As the cloud service: the first transfer-id, and the first delivery-id, is 1.
-_FIRST_ID: Final = 1
-
-# Of a transfer, the bytes of the size and of the two numbers between prefix and suffix:
-# size, delivery-id, and constructor and length of the tag.
-_TRANSFER_FIXED: Final = 4 + 4 + 2
-_TAG_HEADS: Final = tuple([bytes((0xA0, size)) for size in range(33)])
-
-
-class QueuedDelivery:
-    """A delivery that waits for the peer's window, whole or from `offset` on."""
-
-    __slots__ = ("delivery", "offset", "payload")
-
-    def __init__(self, delivery: Delivery, payload: bytes) -> None:
-        self.delivery = delivery
-        self.payload = payload
-        self.offset = 0
 
 
 class Session:
@@ -81,10 +52,8 @@ class Session:
 
     __slots__ = (
         "_incoming_window",
-        "_queue",
         "_remote_handles",
         "_replenish_at",
-        "_unsettled_max",
         "active",
         "channel",
         "connection",
@@ -95,18 +64,14 @@ class Session:
         "failed",
         "incoming_left",
         "links",
-        "next_delivery_id",
         "next_incoming_id",
-        "next_outgoing_id",
         "out",
+        "outgoing",
         "receiver_settled",
         "receiver_unsettled",
         "remote_channel",
         "remote_handle_max",
-        "remote_incoming_window",
         "sender_settled",
-        "starved",
-        "unsettled",
     )
 
     def __init__(self, connection: "Connection", channel: int) -> None:
@@ -127,14 +92,7 @@ class Session:
         self._incoming_window = connection.settings.incoming_window
         self.incoming_left = self._incoming_window
         self._replenish_at = self._incoming_window // 2
-        self.next_outgoing_id = _FIRST_ID
-        self.next_delivery_id = _FIRST_ID
-        self.remote_incoming_window = 0
-        self.unsettled: dict[int, Delivery] = {}
-        self._unsettled_max = UNSETTLED_PER_SESSION_MAX
-        self._queue: deque[QueuedDelivery] = deque()
-        # A link was told that it may send less than its credit.
-        self.starved = False
+        self.outgoing = Outgoing(connection)
         self.dirty = False
         self.receiver_settled = PendingDispositions(ROLE_RECEIVER, True)
         self.receiver_unsettled = PendingDispositions(ROLE_RECEIVER, False)
@@ -146,15 +104,15 @@ class Session:
     # --- begin and end ------------------------------------------------------------------------
 
     def write_begin(self, remote_channel: int | None) -> None:
-        self.write(encode_begin(self.connection.settings, remote_channel, self.next_outgoing_id))
+        self.write(
+            encode_begin(self.connection.settings, remote_channel, self.outgoing.next_outgoing_id)
+        )
 
     def take_begin(self, channel: int, frame: BeginFrame) -> None:
         self.remote_channel = channel
         self.next_incoming_id = frame.next_outgoing_id
-        self.remote_incoming_window = frame.incoming_window
         self.remote_handle_max = frame.handle_max
-        if frame.incoming_window == RHEA_WINDOW:
-            self._unsettled_max = RHEA_WINDOW - 1
+        self.outgoing.begin(frame.incoming_window)
 
     def end(self, error: AmqpError | None = None) -> None:
         """End the session and all its links; calls after the first do nothing."""
@@ -168,12 +126,11 @@ class Session:
     def abandon(self) -> None:
         """Nothing more will come of this session or its links."""
         self.active = False
+        self.outgoing.abandon()
         for link in list(self.links.values()):
             link.attached = False
             link.forget()
             self.release(link)
-        self._queue.clear()
-        self.unsettled.clear()
         self.receiver_settled.clear()
         self.receiver_unsettled.clear()
         self.sender_settled.clear()
@@ -192,7 +149,7 @@ class Session:
             encode_flow(
                 self.next_incoming_id,
                 self._incoming_window,
-                self.next_outgoing_id,
+                self.outgoing.next_outgoing_id,
                 self.connection.settings.outgoing_window,
                 link_fields,
                 echo,
@@ -337,109 +294,10 @@ class Session:
             raise LinkError(link, conditions.NOT_ALLOWED, "A transfer came from a receiver.")
         link.take_transfer(delivery_id, tag, tail, buf[payload_at:end], events)
 
-    # --- outgoing messages --------------------------------------------------------------------
-
-    def room(self) -> int:
-        """How many messages of one frame the peer takes now, on whatever link."""
-        if self._queue:
-            return 0
-        left = self._unsettled_max - len(self.unsettled)
-        if self.remote_incoming_window < left:
-            return self.remote_incoming_window
-        return left if left > 0 else 0
-
-    def send(self, delivery: Delivery, payload: bytes) -> None:
-        link = delivery.link
-        tag = delivery.tag
-        message_format = delivery.message_format
-        prefix = link.prefix
-        if message_format != 0 or len(tag) != link.prefix_tag_bytes:
-            prefix = link.transfer_prefix(len(tag), message_format)
-        if message_format == 0:
-            suffix = PLAIN_SETTLED if delivery.settled else PLAIN_UNSETTLED
-        else:
-            suffix = transfer_suffix(message_format, delivery.settled, False)
-        size = len(prefix) + len(tag) + len(suffix) + len(payload) + _TRANSFER_FIXED
-        if self._queue or self.remote_incoming_window <= 0 or size > self.connection.frame_size_out:
-            self._queue.append(QueuedDelivery(delivery, payload))
-            link.queued += 1
-            self._send_queue()
-            return
-        delivery_id = self.next_delivery_id
-        self.next_delivery_id = (delivery_id + 1) & _MASK
-        delivery.delivery_id = delivery_id
-        if not delivery.settled:
-            self.unsettled[delivery_id] = delivery
-        self.next_outgoing_id = (self.next_outgoing_id + 1) & _MASK
-        self.remote_incoming_window -= 1
-        self.out.append(
-            b"".join(
-                (
-                    size.to_bytes(4, "big"),
-                    prefix,
-                    delivery_id.to_bytes(4, "big"),
-                    _TAG_HEADS[len(tag)],
-                    tag,
-                    suffix,
-                )
-            )
-        )
-        self.out.append(payload)
-
-    def _send_queue(self) -> None:
-        queue = self._queue
-        while queue and self.remote_incoming_window > 0:
-            item = queue[0]
-            delivery = item.delivery
-            if delivery.delivery_id < 0:
-                delivery.delivery_id = self.next_delivery_id
-                self.next_delivery_id = (self.next_delivery_id + 1) & _MASK
-                if not delivery.settled:
-                    self.unsettled[delivery.delivery_id] = delivery
-            if self._send_piece(item):
-                queue.popleft()
-                delivery.link.left_queue()
-
-    def _send_piece(self, item: QueuedDelivery) -> bool:
-        """Write the next frame of a queued delivery; true when it was the last."""
-        delivery = item.delivery
-        tag = delivery.tag
-        prefix = delivery.link.transfer_prefix(len(tag), delivery.message_format)
-        suffix = transfer_suffix(delivery.message_format, delivery.settled, False)
-        overhead = len(prefix) + len(tag) + len(suffix) + _TRANSFER_FIXED
-        stop = item.offset + self.connection.frame_size_out - overhead
-        last = stop >= len(item.payload)
-        if not last:
-            suffix = transfer_suffix(delivery.message_format, delivery.settled, True)
-        piece = item.payload[item.offset : stop]
-        head = prefix + delivery.delivery_id.to_bytes(4, "big") + _TAG_HEADS[len(tag)] + tag
-        self.out.append((overhead + len(piece)).to_bytes(4, "big") + head + suffix)
-        self.out.append(piece)
-        item.offset = stop
-        self.next_outgoing_id = (self.next_outgoing_id + 1) & _MASK
-        self.remote_incoming_window -= 1
-        return last
-
-    def forget_deliveries(self, link: Link) -> None:
-        """The link has ended: nothing of it is unsettled or waits any more."""
-        if link.queued:
-            self._queue = deque([item for item in self._queue if item.delivery.link is not link])
-            link.queued = 0
-        if self.active:
-            gone = [n for n, delivery in self.unsettled.items() if delivery.link is link]
-            for delivery_id in gone:
-                del self.unsettled[delivery_id]
-            self._send_queue()
-
     # --- flow and dispositions ----------------------------------------------------------------
 
     def take_flow(self, frame: FlowFrame, events: list[Event]) -> None:
-        seen = frame.next_incoming_id if frame.next_incoming_id >= 0 else _FIRST_ID
-        in_flight = (self.next_outgoing_id - seen) & _MASK
-        window = frame.incoming_window - in_flight if in_flight < 0x80000000 else 0
-        self.remote_incoming_window = max(0, window)
-        if self._queue:
-            self._send_queue()
+        self.outgoing.take_window(frame.next_incoming_id, frame.incoming_window)
         link: Link | None = None
         if frame.handle >= 0:
             link = self._link(frame.handle)
@@ -448,7 +306,7 @@ class Session:
         if frame.echo:
             fields = link.flow_fields(link.drain) if link is not None and link.attach_sent else []
             self.write_flow(fields, False)
-        if self.starved:
+        if self.outgoing.starved:
             self._wake(events, link)
 
     def wakeable(self) -> list[Link]:
@@ -457,9 +315,9 @@ class Session:
         The engine reports them as FlowReceived when the peer makes room; an owner that
         makes room by `Link.settle_sent` asks here.
         """
-        if not self.starved or self.room() <= 0:
+        if not self.outgoing.starved or self.outgoing.room() <= 0:
             return []
-        self.starved = False
+        self.outgoing.starved = False
         return [link for link in self.links.values() if link.is_sender and link.credit > 0]
 
     def _wake(self, events: list[Event], told: Link | None) -> None:
@@ -474,28 +332,12 @@ class Session:
             if tail.settled and span < 0x80000000:
                 events.append(IncomingSettled(self, first, last, tail.state))
             return
-        unsettled = self.unsettled
-        if span == 0:
-            delivery = unsettled.pop(first, None) if tail.settled else unsettled.get(first)
-            deliveries = [] if delivery is None else [delivery]
-        else:
-            deliveries = self._in_range(first, span, tail.settled)
+        deliveries = self.outgoing.settled_range(first, span, tail.settled)
         if not deliveries:
             return
         if tail.settled:
             for delivery in deliveries:
                 delivery.settled = True
         events.append(DispositionReceived(deliveries, tail.settled, tail.state))
-        if self.starved and tail.settled:
+        if self.outgoing.starved and tail.settled:
             self._wake(events, None)
-
-    def _in_range(self, first: int, span: int, settled: bool) -> list[Delivery]:
-        """Our unsettled deliveries of a range, at the cost of the smaller of the two."""
-        unsettled = self.unsettled
-        if span < len(unsettled):
-            ids = [n for n in ((first + i) & _MASK for i in range(span + 1)) if n in unsettled]
-        else:
-            ids = [n for n in unsettled if (n - first) & _MASK <= span]
-        if settled:
-            return [unsettled.pop(n) for n in ids]
-        return [unsettled[n] for n in ids]

@@ -198,9 +198,22 @@ PLAIN_UNSETTLED: Final = transfer_suffix(0, False, False)
 
 
 class Assembly:
-    """A message of which some frames have come."""
+    """A message of which some frames have come.
 
-    __slots__ = ("delivery_id", "message_format", "parts", "settled", "size", "state", "tag")
+    `size` counts all of them, `held` those whose bytes are kept: once a message is known
+    to be too large, the rest of it is only counted.
+    """
+
+    __slots__ = (
+        "delivery_id",
+        "held",
+        "message_format",
+        "parts",
+        "settled",
+        "size",
+        "state",
+        "tag",
+    )
 
     def __init__(self, delivery_id: int, tag: bytes, tail: TransferTail) -> None:
         self.delivery_id = delivery_id
@@ -210,6 +223,7 @@ class Assembly:
         self.state: DeliveryState | None = None
         self.parts: list[bytes] = []
         self.size = 0
+        self.held = 0
 
     def belongs(self, delivery_id: int, tag: bytes | None, tail: TransferTail) -> bool:
         """May this transfer continue the message? Repeated fields must repeat [2.7.5]."""
@@ -223,9 +237,17 @@ class Assembly:
         """`settled` on any frame settles the delivery; the last state counts."""
         self.parts.append(part)
         self.size += len(part)
+        self.held += len(part)
         self.settled = self.settled or tail.settled
         if tail.state is not None:
             self.state = tail.state
+
+    def drop(self) -> int:
+        """Let go of the bytes held; returns how many."""
+        held = self.held
+        self.parts.clear()
+        self.held = 0
+        return held
 
     def payload(self) -> bytes:
         return b"".join(self.parts)

@@ -6,6 +6,7 @@ the socket: the wire flushes. Called by tools, tests and benchmarks.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -61,10 +62,11 @@ class LinkOwner:
         return self.link
 
     async def close(self) -> None:
-        link = self.link
-        if link is not None and self.error is None:
-            link.detach()
-            while not link.detach_received and self.error is None:
+        """Detach, and wait until the bus has done so too."""
+        if self.link is not None:
+            self.link.detach()
+        with contextlib.suppress(RemoteError):
+            while self.error is None:
                 await self.moved()
 
 

@@ -27,7 +27,9 @@ class BusError(Exception):
     def description(self) -> str:
         """The text as a peer reads it, with the marks that support asks for (ERR-22)."""
         stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{self.text} TrackingId:{self.tracking_id}, SystemTracker:partibus, Timestamp:{stamp}"
+        return (
+            f"{self.text} TrackingId:{self.tracking_id}, SystemTracker:partibus, Timestamp:{stamp}"
+        )
 
 
 # --- the peer asked for something that is refused ---------------------------------------

@@ -76,6 +76,7 @@ class Profile:
     sql_filters_per_topic_max: int = 2_000
     correlation_filters_per_topic_max: int = 100_000
     batch_delete_messages_max: int = 500
+    splits_batches: bool = False  # BAT-3: mixed keys in a batch are split, or refused
 
 
 _PREMIUM_MEGABYTES: Final = (1024, 2048, 3072, 4096, 5120, 10240, 20480, 40960, 81920)
@@ -145,6 +146,7 @@ EMULATOR: Final = Profile(  # EMU-8, EMU-9
 )
 SELFHOST: Final = Profile(
     name="selfhost",
+    splits_batches=True,
     fragments_free=True,
     partitioned_entities_max=UNLIMITED,
     entities_max=UNLIMITED,

@@ -94,6 +94,10 @@ class Receiver(Protocol):
         """Nothing more is there for the demand that was to be drained."""
         ...
 
+    def available(self) -> None:
+        """Messages wait, after interest in them was shown; told once."""
+        ...
+
 
 class Consumer:
     """A receiver as the machine sees it: how much it was given and how much it may have."""
@@ -159,6 +163,18 @@ class Demand(Command):
         self.consumer = consumer
         self.limit = limit
         self.drain = drain
+
+
+class Interest(Command):
+    """A receiver without demand wants to hear when messages wait.
+
+    A receiver of several fragments asks those that have something: its credit is never
+    given out twice, and no message is locked that it has no room for (PRE-5)."""
+
+    __slots__ = ("consumer",)
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
 
 
 class Detach(Command):

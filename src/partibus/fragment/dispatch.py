@@ -6,8 +6,15 @@ receive-and-delete. What happens to a message afterwards is `settlement`'s.
 
 from partibus.domain.errors import BusError
 from partibus.fragment.changes import Change, Consumption
-from partibus.fragment.commands import Command, Consumer, Demand, Detach, Undelivered
-from partibus.fragment.effects import Deliver, Drained, Effects
+from partibus.fragment.commands import (
+    Command,
+    Consumer,
+    Demand,
+    Detach,
+    Interest,
+    Undelivered,
+)
+from partibus.fragment.effects import Available, Deliver, Drained, Effects
 from partibus.fragment.expiry import expire
 from partibus.fragment.message import Held
 from partibus.fragment.records import REMOVED, pack_sequences
@@ -27,6 +34,14 @@ def demand(state: State, command: Command, now_ms: int, out: Effects) -> None:
     _answer_drain(consumer, out)
 
 
+def interest(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """A receiver wants to hear when messages wait; it may hear at once."""
+    assert isinstance(command, Interest)
+    lane = state.lanes[command.consumer.lane]
+    lane.interested[command.consumer] = None
+    dispatch(state, lane, now_ms, out)
+
+
 def detach(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """A receiver leaves; its locks stay until they lapse (LCK-7)."""
     assert isinstance(command, Detach)
@@ -43,8 +58,17 @@ def _answer_drain(consumer: Consumer, out: Effects) -> None:
 
 def dispatch(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
     """Hand waiting messages to waiting receivers, one each in turn when they compete."""
-    if not lane.waiting or not len(lane.ready) or state.suspended:
+    if not len(lane.ready) or state.suspended:
         return
+    if lane.waiting:
+        _serve(state, lane, now_ms, out)
+    if lane.interested and len(lane.ready):
+        for consumer in lane.interested:
+            out.outward.append(Available(consumer))
+        lane.interested.clear()
+
+
+def _serve(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
     given: dict[Consumer, list[Held]] = {}
     expired: list[Held] = []
     is_main = lane is state.main

@@ -125,6 +125,18 @@ class Drained(Effect):
         self.consumer.receiver.drained()
 
 
+class Available(Effect):
+    """A receiver hears that messages wait."""
+
+    __slots__ = ("consumer",)
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+
+    def carry_out(self) -> None:
+        self.consumer.receiver.available()
+
+
 class BodyEffect(Effect):
     """An effect whose messages need their bodies read first."""
 

@@ -16,10 +16,19 @@ NEVER_MS: Final = 0
 class NewMessage:
     """A message on its way in: its encoded form and what the machine must know of it."""
 
-    __slots__ = ("body", "scheduled_ms", "ttl_ms")
+    __slots__ = ("body", "partition_key", "scheduled_ms", "session_id", "ttl_ms")
 
-    def __init__(self, body: bytes, ttl_ms: int, scheduled_ms: int = 0) -> None:
+    def __init__(
+        self,
+        body: bytes,
+        ttl_ms: int,
+        scheduled_ms: int = 0,
+        session_id: str | None = None,
+        partition_key: str | None = None,
+    ) -> None:
         self.body = body
+        self.session_id = session_id
+        self.partition_key = partition_key
         self.ttl_ms = ttl_ms
         """Time to live asked for by the sender; -1 when none was."""
         self.scheduled_ms = scheduled_ms

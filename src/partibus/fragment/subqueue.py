@@ -18,6 +18,7 @@ class SubQueue:
     __slots__ = (
         "deferred",
         "deferred_locked_count",
+        "interested",
         "lane",
         "leaving",
         "locks",
@@ -37,6 +38,8 @@ class SubQueue:
         """Locked messages by token, first to lapse first."""
         self.waiting: deque[Consumer] = deque()
         """Receivers with demand left, next to be served first (LCK-2)."""
+        self.interested: dict[Consumer, None] = {}
+        """Receivers that want to hear when messages wait, in the order they asked."""
         self.leaving: dict[int, Held] = {}
         """Messages out of the backlog without a lock, by sequence: taken by
         receive-and-delete or expired, with the removal not durable yet; or damaged."""
@@ -62,6 +65,7 @@ class SubQueue:
         """The receiver has left."""
         consumer.limit = consumer.sent
         consumer.draining = False
+        self.interested.pop(consumer, None)
         if consumer.waiting:
             consumer.waiting = False
             self.waiting.remove(consumer)

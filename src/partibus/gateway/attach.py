@@ -46,7 +46,7 @@ def attach(connection: "ClientConnection", link: Link) -> None:
         link.refuse(amqp_error(error))
         return
     link.context = owner
-    if isinstance(owner, InboundLink | RequestLink):
+    if not isinstance(owner, ResponseLink):
         owner.open()
 
 
@@ -95,7 +95,7 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
     link.accept()
     deletes = link.snd_settle_mode == SETTLED
     lane = lane_of(address)
-    return OutboundLink(connection, link, address.path, entity.fragments[0], lane, deletes)
+    return OutboundLink(connection, link, address.path, entity.fragments, lane, deletes)
 
 
 def _address(raw: str | None, terminus: str) -> Address:

@@ -35,6 +35,7 @@ from partibus.gateway.attach import LinkOwner, attach
 from partibus.gateway.claims import Claims
 from partibus.gateway.faults import amqp_error
 from partibus.gateway.inbound_link import InboundLink
+from partibus.gateway.operations.peek import Cursor
 from partibus.gateway.outbound_link import OutboundLink
 from partibus.gateway.requests import RequestLink, ResponseLink
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 TOKEN_DEADLINE_MS: Final = 20_000
 """A client that came without a key must put a token within this time (SAS-9)."""
+CLOSE_GRACE_MS: Final = 5_000
+"""How long a client may take to answer our close before it is cut off."""
 UNCONFIRMED_BYTES_MAX: Final = 16 * 1024 * 1024
 """Sends of one connection that may wait for the store before its socket is read no more."""
 
@@ -76,12 +79,15 @@ class ClientConnection:
         self._engine = Connection(gateway.settings, now_ms=now_ms)
         self.claims = Claims(gateway.access)
         self._links: dict[Link, LinkOwner] = {}
+        self.peek_cursors: dict[tuple[str, int, str], Cursor] = {}
+        """Where this client's peeks stand, by entity, lane and receiver."""
         self._sending: list[InboundLink] = []
         self._started_ms = now_ms
         self.is_writable = True
         self._is_flush_due = False
         self._is_reading = True
         self._is_over = False
+        self._cut_off_at_ms: int | None = None
         self.unconfirmed_bytes = 0
         """Bytes of sends that the store has not confirmed."""
         self._handlers: dict[type[Event], Callable[[Event], None]] = {
@@ -160,12 +166,17 @@ class ClientConnection:
 
     def tick(self, now_ms: int) -> None:
         """Look after idle time-outs and tokens; sets when to look again."""
+        if self._is_ending():
+            self._cut_off_if_due(now_ms)
+            return
         for event in self._engine.tick(now_ms):
             handler = self._handlers.get(type(event))
             if handler is not None:
                 handler(event)
         self._check_claims(now_ms)
         self._flush()
+        if self._is_ending():
+            return
         times = [self._engine.next_tick_ms(), self.claims.next_expiry_ms()]
         if self.claims.are_empty:
             times.append(self._started_ms + TOKEN_DEADLINE_MS)
@@ -199,7 +210,22 @@ class ClientConnection:
         """End the connection from our side."""
         if not self._is_over:
             self._engine.close(amqp_error(error) if error is not None else None)
+            self._expect_close()
             self.has_output()
+
+    def _is_ending(self) -> bool:
+        return self._cut_off_at_ms is not None
+
+    def _expect_close(self) -> None:
+        """The client has a moment to answer our close."""
+        if self._cut_off_at_ms is None:
+            self._cut_off_at_ms = self.wake_at_ms = self.gateway.now_ms() + CLOSE_GRACE_MS
+
+    def _cut_off_if_due(self, now_ms: int) -> None:
+        assert self._cut_off_at_ms is not None
+        if now_ms >= self._cut_off_at_ms and not self._is_over:
+            self._finish()
+            self._wire.abort()
 
     def force_close(self, error: AmqpError) -> None:
         """The server stops: say so, and go."""
@@ -283,6 +309,7 @@ class ClientConnection:
     def _close(self, event: Event) -> None:
         for link in list(self._links):
             self._forget(link)
+        self._expect_close()
 
     # --- links ------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from partibus.amqp.sections import (
     encode_properties,
     parse_sections,
 )
-from partibus.domain.errors import ArgumentError, MalformedMessage
+from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMessage
 from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, SESSION_ID_LENGTH_MAX
 from partibus.fragment.message import Held, NewMessage, Overlay
 
@@ -46,6 +46,9 @@ _BROKER_ANNOTATIONS: Final = frozenset(
 )
 """Set by the broker alone; a sender's values are ignored (MSG-2)."""
 _SCHEDULED: Final = "x-opt-scheduled-enqueue-time"
+_PARTITION_KEY: Final = "x-opt-partition-key"
+PARTITION_KEY_LENGTH_MAX: Final = 128
+"""MSG-2."""
 
 
 def _pair_head(key: str, constructor: int) -> bytes:
@@ -78,17 +81,26 @@ _PLAIN_HEADERS: Final[dict[int, bytes]] = {}
 def to_stored(payload: bytes) -> NewMessage:
     """The message as it will be stored; raises what its sender is to be told."""
     try:
-        sections = parse_sections(payload)
+        return _to_stored(payload)
     except DecodeError as cause:
         raise MalformedMessage(
             f"The message is not well-formed AMQP: {cause}. Re-encode and send it again."
         ) from cause
+
+
+def _to_stored(payload: bytes) -> NewMessage:
+    sections = parse_sections(payload)
     pairs = sections.annotation_pairs
     count = sections.annotation_count
     scheduled_ms = 0
+    partition_key: str | None = None
     if count and b"x-opt-" in pairs:
-        pairs, count, scheduled_ms = _sender_annotations(pairs, count)
+        pairs, count, scheduled_ms, partition_key = _sender_annotations(pairs, count)
     bare = _bare_message(payload, sections)
+    session_id: str | None = None
+    at = sections.group_id_offset
+    if at >= 0 and payload[at] != 0x40:
+        session_id = _session_id(payload, at, partition_key)
     ttl_ms = sections.ttl_ms
     prefix = _PREFIX.pack(
         STORED_VERSION,
@@ -98,7 +110,24 @@ def to_stored(payload: bytes) -> NewMessage:
         len(pairs),
         ttl_ms if 0 <= ttl_ms < _NO_TTL else _NO_TTL,
     )
-    return NewMessage(prefix + pairs + bare, ttl_ms, scheduled_ms)
+    return NewMessage(prefix + pairs + bare, ttl_ms, scheduled_ms, session_id, partition_key)
+
+
+def _session_id(payload: bytes, at: int, partition_key: str | None) -> str:
+    """The session id; a partition key beside it must be the same (SEED-33)."""
+    value, _ = decode_value(payload, at, len(payload))
+    session_id = str(value)
+    if len(session_id) > SESSION_ID_LENGTH_MAX:
+        raise ArgumentError(
+            f"The message's group-id (SessionId) has {len(session_id)} characters; "
+            f"{SESSION_ID_LENGTH_MAX} are allowed."
+        )
+    if partition_key is not None and partition_key != session_id:
+        raise InvalidOperation(
+            f"The partition key '{partition_key}' differs from the session id '{session_id}'; "
+            "set one of them, or both to the same value."
+        )
+    return session_id
 
 
 def _bare_message(payload: bytes, sections: MessageSections) -> bytes:
@@ -113,18 +142,15 @@ def _bare_message(payload: bytes, sections: MessageSections) -> bytes:
         return _with_message_id(payload, sections)
     # A one-byte length shows at once that an ordinary id is short enough (QTA-8).
     if payload[at] != 0xA1 or payload[at + 1] > MESSAGE_ID_LENGTH_MAX:
-        _check_length("message-id", payload, at, MESSAGE_ID_LENGTH_MAX)
-    at = sections.group_id_offset
-    if at >= 0 and payload[at] != 0x40:
-        _check_length("group-id (SessionId)", payload, at, SESSION_ID_LENGTH_MAX)
+        _check_message_id(payload, at)
     return payload[sections.bare_offset : sections.bare_end]
 
 
-def _check_length(name: str, payload: bytes, at: int, length_max: int) -> None:
+def _check_message_id(payload: bytes, at: int) -> None:
     value, _ = decode_value(payload, at, len(payload))
-    if isinstance(value, str | bytes) and len(value) > length_max:
+    if isinstance(value, str | bytes) and len(value) > MESSAGE_ID_LENGTH_MAX:
         raise ArgumentError(
-            f"The message's {name} has {len(value)} characters; {length_max} are allowed."
+            f"The message's id has {len(value)} characters; {MESSAGE_ID_LENGTH_MAX} are allowed."
         )
 
 
@@ -136,10 +162,11 @@ def _with_message_id(payload: bytes, sections: MessageSections) -> bytes:
     return encode_properties(properties) + payload[start : sections.bare_end]
 
 
-def _sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int]:
-    """The annotations without those that only the broker may set, and when it is due."""
+def _sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str | None]:
+    """The annotations that a sender may set, when the message is due, and its key."""
     kept: list[bytes] = []
     scheduled_ms = 0
+    partition_key: str | None = None
     at = 0
     end = len(pairs)
     while at < end:
@@ -147,12 +174,23 @@ def _sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int]:
         value, next_at = decode_value(pairs, value_at, end)
         if key == _SCHEDULED and isinstance(value, int):
             scheduled_ms = max(0, int(value))
+        elif key == _PARTITION_KEY and value is not None:
+            partition_key = _checked_key(str(value))
         if key not in _BROKER_ANNOTATIONS:
             kept.append(pairs[at:next_at])
         at = next_at
     if len(kept) == count:
-        return pairs, count, scheduled_ms
-    return b"".join(kept), len(kept), scheduled_ms
+        return pairs, count, scheduled_ms, partition_key
+    return b"".join(kept), len(kept), scheduled_ms, partition_key
+
+
+def _checked_key(partition_key: str) -> str:
+    if len(partition_key) > PARTITION_KEY_LENGTH_MAX:
+        raise ArgumentError(
+            f"The message's partition key has {len(partition_key)} characters; "
+            f"{PARTITION_KEY_LENGTH_MAX} are allowed."
+        )
+    return partition_key
 
 
 # --- out --------------------------------------------------------------------------------------

@@ -69,6 +69,10 @@ class Gateway:
             prefix = self._prefixes[fragment_id] = TokenPrefix(self._run, fragment_id)
         return prefix
 
+    def random_start(self) -> int:
+        """Where a new sender begins its round over the fragments (CON-5)."""
+        return secrets.randbits(16)
+
     def _sweep(self) -> None:
         now_ms = self.now_ms()
         for connection in [c for c in self._connections if c.wake_at_ms <= now_ms]:

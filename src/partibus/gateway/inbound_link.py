@@ -27,6 +27,7 @@ from partibus.gateway.envelope import to_stored
 from partibus.gateway.faults import rejection
 from partibus.gateway.namespace import Entity
 from partibus.gateway.router import Router
+from partibus.gateway.submission import Submission
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -47,19 +48,25 @@ class InboundLink:
         "_connection",
         "_credit_used",
         "_entity",
+        "_is_partitioned",
         "_link",
         "_messages",
+        "_parts",
         "_requests",
-        "_router",
+        "_submissions",
         "_unconfirmed",
         "path",
+        "router",
     )
 
     def __init__(self, connection: "ClientConnection", link: Link, entity: Entity) -> None:
         self._connection = connection
         self._link = link
         self._entity = entity
-        self._router = Router(entity.fragments)
+        self._is_partitioned = len(entity.fragments) > 1
+        gateway = connection.gateway
+        splits = gateway.namespace.profile.splits_batches
+        self.router = Router(entity.fragments, gateway.random_start(), splits)
         self.path = entity.record.path
         self._messages: list[NewMessage] = []
         self._requests: list[int] = []
@@ -67,6 +74,10 @@ class InboundLink:
         self._credit_used = 0
         self._unconfirmed: dict[int, int] = {}
         """Bytes of each send under way, by delivery id."""
+        self._submissions: dict[tuple[int, bool], Submission] = {}
+        """What this read brought for the fragments of a partitioned entity."""
+        self._parts: dict[int, int] = {}
+        """Parts of a split batch that are not confirmed yet, by delivery id."""
 
     # --- from the wire ------------------------------------------------------------------
 
@@ -92,20 +103,37 @@ class InboundLink:
             messages = self._unpack(payload)
         else:
             messages = [to_stored(payload)]
-        if not self._messages:
-            self._connection.has_sends(self)
-        self._messages += messages
         size = sum([len(message.body) for message in messages])
-        self._byte_count += size
+        # Pre-settled: no outcome is owed and nobody is told when it fails (SEED-91).
+        request = -1 if event.settled else event.delivery_id
+        if not self._messages and not self._submissions:
+            self._connection.has_sends(self)
+        if self._is_partitioned:
+            self._route(messages, request)
+        else:
+            self._messages += messages
+            self._requests.append(request)
+            self._byte_count += size
         if event.settled:
-            # Pre-settled: no outcome is owed, the send is not counted against credit twice
-            # and nobody is told when it fails (SEED-91).
-            self._requests.append(-1)
             self._credit_used += 1
         else:
-            self._requests.append(event.delivery_id)
-            self._unconfirmed[event.delivery_id] = size
+            self._unconfirmed[request] = size
             self._connection.unconfirmed_bytes += size
+
+    def _route(self, messages: list[NewMessage], request: int) -> None:
+        """Put the messages of one send with others for the same fragment."""
+        groups = self.router.group(messages)
+        if len(groups) > 1 and request >= 0:
+            self._parts[request] = len(groups)
+        for key, group in groups:
+            fragment = self.router.keyed(key) if key is not None else self.router.next_keyless()
+            assert fragment is not None
+            place = (fragment.index, key is not None)
+            submission = self._submissions.get(place)
+            if submission is None:
+                submission = Submission(self, fragment, key is not None)
+                self._submissions[place] = submission
+            submission.add(group, request)
 
     def _unpack(self, payload: bytes) -> list[NewMessage]:
         try:
@@ -119,11 +147,15 @@ class InboundLink:
         return [to_stored(message) for message in encoded]
 
     def submit(self) -> None:
-        """Hand over what this read brought, as one command."""
+        """Hand over what this read brought, as one command a fragment."""
         if self._messages:
             command = Enqueue(self, self._messages, self._requests, self._byte_count)
             self._messages, self._requests, self._byte_count = [], [], 0
-            self._router.next_fragment().submit(command)
+            self._entity.fragments[0].submit(command)
+        if self._submissions:
+            submissions, self._submissions = self._submissions, {}
+            for submission in submissions.values():
+                submission.submit()
         self._top_up()
 
     # --- from the fragment ----------------------------------------------------------------
@@ -132,17 +164,28 @@ class InboundLink:
         """Accept the sends that are durable now."""
         settle = self._link.settle
         for delivery_id in requests:
-            if delivery_id >= 0:
+            if delivery_id in self._unconfirmed and not self._waits_for_parts(delivery_id):
                 settle(delivery_id, ACCEPTED)
                 self._forget(delivery_id)
         self._top_up()
         self._connection.has_output()
 
+    def _waits_for_parts(self, delivery_id: int) -> bool:
+        """Whether other parts of a split batch are still under way."""
+        if not self._parts or delivery_id not in self._parts:
+            return False
+        self._parts[delivery_id] -= 1
+        if self._parts[delivery_id]:
+            return True
+        del self._parts[delivery_id]
+        return False
+
     def refused(self, requests: Sequence[int], error: BusError) -> None:
         """Reject the sends that were not stored."""
         outcome = rejection(error)
         for delivery_id in requests:
-            if delivery_id >= 0:
+            if delivery_id in self._unconfirmed:
+                self._parts.pop(delivery_id, None)
                 self._link.settle(delivery_id, outcome)
                 self._forget(delivery_id)
         self._top_up()

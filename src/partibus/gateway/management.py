@@ -5,7 +5,7 @@ Owns the envelope of management requests and the table of operations; each opera
 condition as a symbol (amqp-contract 7.2).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.link import Link
@@ -15,12 +15,10 @@ from partibus.domain.errors import ArgumentError, BusError, NotImplementedHere
 from partibus.domain.rights import Rights
 from partibus.gateway.lanes import lane_of
 from partibus.gateway.namespace import Entity
-from partibus.gateway.operations.browse import (
-    batch_delete_messages,
-    peek_message,
-    receive_by_sequence_number,
-)
+from partibus.gateway.operations.deferred import receive_by_sequence_number
+from partibus.gateway.operations.delete import batch_delete_messages
 from partibus.gateway.operations.locks import renew_lock, update_disposition
+from partibus.gateway.operations.peek import peek_message
 from partibus.gateway.operations.schedule import cancel_scheduled_message, schedule_message
 from partibus.gateway.requests import Request, RequestLink
 
@@ -35,13 +33,14 @@ NUMBERS_MAX: Final = 10_000
 class ManagementRequest:
     """A request to an entity's management node, with what its operation works on."""
 
-    __slots__ = ("_request", "entity", "fields", "lane", "node")
+    __slots__ = ("_request", "entity", "fields", "lane", "link_name", "node")
 
     def __init__(self, node: "ManagementNode", request: Request) -> None:
         if not isinstance(request.body, Mapping):
             raise ArgumentError("A management request needs a map as its body.")
         self._request = request
         self.node = node
+        self.link_name = str(request.properties.get("associated-link-name", ""))
         self.entity = node.entity
         self.lane = lane_of(node.node)
         self.fields: Mapping[object, object] = request.body
@@ -58,6 +57,10 @@ class ManagementRequest:
     def fail(self, error: BusError) -> None:
         """Answer with an error."""
         self.node.fail(self._request, error)
+
+    def fail_fan_out(self, error: BusError, results: Sequence[object]) -> None:
+        """Answer with an error that one of several fragments gave."""
+        self.fail(error)
 
     def number(self, key: str, default: int | None = None) -> int:
         """A field that must be a number."""

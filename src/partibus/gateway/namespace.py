@@ -96,8 +96,6 @@ def unsupported(record: EntityRecord) -> str | None:
         return "requires sessions"
     if spec.requires_duplicate_detection:
         return "requires duplicate detection"
-    if len(record.fragments) > 1:
-        return "is partitioned"
     if spec.forward_to or spec.forward_dead_lettered_messages_to:
         return "forwards its messages"
     return None

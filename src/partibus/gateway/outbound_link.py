@@ -1,44 +1,33 @@
 """A link on which a client receives: messages out, settlements in.
 
-Owns the demand, the deliveries and the settlements of one receiving link. It asks its
-fragment for no more than the client's credit, the session's window and the socket can take,
-encodes what comes, and answers each settlement when the fragment says that it is durable
-(two-step settlement, amqp-contract rule 7). It holds no message: what is not settled stays
-locked in the fragment and outlives the link (LCK-7).
+Owns the deliveries and the settlements of one receiving link, and how its room is spread
+over the fragments it draws from. It asks for no more than the client's credit, the session's
+window and the socket can take, encodes what comes, and answers each settlement when the
+fragment says that it is durable (two-step settlement, amqp-contract rule 7). It holds no
+message: what is not settled stays locked in the fragment and outlives the link (LCK-7).
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp.delivery import (
-    ACCEPTED,
-    MODIFIED,
-    MODIFIED_UNDELIVERABLE,
-    REJECTED,
-    RELEASED,
-    Accepted,
-    Delivery,
-    DeliveryState,
-    Modified,
-    Rejected,
-)
+from partibus.amqp.delivery import Delivery, DeliveryState
 from partibus.amqp.link import Link
-from partibus.domain.errors import ArgumentError, BusError, MessageLockLost
-from partibus.domain.limits import HEADER_BYTES_MAX
-from partibus.fragment.commands import Demand, Detach, Lane, Outcome, Settle
+from partibus.domain.errors import BusError, MessageLockLost
+from partibus.fragment.commands import Lane
 from partibus.fragment.handle import Fragment
-from partibus.fragment.message import Held, Overlay
-from partibus.gateway.envelope import overlay_pairs, to_delivery
+from partibus.fragment.message import Held
+from partibus.gateway.envelope import to_delivery
 from partibus.gateway.faults import rejection
-from partibus.gateway.lanes import client_sequence
-from partibus.gateway.lock_token import TokenPrefix, pack_number
+from partibus.gateway.lock_token import pack_number
+from partibus.gateway.outcomes import outcome_of
+from partibus.gateway.source import Source, lock_of
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
 PULL_MESSAGES_MAX: Final = 256
 """Messages asked for ahead of what was written: bounds what waits in the socket's buffer."""
-DEAD_LETTER_KEYS: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
 
 
 class Settlement:
@@ -56,16 +45,12 @@ class OutboundLink:
 
     __slots__ = (
         "_connection",
-        "_consumer",
         "_deletes",
-        "_fragment",
         "_is_closed",
-        "_lane",
-        "_limit",
         "_link",
-        "_prefix",
-        "_sequence_base",
-        "_written",
+        "_ready",
+        "_sources",
+        "_to_drain",
         "path",
     )
 
@@ -74,80 +59,116 @@ class OutboundLink:
         connection: "ClientConnection",
         link: Link,
         path: str,
-        fragment: Fragment,
+        fragments: Sequence[Fragment],
         lane: Lane,
         deletes: bool,
     ) -> None:
         self._connection = connection
         self._link = link
         self.path = path
-        self._fragment = fragment
-        self._lane = lane
         self._deletes = deletes
-        self._consumer = fragment.consumer(self, lane, deletes)
-        self._prefix: TokenPrefix = connection.gateway.token_prefix(fragment.fragment_id)
-        self._sequence_base = client_sequence(fragment.index, 0)
-        self._written = 0
-        self._limit = 0
+        gateway = connection.gateway
+        self._sources = [Source(self, gateway, f, lane, deletes) for f in fragments]
+        self._ready: deque[Source] = deque()
+        """Sources known to have messages, the one to ask next first."""
+        self._to_drain: deque[Source] | None = None
+        """Sources still to be asked before the client's drain is answered."""
         self._is_closed = False
 
     # --- demand ---------------------------------------------------------------------------
 
+    def open(self) -> None:
+        """Several fragments tell when they have something; a single one is simply asked."""
+        if len(self._sources) > 1:
+            for source in self._sources:
+                source.show_interest()
+
     def flow(self) -> None:
         """The client changed its credit, or asks to be drained."""
-        self.pull(changed=True)
+        if len(self._sources) == 1:
+            self._pull_single(self._sources[0], True)
+        elif self._link.drain and self._to_drain is None:
+            self._to_drain = deque(self._sources)
+            self._drain_next()
+        else:
+            self.pull()
 
-    def pull(self, changed: bool = False) -> None:
+    def pull(self) -> None:
         """Ask for as many messages as may be written now."""
-        link = self._link
-        room = min(link.sendable(), PULL_MESSAGES_MAX) if self._connection.is_writable else 0
-        limit = self._written + room
-        if link.drain and self._connection.is_writable:
-            self._limit = limit
-            self._fragment.submit(Demand(self._consumer, limit, room == link.credit))
-        elif limit != self._limit and (changed or self._is_running_low(limit)):
-            self._limit = limit
-            self._fragment.submit(Demand(self._consumer, limit, False))
+        if len(self._sources) == 1:
+            self._pull_single(self._sources[0], False)
+        elif self._to_drain is None:
+            self._pull_spread()
 
-    def _is_running_low(self, limit: int) -> bool:
-        """Whether it is time to ask for more: not for each message, not too late."""
-        return self._limit <= self._written or limit - self._limit >= PULL_MESSAGES_MAX // 2
+    def _room(self) -> int:
+        """How many messages may be written now."""
+        if self._connection.is_writable:
+            return min(self._link.sendable(), PULL_MESSAGES_MAX)
+        return 0
 
-    # --- from the fragment ------------------------------------------------------------------
+    def _pull_single(self, source: Source, changed: bool) -> None:
+        """One fragment gets all the room; told again only when it is worth a command."""
+        room = self._room()
+        if self._link.drain and self._connection.is_writable:
+            source.demand(room, room == self._link.credit)
+        elif room != source.granted and (
+            changed or source.granted <= 0 or room - source.granted >= PULL_MESSAGES_MAX // 2
+        ):
+            source.demand(room, False)
 
-    def deliver(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
-        """Write messages to the client, in order."""
-        if self._is_closed:
-            self._give_back(messages)
+    def _pull_spread(self) -> None:
+        """Spread the room evenly over the fragments that have something (SEED-8)."""
+        room = self._room() - sum([source.granted for source in self._sources])
+        while room > 0 and self._ready:
+            share = max(1, room // len(self._ready))
+            self._ready.popleft().demand(share, True)
+            room -= share
+
+    def _drain_next(self) -> None:
+        """Ask one source after the other for what it has, then tell the client."""
+        assert self._to_drain is not None
+        room = self._room()
+        if self._to_drain and room > 0:
+            self._to_drain.popleft().demand(room, True)
             return
+        self._to_drain = None
+        self._link.drained()
+        self._connection.has_output()
+
+    # --- from the sources -------------------------------------------------------------------
+
+    def write(self, source: Source, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        """Write messages to the client, in order."""
         send = self._link.send
-        base = self._sequence_base
-        self._written += len(messages)
+        base = source.sequence_base
         if self._deletes:
             for held, body in zip(messages, bodies, strict=True):
                 send(to_delivery(body, held, base | held.sequence, b""), b"", True, 0, None)
         else:
-            prefix = self._prefix
-            in_tags, in_uuids = prefix.in_tags, prefix.in_uuids
+            in_tags, in_uuids = source.token_prefix.in_tags, source.token_prefix.in_uuids
             for held, body in zip(messages, bodies, strict=True):
                 number = pack_number(held.token)
                 payload = to_delivery(body, held, base | held.sequence, in_uuids + number)
-                send(payload, in_tags + number, False, 0, held.token)
+                send(payload, in_tags + number, False, 0, (source, held.token))
         self._connection.has_output()
         self.pull()
 
-    def _give_back(self, messages: Sequence[Held]) -> None:
-        """Nobody is there any more: unlock at once, without counting a delivery (DLV-5)."""
-        if not self._deletes:
-            tokens = [held.token for held in messages]
-            self._fragment.submit(Settle(None, None, self._lane, tokens, Outcome.RELEASE))
-
-    def drained(self) -> None:
-        """Nothing more is there; the client's credit is void."""
-        if not self._is_closed:
+    def ran_dry(self, source: Source) -> None:
+        """A source gave what it had; what it did not use goes to the others."""
+        if len(self._sources) == 1:
             self._link.drained()
-            self._limit = self._written
             self._connection.has_output()
+        elif self._to_drain is not None:
+            source.show_interest()
+            self._drain_next()
+        else:
+            source.show_interest()
+            self._pull_spread()
+
+    def has_messages(self, source: Source) -> None:
+        """A source has something to give."""
+        self._ready.append(source)
+        self.pull()
 
     # --- settlement -------------------------------------------------------------------------
 
@@ -158,22 +179,20 @@ class OutboundLink:
         try:
             outcome, overlay, answer = outcome_of(state)
         except BusError as error:
-            self._answer(deliveries, rejection(error), is_settled)
+            if not is_settled:
+                self._answer(deliveries, rejection(error))
             return
-        tokens = [token for d in deliveries if isinstance(token := d.context, int)]
-        port = None if is_settled else self
-        request = Settlement(deliveries, answer)
-        self._fragment.submit(Settle(port, request, self._lane, tokens, outcome, overlay))
-
-    def _answer(
-        self, deliveries: Sequence[Delivery], outcome: bytes, is_settled: bool = False
-    ) -> None:
-        if is_settled or self._is_closed:
-            return
-        settle_sent = self._link.settle_sent
+        groups: dict[Source, list[Delivery]] = {}
         for delivery in deliveries:
-            settle_sent(delivery, outcome)
-        self._connection.has_output()
+            source, _ = lock_of(delivery)
+            if source in groups:
+                groups[source].append(delivery)
+            else:
+                groups[source] = [delivery]
+        for source, group in groups.items():
+            tokens = [lock_of(delivery)[1] for delivery in group]
+            request = None if is_settled else Settlement(group, answer)
+            source.settle(request, tokens, outcome, overlay)
 
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
         """The fragment has settled, or could not."""
@@ -184,53 +203,22 @@ class OutboundLink:
             self._answer(request.deliveries, request.answer)
         else:
             gone = set(lost)
-            done = [d for d in request.deliveries if d.context not in gone]
-            failed = [d for d in request.deliveries if d.context in gone]
+            done = [d for d in request.deliveries if lock_of(d)[1] not in gone]
+            failed = [d for d in request.deliveries if lock_of(d)[1] in gone]
             self._answer(done, request.answer)
             self._answer(failed, rejection(MessageLockLost()))
         self.pull()
 
+    def _answer(self, deliveries: Sequence[Delivery], outcome: bytes) -> None:
+        if self._is_closed:
+            return
+        settle_sent = self._link.settle_sent
+        for delivery in deliveries:
+            settle_sent(delivery, outcome)
+        self._connection.has_output()
+
     def closed(self) -> None:
-        """The link is gone; its locks stay until they lapse."""
+        """The link is gone."""
         self._is_closed = True
-        self._fragment.submit(Detach(self._consumer))
-
-
-def outcome_of(state: DeliveryState | None) -> tuple[Outcome, Overlay | None, bytes]:
-    """What a delivery state asks for, and the state to confirm it with (AMQ-2, CON-27)."""
-    if isinstance(state, Accepted):
-        return Outcome.COMPLETE, None, ACCEPTED
-    if isinstance(state, Modified):
-        changed = changed_properties(state.annotations)
-        if state.undeliverable_here:
-            return Outcome.DEFER, changed, MODIFIED_UNDELIVERABLE
-        return Outcome.ABANDON, changed, MODIFIED
-    if isinstance(state, Rejected):
-        info = state.error.info if state.error is not None else None
-        return Outcome.DEAD_LETTER, dead_letter_overlay(info or {}), REJECTED
-    # `released`, and a settlement without any state: unlock, count nothing, lose nothing.
-    return Outcome.RELEASE, None, RELEASED
-
-
-def changed_properties(properties: dict[str, object]) -> Overlay | None:
-    """Properties to modify, as an overlay (LCK-10)."""
-    if not properties:
-        return None
-    pairs = overlay_pairs(properties)
-    if len(pairs) > HEADER_BYTES_MAX:
-        raise ArgumentError(
-            f"The properties to modify take {len(pairs)} bytes; {HEADER_BYTES_MAX} are allowed."
-        )
-    return Overlay(pairs)
-
-
-def dead_letter_overlay(info: dict[str, object]) -> Overlay:
-    """Reason, description and further properties of a dead-letter settlement (SEED-101)."""
-    reason, description = (info.get(key) for key in DEAD_LETTER_KEYS)
-    others = {key: value for key, value in info.items() if key not in DEAD_LETTER_KEYS}
-    changed = changed_properties(others)
-    return Overlay(
-        changed.properties if changed is not None else b"",
-        str(reason) if reason is not None else None,
-        str(description) if description is not None else None,
-    )
+        for source in self._sources:
+            source.close()

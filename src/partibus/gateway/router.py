@@ -1,23 +1,69 @@
 """Which fragment a message goes to.
 
-Owns the choice of a fragment for a send. An entity that is not partitioned has exactly one
-(SEED-2), so there is nothing to choose.
+Owns the choice of a fragment for each send of one link. The key decides where there is one:
+the session id, else the partition key (SEED-30, SEED-32). Without a key messages go round
+robin, passing over fragments whose store is down (SEED-39, SEED-40). An entity that is not
+partitioned has exactly one fragment, and nothing is chosen (SEED-2).
 """
 
 from collections.abc import Sequence
 
+from partibus.domain.errors import InvalidOperation
+from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import Fragment
+from partibus.fragment.message import NewMessage
 
 
 class Router:
     """The fragments of one entity, for one sender."""
 
-    __slots__ = ("_fragments",)
+    __slots__ = ("_fragments", "_next", "_splits_batches")
 
-    def __init__(self, fragments: Sequence[Fragment]) -> None:
-        assert len(fragments) == 1, "only an entity with one fragment is routed"
+    def __init__(self, fragments: Sequence[Fragment], start: int, splits_batches: bool) -> None:
         self._fragments = fragments
+        self._next = start % len(fragments)
+        """A random start for each sender, so that few messages do not all go to fragment 0."""
+        self._splits_batches = splits_batches
 
-    def next_fragment(self) -> Fragment:
-        """The fragment for the next send."""
-        return self._fragments[0]
+    def next_keyless(self, tried: frozenset[int] = frozenset()) -> Fragment | None:
+        """The next fragment in turn that can take a message; None when none is left to try."""
+        count = len(self._fragments)
+        for step in range(count):
+            fragment = self._fragments[(self._next + step) % count]
+            if fragment.is_available and fragment.index not in tried:
+                self._next = (fragment.index + 1) % count
+                return fragment
+        if tried:
+            return None
+        # All are down: whichever is asked gives the error.
+        return self._fragments[self._next]
+
+    def keyed(self, key: str) -> Fragment:
+        """The fragment that a key is bound to, whether it is available or not (SEED-29)."""
+        return self._fragments[fragment_index(key, len(self._fragments))]
+
+    def group(self, messages: list[NewMessage]) -> list[tuple[str | None, list[NewMessage]]]:
+        """The parts of a batch that stay together, each with its key.
+
+        A batch with one key, or none, is one part. Mixed keys are split where the profile
+        allows it, and refused otherwise (BAT-3).
+        """
+        groups: dict[str | None, list[NewMessage]] = {}
+        for message in messages:
+            key = key_of(message)
+            if key in groups:
+                groups[key].append(message)
+            else:
+                groups[key] = [message]
+        if len(groups) > 1 and not self._splits_batches:
+            first, second = [f"'{key}'" if key is not None else "none" for key in groups][:2]
+            raise InvalidOperation(
+                "A batch for a partitioned entity must have one SessionId or PartitionKey; "
+                f"this one has {first} and {second}. Send them in batches of their own."
+            )
+        return list(groups.items())
+
+
+def key_of(message: NewMessage) -> str | None:
+    """The partition key of a message, in the order of precedence (SEED-30, SEED-32)."""
+    return message.session_id if message.session_id is not None else message.partition_key

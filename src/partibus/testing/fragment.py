@@ -96,12 +96,16 @@ class Inbox:
     def __init__(self) -> None:
         self.messages: list[Delivered] = []
         self.drained_count = 0
+        self.available_count = 0
 
     def deliver(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         self.messages += [Delivered(h, b) for h, b in zip(messages, bodies, strict=True)]
 
     def drained(self) -> None:
         self.drained_count += 1
+
+    def available(self) -> None:
+        self.available_count += 1
 
     def take(self) -> list[Delivered]:
         """Everything since the last time."""

@@ -249,7 +249,7 @@ def test_unsettled_deliveries_are_forgotten_with_their_link(peer):
     one.send(b"m", b"t", False, 0, None)
     kept = two.send(b"m", b"t", False, 0, None)
     peer.frame(1, DETACH, UInt(0), True)
-    assert list(peer.engine.sessions[1].unsettled.values()) == [kept]
+    assert list(peer.engine.sessions[1].outgoing.unsettled.values()) == [kept]
 
 
 def test_a_name_attached_again_is_stolen(peer):

@@ -12,11 +12,10 @@ from partibus.amqp.events import (
     EndReceived,
     FlowReceived,
     IncomingSettled,
-    LinkFailed,
     SessionFailed,
     TransferReceived,
 )
-from partibus.amqp.settings import ConnectionSettings
+from partibus.amqp.settings import LINKS_PER_CONNECTION_MAX, ConnectionSettings
 from partibus.amqp.types import UInt
 from support.engines import Peers, RawPeer, attach_fields, frame, of
 
@@ -53,7 +52,7 @@ def test_delivery_ids_are_contiguous_over_the_links_of_a_session(peer):
     grant(peer, two, 10)
     sent = [link.send(b"m", b"t", False, 0, None) for link in (one, two, two, one)]
     assert [delivery.delivery_id for delivery in sent] == [1, 2, 3, 4]
-    assert session.next_outgoing_id == 5
+    assert session.outgoing.next_outgoing_id == 5
     peer.engine.data_to_send()
 
 
@@ -61,12 +60,12 @@ def test_delivery_ids_wrap(peer):
     session = peer.begun()
     link = peer.attached(peer_sends=False)
     grant(peer, link, 10)
-    session.next_delivery_id = 0xFFFFFFFF
+    session.outgoing.next_delivery_id = 0xFFFFFFFF
     sent = [link.send(b"m", b"t", False, 0, None) for _ in range(3)]
     assert [delivery.delivery_id for delivery in sent] == [0xFFFFFFFF, 0, 1]
     (event,) = peer.send(encode_disposition(1, True, 0xFFFFFFFF, 1, True, ACCEPTED))
     assert event.deliveries == sent
-    assert not session.unsettled
+    assert not session.outgoing.unsettled
 
 
 # --- the peer's window ------------------------------------------------------------------------
@@ -95,11 +94,11 @@ def test_frames_in_flight_count_against_the_window(peer):
     for _ in range(4):
         link.send(b"m", b"t", True, 0, None)
     peer.frame(1, FLOW, UInt(3), UInt(10), UInt(0), UInt(1000))
-    assert session.remote_incoming_window == 8
+    assert session.outgoing.window == 8
     peer.frame(1, FLOW, None, UInt(10), UInt(0), UInt(1000))
-    assert session.remote_incoming_window == 6
+    assert session.outgoing.window == 6
     peer.frame(1, FLOW, UInt(99), UInt(10), UInt(0), UInt(1000))
-    assert session.remote_incoming_window == 0
+    assert session.outgoing.window == 0
 
 
 def test_a_starved_link_hears_of_the_window_that_opens(peer):
@@ -314,7 +313,7 @@ def test_a_settled_disposition_forgets(peer):
     assert event.settled
     assert isinstance(event.state, Released)
     assert all(delivery.settled for delivery in sent[:2])
-    assert list(session.unsettled) == [3]
+    assert list(session.outgoing.unsettled) == [3]
     assert peer.send(encode_disposition(1, True, 1, 2, True, RELEASED)) == []
 
 
@@ -336,7 +335,7 @@ def test_settlement_in_two_steps():
     (event,) = of(IncomingSettled, client_events)
     assert (event.first, event.last) == (1, 2)
     assert isinstance(event.state, Accepted)
-    assert not server_link.session.unsettled
+    assert not server_link.session.outgoing.unsettled
 
 
 def test_a_hostile_range_costs_what_is_unsettled(peer):
@@ -356,7 +355,7 @@ def test_what_was_sent_settled_is_not_remembered(peer):
     grant(peer, link, 10)
     delivery = link.send(b"m", b"t", True, 0, None)
     assert delivery.delivery_id == 1
-    assert not session.unsettled
+    assert not session.outgoing.unsettled
     link.settle_sent(delivery, ACCEPTED)
     assert [code for _, code, _ in peer.answers() if code == DISPOSITION] == []
 
@@ -369,19 +368,20 @@ def test_a_sender_that_does_not_settle_is_not_reported(peer):
     assert peer.send(encode_disposition(1, False, 3, 0, True, ACCEPTED)) == []
 
 
-def test_links_are_limited_per_connection(monkeypatch):
-    monkeypatch.setattr("partibus.amqp.session.LINKS_PER_CONNECTION_MAX", 2)
-    peer = RawPeer().opened()
-    peer.begun(1)
-    peer.begun(2)
-    peer.attached(handle=0, name="one", channel=1)
-    peer.attached(handle=0, name="two", channel=2)
-    assert peer.frame(2, 0x12, *attach_fields("three", 1, False)) == []
+def test_links_are_limited_per_connection(peer):
+    channels = range(1, 6)
+    for channel in channels:
+        peer.begun(channel)
+    places = [(channel, handle) for channel in channels for handle in range(1000)]
+    assert len(places) == LINKS_PER_CONNECTION_MAX
+    for channel, handle in places:
+        peer.frame(channel, 0x12, *attach_fields(f"{channel}-{handle}", handle, False))
+    peer.answers()
+    assert peer.frame(1, 0x12, *attach_fields("one more", 1000, False)) == []
     attach, detach = peer.answers()
     assert (attach[1], attach[2][5:7]) == (0x12, [None, None])
     assert detach[2][2].value[0] == conditions.RESOURCE_LIMIT_EXCEEDED
-    assert peer.frame(2, 0x16, UInt(1), True) == []
-    peer.frame(1, 0x16, UInt(0), True)
-    (event,) = peer.frame(2, 0x12, *attach_fields("three", 1, False))
+    assert peer.frame(1, 0x16, UInt(1000), True) == []
+    peer.frame(2, 0x16, UInt(0), True)
+    (event,) = peer.frame(1, 0x12, *attach_fields("one more", 1000, False))
     assert isinstance(event, AttachReceived)
-    assert not of(LinkFailed, [event])

@@ -9,7 +9,7 @@ from partibus.amqp.decode import DecodeError
 from partibus.amqp.delivery import TransactionalState, transactional_state
 from partibus.amqp.encode import encode_list, encode_value
 from partibus.amqp.events import LinkFailed, SessionFailed, TransferReceived
-from partibus.amqp.settings import ConnectionSettings
+from partibus.amqp.settings import ASSEMBLY_BYTES_MAX, ConnectionSettings
 from partibus.amqp.transfer import decode_transfer
 from partibus.amqp.types import UByte, UInt
 from support.engines import Peers, RawPeer, frame, of, parse_frames
@@ -138,12 +138,30 @@ def test_a_message_needs_an_id_and_a_tag(peer, fields):
     assert event.error.condition == conditions.INVALID_FIELD
 
 
-def test_an_oversized_message_fails_the_link(peer):
-    peer.attached()
-    data = frame(1, 0x14, UInt(0), UInt(9), b"tag", payload=b"x" * 1000)
-    (event,) = peer.send(data)
+def refusals(peer):
+    return [
+        (fields[1], fields[3], fields[4].value[0].value[0])
+        for _, code, fields in peer.answers()
+        if code == 0x15
+    ]
+
+
+def test_an_oversized_message_is_rejected_and_the_link_goes_on(peer):
+    link = peer.attached()
+    link.set_credit(5)
+    peer.answers()
+    (event,) = peer.send(frame(1, 0x14, UInt(0), UInt(8), b"tag", payload=b"x" * 1000))
     assert isinstance(event, TransferReceived)
-    (event,) = peer.send(frame(1, 0x14, UInt(0), UInt(9), b"tag", payload=b"x" * 1001))
+    assert peer.send(frame(1, 0x14, UInt(0), UInt(9), b"tag", payload=b"x" * 1001)) == []
+    assert refusals(peer) == [(9, True, conditions.LINK_MESSAGE_SIZE_EXCEEDED)]
+    assert link.attached
+    assert (link.credit, link.delivery_count) == (4, 2)
+
+
+def test_an_oversized_message_that_is_settled_fails_the_link(peer):
+    peer.attached()
+    data = frame(1, 0x14, UInt(0), UInt(9), b"tag", UInt(0), True, payload=b"x" * 1001)
+    (event,) = peer.send(data)
     assert isinstance(event, LinkFailed)
     assert event.error.condition == conditions.LINK_MESSAGE_SIZE_EXCEEDED
 
@@ -235,16 +253,33 @@ def test_another_message_in_the_middle_ends_the_session(peer, fields):
     assert peer.engine.assembly_bytes == 0
 
 
-def test_an_oversized_message_is_cut_off_while_it_comes(peer):
+def test_an_oversized_message_is_not_kept_while_it_comes(peer):
+    link = peer.attached()
+    more = [UInt(0), None, True]
+    for size, held in ((600, 600), (600, 0), (600, 0)):
+        peer.send(frame(1, 0x14, UInt(0), UInt(3), b"t", *more, payload=b"x" * size))
+        assert peer.engine.assembly_bytes == held
+    assert peer.send(frame(1, 0x14, UInt(0))) == []
+    assert refusals(peer) == [(3, True, conditions.LINK_MESSAGE_SIZE_EXCEEDED)]
+    assert peer.engine.assembly_bytes == 0
+    assert link.attached
+    (event,) = peer.send(pieces(b"fine", b"again"))
+    assert event.payload == b"fineagain"
+
+
+def test_an_oversized_message_may_still_be_aborted(peer):
     peer.attached()
-    (event,) = peer.send(pieces(b"x" * 600, b"x" * 600, b"x"))
-    assert isinstance(event, LinkFailed)
-    assert event.error.condition == conditions.LINK_MESSAGE_SIZE_EXCEEDED
+    more = [UInt(0), None, True]
+    peer.send(frame(1, 0x14, UInt(0), UInt(3), b"t", *more, payload=b"x" * 1200))
+    abort = [None, None, None, None, False, None, None, None, True]
+    assert peer.send(frame(1, 0x14, UInt(0), *abort)) == []
+    assert refusals(peer) == []
     assert peer.engine.assembly_bytes == 0
 
 
-def test_unfinished_messages_of_a_connection_are_bounded(peer, monkeypatch):
-    monkeypatch.setattr("partibus.amqp.link.ASSEMBLY_BYTES_MAX", 1500)
+def test_unfinished_messages_of_a_connection_are_bounded(peer):
+    # As if other links had left this much room.
+    others = peer.engine.assembly_bytes = ASSEMBLY_BYTES_MAX - 1500
     peer.attached(handle=0, name="one")
     peer.attached(handle=1, name="two")
     more = [UInt(0), None, True]
@@ -253,7 +288,7 @@ def test_unfinished_messages_of_a_connection_are_bounded(peer, monkeypatch):
     assert isinstance(event, LinkFailed)
     assert event.link.name == "two"
     assert event.error.condition == conditions.RESOURCE_LIMIT_EXCEEDED
-    assert peer.engine.assembly_bytes == 900
+    assert peer.engine.assembly_bytes == others + 900
 
 
 def test_unfinished_messages_go_with_their_link(peer):
@@ -275,7 +310,7 @@ def test_a_large_message_is_split_by_the_peers_frame_size():
     assert (large.payload, large.message_format) == (payload, BATCH_FORMAT)
     assert (little.payload, little.delivery_id) == (b"small", large.delivery_id + 1)
     session = client_link.session
-    assert session.next_incoming_id == server_link.session.next_outgoing_id > 5
+    assert session.next_incoming_id == server_link.session.outgoing.next_outgoing_id > 5
     assert peers.client.assembly_bytes == 0
 
 

@@ -1,7 +1,8 @@
 """Locks by token: renewal, and settlement apart from the link that received.
 
 Owns `renew-lock` and `update-disposition`. A lock is addressed by its token alone, from any
-connection that may listen (LCK-6, ASK-8).
+connection that may listen (LCK-6, ASK-8); the token names its fragment, and a request with
+tokens of several fragments is split (BAT-4).
 """
 
 import uuid
@@ -9,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.types import TIMESTAMP, Array, Timestamp
-from partibus.domain.errors import ArgumentError, BusError, MessageLockLost
+from partibus.domain.errors import ArgumentError, MessageLockLost
 from partibus.fragment.commands import Outcome, Renew, Settle
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Overlay
-from partibus.gateway.outbound_link import changed_properties
+from partibus.gateway.operations.fanout import FanOut, RenewPart, SettlePart
+from partibus.gateway.outcomes import changed_properties, dead_letter_overlay
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest
@@ -29,10 +31,35 @@ _OUTCOMES: Final = {
 }
 
 
+class LockGroup:
+    """Locks of one fragment, with their places in the request."""
+
+    __slots__ = ("fragment", "numbers", "places")
+
+    def __init__(self, fragment: Fragment) -> None:
+        self.fragment = fragment
+        self.numbers: list[int] = []
+        self.places: list[int] = []
+
+
 def renew_lock(request: "ManagementRequest") -> None:
-    """Extend locks; the answer has one expiration a token (LCK-3)."""
-    fragment, numbers = _locks(request)
-    fragment.submit(Renew(_LockReply(request), request.lane, numbers))
+    """Extend locks; the answer has one expiration a token, in order (LCK-3)."""
+    groups, count = _locks(request)
+
+    def finish(results: list[Sequence[int] | None]) -> None:
+        times: list[object] = [None] * count
+        for group, until_ms in zip(groups, results, strict=True):
+            assert until_ms is not None
+            if 0 in until_ms:
+                request.fail(MessageLockLost())
+                return
+            for place, until in zip(group.places, until_ms, strict=True):
+                times[place] = Timestamp(until)
+        request.succeed({"expirations": Array(TIMESTAMP, times)})
+
+    fan_out = FanOut[Sequence[int]](len(groups), finish, request.fail_fan_out)
+    for part, group in enumerate(groups):
+        group.fragment.submit(Renew(RenewPart(fan_out, part), request.lane, group.numbers))
 
 
 def update_disposition(request: "ManagementRequest") -> None:
@@ -41,65 +68,56 @@ def update_disposition(request: "ManagementRequest") -> None:
     outcome = _OUTCOMES.get(str(status))
     if outcome is None:
         raise ArgumentError(f"'{status}' is no disposition; allowed are {', '.join(_OUTCOMES)}.")
-    fragment, numbers = _locks(request)
+    groups, _ = _locks(request)
     overlay = _overlay(request, outcome)
-    port = _LockReply(request)
-    fragment.submit(Settle(port, None, request.lane, numbers, outcome, overlay))
+
+    def finish(results: list[int | None]) -> None:
+        if any(results):
+            request.fail(MessageLockLost())
+        else:
+            request.succeed()
+
+    fan_out = FanOut[int](len(groups), finish, request.fail_fan_out)
+    for part, group in enumerate(groups):
+        port = SettlePart(fan_out, part)
+        command = Settle(port, None, request.lane, group.numbers, outcome, overlay)
+        group.fragment.submit(command)
 
 
 def _overlay(request: "ManagementRequest", outcome: Outcome) -> Overlay | None:
-    properties = request.fields.get("properties-to-modify")
-    changed = None
-    if isinstance(properties, Mapping):
-        changed = changed_properties({str(key): value for key, value in properties.items()})
+    given = request.fields.get("properties-to-modify")
+    properties: dict[str, object] = {}
+    if isinstance(given, Mapping):
+        properties = {str(key): value for key, value in given.items()}
     if outcome is not Outcome.DEAD_LETTER:
-        return changed
+        return changed_properties(properties)
     # Python sends empty strings for a reason that was not given.
     reason = request.fields.get("deadletter-reason") or None
     description = request.fields.get("deadletter-description") or None
-    return Overlay(
-        changed.properties if changed is not None else b"",
-        str(reason) if reason is not None else None,
-        str(description) if description is not None else None,
-    )
+    return dead_letter_overlay(reason, description, properties)
 
 
-def _locks(request: "ManagementRequest") -> tuple[Fragment, list[int]]:
-    """The fragment that holds the locks, and its own numbers of them."""
+def _locks(request: "ManagementRequest") -> tuple[list[LockGroup], int]:
+    """The locks by fragment, and how many there are in all."""
     tokens = request.fields.get("lock-tokens")
     items: Sequence[object] = tokens.items if isinstance(tokens, Array) else ()
     if not 0 < len(items) <= TOKENS_MAX:
         raise ArgumentError(f"'lock-tokens' must be an array of 1 to {TOKENS_MAX} uuids.")
-    fragment = request.entity.fragments[0]
-    prefix = request.node.connection.gateway.token_prefix(fragment.fragment_id)
-    numbers: list[int] = []
-    for token in items:
-        number = prefix.number_of(token) if isinstance(token, uuid.UUID) else None
-        if number is None:
-            raise MessageLockLost
-        numbers.append(number)
-    return fragment, numbers
+    groups: dict[int, LockGroup] = {}
+    for place, token in enumerate(items):
+        fragment, number = _find(request, token)
+        group = groups.setdefault(fragment.fragment_id, LockGroup(fragment))
+        group.numbers.append(number)
+        group.places.append(place)
+    return list(groups.values()), len(items)
 
 
-class _LockReply:
-    """Takes the fragment's answer back to the client."""
-
-    __slots__ = ("_request",)
-
-    def __init__(self, request: "ManagementRequest") -> None:
-        self._request = request
-
-    def renewed(self, until_ms: Sequence[int]) -> None:
-        if 0 in until_ms:
-            self._request.fail(MessageLockLost())
-            return
-        times: list[object] = [Timestamp(until) for until in until_ms]
-        self._request.succeed({"expirations": Array(TIMESTAMP, times)})
-
-    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
-        if error is None and lost:
-            error = MessageLockLost()
-        if error is None:
-            self._request.succeed()
-        else:
-            self._request.fail(error)
+def _find(request: "ManagementRequest", token: object) -> tuple[Fragment, int]:
+    """The fragment of a token and its own number there; a stranger is a lost lock (LCK-5)."""
+    if isinstance(token, uuid.UUID):
+        gateway = request.node.connection.gateway
+        for fragment in request.entity.fragments:
+            number = gateway.token_prefix(fragment.fragment_id).number_of(token)
+            if number is not None:
+                return fragment, number
+    raise MessageLockLost

@@ -1,13 +1,14 @@
 """Scheduling through the management node: schedule, and cancel by sequence number.
 
-Owns these two operations. A whole request is stored or refused as one (SCH-8).
+Owns these two operations. What goes to one fragment is stored or refused as one (SCH-8);
+the numbers of cancelled messages name their fragments (SCH-12).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from partibus.amqp.types import LONG, Array
-from partibus.domain.errors import ArgumentError, BusError, MessageTooLarge
+from partibus.domain.errors import ArgumentError, MessageTooLarge
 from partibus.fragment.commands import CancelScheduled, Enqueue
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
@@ -15,7 +16,9 @@ from partibus.gateway.envelope import to_stored
 from partibus.gateway.inbound_link import BATCH_MESSAGES_MAX
 from partibus.gateway.lanes import client_sequence
 from partibus.gateway.namespace import require_sendable
-from partibus.gateway.operations.browse import own_numbers
+from partibus.gateway.operations.deferred import by_fragment
+from partibus.gateway.operations.fanout import CountPart, FanOut, SendPart
+from partibus.gateway.router import Router
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest
@@ -28,10 +31,36 @@ def schedule_message(request: "ManagementRequest") -> None:
     if not isinstance(items, list) or not 0 < len(items) <= BATCH_MESSAGES_MAX:
         raise ArgumentError(f"'messages' must be a list of 1 to {BATCH_MESSAGES_MAX} messages.")
     messages = [_message(request, item) for item in items]
-    fragment = request.entity.fragments[0]
-    size = sum([len(message.body) for message in messages])
-    port = _Scheduled(request, fragment, len(messages))
-    fragment.submit(Enqueue(port, messages, [0], size))
+    parts = _route(request, messages)
+
+    def finish(results: list[int | None]) -> None:
+        numbers: dict[int, object] = {}
+        for (fragment, group), first in zip(parts, results, strict=True):
+            assert first is not None
+            for offset, message in enumerate(group):
+                numbers[id(message)] = client_sequence(fragment.index, first + offset)
+        ordered: list[object] = [numbers[id(message)] for message in messages]
+        request.succeed({"sequence-numbers": Array(LONG, ordered)})
+
+    fan_out = FanOut[int](len(parts), finish, request.fail_fan_out)
+    for part, (fragment, group) in enumerate(parts):
+        size = sum([len(message.body) for message in group])
+        fragment.submit(Enqueue(SendPart(fan_out, part), group, [part], size))
+
+
+def _route(
+    request: "ManagementRequest", messages: list[NewMessage]
+) -> list[tuple[Fragment, list[NewMessage]]]:
+    """The messages by fragment: those of a key together, those without a key together."""
+    gateway = request.node.connection.gateway
+    fragments = request.entity.fragments
+    router = Router(fragments, gateway.random_start(), gateway.namespace.profile.splits_batches)
+    parts: list[tuple[Fragment, list[NewMessage]]] = []
+    for key, group in router.group(messages) if len(fragments) > 1 else [(None, messages)]:
+        fragment = router.next_keyless() if key is None else router.keyed(key)
+        assert fragment is not None
+        parts.append((fragment, group))
+    return parts
 
 
 def _message(request: "ManagementRequest", item: object) -> NewMessage:
@@ -49,42 +78,11 @@ def _message(request: "ManagementRequest", item: object) -> NewMessage:
 
 def cancel_scheduled_message(request: "ManagementRequest") -> None:
     """Remove scheduled messages before their time (SCH-3)."""
-    fragment = request.entity.fragments[0]
-    numbers = own_numbers(fragment, request.numbers("sequence-numbers"))
-    fragment.submit(CancelScheduled(_Cancelled(request), numbers))
+    groups = by_fragment(request.entity, request.numbers("sequence-numbers"))
 
+    def finish(results: list[int | None]) -> None:
+        request.succeed()
 
-class _Scheduled:
-    """Tells the client the numbers of its scheduled messages."""
-
-    __slots__ = ("_count", "_fragment", "_request")
-
-    def __init__(self, request: "ManagementRequest", fragment: Fragment, count: int) -> None:
-        self._request = request
-        self._fragment = fragment
-        self._count = count
-
-    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
-        index = self._fragment.index
-        numbers: list[object] = [
-            client_sequence(index, first_sequence + offset) for offset in range(self._count)
-        ]
-        self._request.succeed({"sequence-numbers": Array(LONG, numbers)})
-
-    def refused(self, requests: Sequence[int], error: BusError) -> None:
-        self._request.fail(error)
-
-
-class _Cancelled:
-    """Tells the client that its messages are cancelled."""
-
-    __slots__ = ("_request",)
-
-    def __init__(self, request: "ManagementRequest") -> None:
-        self._request = request
-
-    def done(self, count: int) -> None:
-        self._request.succeed()
-
-    def failed(self, error: BusError) -> None:
-        self._request.fail(error)
+    fan_out = FanOut[int](len(groups), finish, request.fail_fan_out)
+    for part, (fragment, numbers) in enumerate(groups):
+        fragment.submit(CancelScheduled(CountPart(fan_out, part), numbers))

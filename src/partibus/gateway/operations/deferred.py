@@ -1,0 +1,80 @@
+"""Deferred messages by their sequence numbers (DEF-2).
+
+Owns `receive-by-sequence-number`. What it gives is locked like any other message and settled
+by its token. Numbers of several fragments may stand in one request that locks; one that
+deletes must keep to a single fragment, since it could not be taken back.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from partibus.domain.errors import ArgumentError, BusError, InvalidOperation, MessageNotFound
+from partibus.fragment.commands import Outcome, ReceiveDeferred, Settle
+from partibus.fragment.handle import Fragment
+from partibus.gateway.envelope import to_delivery
+from partibus.gateway.lanes import client_sequence, split_sequence
+from partibus.gateway.lock_token import pack_number
+from partibus.gateway.namespace import Entity
+from partibus.gateway.operations.fanout import FanOut, Messages, MessagesPart
+
+if TYPE_CHECKING:
+    from partibus.gateway.management import ManagementRequest
+
+
+def receive_by_sequence_number(request: "ManagementRequest") -> None:
+    """Receive deferred messages; settle mode 0 deletes them, 1 locks them."""
+    mode = request.number("receiver-settle-mode", 1)
+    if mode not in (0, 1):
+        raise ArgumentError("'receiver-settle-mode' must be 0 or 1.")
+    deletes = mode == 0
+    groups = by_fragment(request.entity, request.numbers("sequence-numbers"))
+    if deletes and len(groups) > 1:
+        raise InvalidOperation(
+            "Receive-and-delete by sequence number takes numbers of one fragment at a time."
+        )
+
+    def finish(results: list[Messages | None]) -> None:
+        given: list[object] = []
+        for (fragment, _), result in zip(groups, results, strict=True):
+            assert result is not None
+            given += _encode(request, fragment, result, deletes)
+        request.succeed({"messages": given})
+
+    def fail(error: BusError, results: Sequence[Messages | None]) -> None:
+        for (fragment, _), result in zip(groups, results, strict=True):
+            if result is not None:
+                tokens = [held.token for held in result[0]]
+                fragment.submit(Settle(None, None, request.lane, tokens, Outcome.RELEASE))
+        request.fail(error)
+
+    fan_out = FanOut[Messages](len(groups), finish, fail)
+    for part, (fragment, numbers) in enumerate(groups):
+        port = MessagesPart(fan_out, part)
+        fragment.submit(ReceiveDeferred(port, request.lane, numbers, deletes))
+
+
+def _encode(
+    request: "ManagementRequest", fragment: Fragment, result: Messages, deletes: bool
+) -> list[object]:
+    gateway = request.node.connection.gateway
+    prefix = gateway.token_prefix(fragment.fragment_id).in_uuids
+    given: list[object] = []
+    for held, body in zip(*result, strict=True):
+        sequence = client_sequence(fragment.index, held.sequence)
+        token = b"" if deletes else prefix + pack_number(held.token)
+        item: dict[str, object] = {"message": to_delivery(body, held, sequence, token)}
+        item["lock-token"] = UUID(bytes=token or bytes(16))
+        given.append(item)
+    return given
+
+
+def by_fragment(entity: Entity, sequences: Sequence[int]) -> list[tuple[Fragment, list[int]]]:
+    """Sequence numbers by the fragment that their top bits name, as its own numbers."""
+    groups: dict[int, list[int]] = {}
+    for sequence in sequences:
+        index, number = split_sequence(sequence)
+        if index >= len(entity.fragments):
+            raise MessageNotFound(f"There is no message with the sequence number {sequence}.")
+        groups.setdefault(index, []).append(number)
+    return [(entity.fragments[index], numbers) for index, numbers in groups.items()]

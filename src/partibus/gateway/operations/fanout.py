@@ -1,0 +1,130 @@
+"""One request, several fragments: answers are collected and given together.
+
+Owns the waiting. Each fragment answers on its own; when the last has answered, the request
+is finished with the results in the order in which the fragments were asked, or failed with
+the first error.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from partibus.domain.errors import BusError
+from partibus.fragment.message import Held
+
+Result = TypeVar("Result")
+Messages = tuple[Sequence[Held], Sequence[bytes]]
+
+
+class FanOut(Generic[Result]):
+    """Answers of several fragments to one request."""
+
+    __slots__ = ("_error", "_fail", "_finish", "_missing", "_results")
+
+    def __init__(
+        self,
+        count: int,
+        finish: Callable[[list[Result | None]], None],
+        fail: Callable[[BusError, list[Result | None]], None],
+    ) -> None:
+        self._results: list[Result | None] = [None] * count
+        self._missing = count
+        self._finish = finish
+        self._fail = fail
+        self._error: BusError | None = None
+
+    def put(self, part: int, result: Result) -> None:
+        """One fragment has answered."""
+        self._results[part] = result
+        self._count_down()
+
+    def put_error(self, part: int, error: BusError) -> None:
+        """One fragment could not do its part."""
+        if self._error is None:
+            self._error = error
+        self._count_down()
+
+    def _count_down(self) -> None:
+        self._missing -= 1
+        if self._missing:
+            return
+        if self._error is None:
+            self._finish(self._results)
+        else:
+            self._fail(self._error, self._results)
+
+
+class MessagesPart:
+    """The port of one fragment that was asked for messages."""
+
+    __slots__ = ("_fan_out", "_part")
+
+    def __init__(self, fan_out: FanOut[Messages], part: int) -> None:
+        self._fan_out = fan_out
+        self._part = part
+
+    def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        self._fan_out.put(self._part, (messages, bodies))
+
+    def failed(self, error: BusError) -> None:
+        self._fan_out.put_error(self._part, error)
+
+
+class CountPart:
+    """The port of one fragment that tells how many messages were concerned."""
+
+    __slots__ = ("_fan_out", "_part")
+
+    def __init__(self, fan_out: FanOut[int], part: int) -> None:
+        self._fan_out = fan_out
+        self._part = part
+
+    def done(self, count: int) -> None:
+        self._fan_out.put(self._part, count)
+
+    def failed(self, error: BusError) -> None:
+        self._fan_out.put_error(self._part, error)
+
+
+class SendPart:
+    """The port of one fragment that tells the first number of what it stored."""
+
+    __slots__ = ("_fan_out", "_part")
+
+    def __init__(self, fan_out: FanOut[int], part: int) -> None:
+        self._fan_out = fan_out
+        self._part = part
+
+    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
+        self._fan_out.put(self._part, first_sequence)
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        self._fan_out.put_error(self._part, error)
+
+
+class RenewPart:
+    """The port of one fragment that renews locks."""
+
+    __slots__ = ("_fan_out", "_part")
+
+    def __init__(self, fan_out: FanOut[Sequence[int]], part: int) -> None:
+        self._fan_out = fan_out
+        self._part = part
+
+    def renewed(self, until_ms: Sequence[int]) -> None:
+        self._fan_out.put(self._part, until_ms)
+
+
+class SettlePart:
+    """The port of one fragment that settles locks; gives how many were lost."""
+
+    __slots__ = ("_fan_out", "_part")
+
+    def __init__(self, fan_out: FanOut[int], part: int) -> None:
+        self._fan_out = fan_out
+        self._part = part
+
+    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
+        if error is not None:
+            self._fan_out.put_error(self._part, error)
+        else:
+            self._fan_out.put(self._part, len(lost))

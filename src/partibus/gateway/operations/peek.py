@@ -1,0 +1,122 @@
+"""Peek: copies of messages from a sequence number on, over all fragments of an entity.
+
+Owns `peek-message` and the cursors that let repeated peeks walk a partitioned entity: what
+the fragments show is merged by enqueued time (PEK-9), and each receiver's next peek goes on
+where its last one ended in every fragment. A sequence number that is not that of the last
+peek starts anew in the fragment it names and goes on to those with higher indexes.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from partibus.domain.errors import ArgumentError
+from partibus.domain.limits import KILOBYTE, PEEK_MESSAGES_MAX
+from partibus.fragment.commands import Peek
+from partibus.fragment.handle import Fragment
+from partibus.fragment.message import Held
+from partibus.gateway.envelope import to_peeked
+from partibus.gateway.lanes import client_sequence, split_sequence
+from partibus.gateway.operations.fanout import FanOut, Messages, MessagesPart
+
+if TYPE_CHECKING:
+    from partibus.gateway.management import ManagementRequest
+
+PEEK_BYTES_MAX: Final = 256 * KILOBYTE
+"""Size of one answer (PEK-7); a single larger message is still shown."""
+CURSORS_MAX: Final = 256
+"""Cursors a connection keeps; the oldest is forgotten and its walk starts anew."""
+
+
+class Cursor:
+    """Where one receiver's walk over several fragments stands."""
+
+    __slots__ = ("is_merged", "last", "next_numbers")
+
+    def __init__(self, next_numbers: dict[int, int], is_merged: bool) -> None:
+        self.next_numbers = next_numbers
+        """By fragment index, the number to go on from; absent fragments are passed over."""
+        self.is_merged = is_merged
+        self.last = -1
+        """The sequence number that the last answer ended with."""
+
+
+Found = tuple[Fragment, Held, bytes]
+
+
+def peek_message(request: "ManagementRequest") -> None:
+    """Show messages; 204 when there are none."""
+    count = min(request.number("message-count", 1), PEEK_MESSAGES_MAX)
+    if count < 1:
+        raise ArgumentError("'message-count' must be at least 1.")
+    from_sequence = max(0, request.number("from-sequence-number", 0))
+    cursor = _cursor(request, from_sequence)
+    asked = [
+        fragment
+        for fragment in request.entity.fragments
+        if fragment.index in cursor.next_numbers and fragment.is_available
+    ]
+    if not asked:
+        request.succeed_empty()
+        return
+
+    def finish(results: list[Messages | None]) -> None:
+        shown = _choose(cursor, _ordered(cursor, asked, results), count)
+        if shown:
+            request.succeed({"messages": shown})
+        else:
+            request.succeed_empty()
+
+    fan_out = FanOut[Messages](len(asked), finish, request.fail_fan_out)
+    for part, fragment in enumerate(asked):
+        number = cursor.next_numbers[fragment.index]
+        port = MessagesPart(fan_out, part)
+        fragment.submit(Peek(port, request.lane, number, count, PEEK_BYTES_MAX))
+
+
+def _cursor(request: "ManagementRequest", from_sequence: int) -> Cursor:
+    """The walk that a peek goes on with, or a new one."""
+    cursors = request.node.connection.peek_cursors
+    key = (request.entity.record.path, request.lane, request.link_name)
+    cursor = cursors.get(key)
+    if cursor is not None and from_sequence == cursor.last + 1 and cursor.last >= 0:
+        return cursor
+    index, number = split_sequence(from_sequence)
+    indexes = [fragment.index for fragment in request.entity.fragments]
+    if from_sequence <= 1:
+        cursor = Cursor(dict.fromkeys(indexes, 0), True)
+    else:
+        later = {i: number if i == index else 0 for i in indexes if i >= index}
+        cursor = Cursor(later, False)
+    cursors.pop(key, None)
+    if len(cursors) >= CURSORS_MAX:
+        del cursors[next(iter(cursors))]
+    cursors[key] = cursor
+    return cursor
+
+
+def _ordered(
+    cursor: Cursor, asked: Sequence[Fragment], results: Sequence[Messages | None]
+) -> Iterator[Found]:
+    """What the fragments showed, in the order of the walk."""
+    found: list[Found] = []
+    for fragment, result in zip(asked, results, strict=True):
+        assert result is not None
+        found += [(fragment, held, body) for held, body in zip(*result, strict=True)]
+    if cursor.is_merged and len(asked) > 1:
+        found.sort(key=lambda item: (item[1].enqueued_ms, item[0].index, item[1].sequence))
+    return iter(found)
+
+
+def _choose(cursor: Cursor, found: Iterator[Found], count: int) -> list[object]:
+    """As many as were asked for and fit, and the cursor moved behind them."""
+    shown: list[object] = []
+    byte_count = 0
+    for fragment, held, body in found:
+        byte_count += held.length
+        if len(shown) >= count or (shown and byte_count > PEEK_BYTES_MAX):
+            break
+        sequence = client_sequence(fragment.index, held.sequence)
+        shown.append({"message": to_peeked(body, held, sequence)})
+        cursor.next_numbers[fragment.index] = held.sequence + 1
+        cursor.last = sequence
+    return shown

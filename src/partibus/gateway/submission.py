@@ -1,0 +1,69 @@
+"""Sends on their way to a fragment of a partitioned entity.
+
+Owns what one command carries for one link: which sends it answers for, and what to try when
+the fragment's store is down. Messages without a key go to another fragment, so that the
+send succeeds in spite of the outage (SEED-40); messages with a key fail at once with an
+error that names their fragment (SEED-29, SEED-43).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.fragment.commands import Enqueue
+from partibus.fragment.handle import Fragment
+from partibus.fragment.message import NewMessage
+
+if TYPE_CHECKING:
+    from partibus.gateway.inbound_link import InboundLink
+
+
+class Submission:
+    """Messages of one link for one fragment, all with a key or all without."""
+
+    __slots__ = ("_fragment", "_is_keyed", "_link", "_messages", "_requests", "_tried")
+
+    def __init__(self, link: "InboundLink", fragment: Fragment, is_keyed: bool) -> None:
+        self._link = link
+        self._fragment = fragment
+        self._is_keyed = is_keyed
+        self._messages: list[NewMessage] = []
+        self._requests: list[int] = []
+        self._tried: frozenset[int] = frozenset()
+
+    def add(self, messages: list[NewMessage], request: int) -> None:
+        """Messages of one send, or of one part of a batch."""
+        self._messages += messages
+        self._requests.append(request)
+
+    def submit(self) -> None:
+        """Hand over to the fragment."""
+        size = sum([len(message.body) for message in self._messages])
+        command = Enqueue(self, self._messages, self._requests, size)
+        self._fragment.submit(command)
+
+    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
+        """All is durable."""
+        self._link.confirmed(requests, first_sequence)
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        """Try another fragment for what is bound to none; tell the client otherwise."""
+        if not isinstance(error, StoreUnavailable):
+            self._link.refused(requests, error)
+        elif self._is_keyed:
+            self._link.refused(requests, self._unavailable())
+        else:
+            self._tried |= {self._fragment.index}
+            other = self._link.router.next_keyless(self._tried)
+            if other is None:
+                self._link.refused(requests, error)
+            else:
+                self._fragment = other
+                self.submit()
+
+    def _unavailable(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"Fragment {self._fragment.index} of '{self._link.path}', which the message's key "
+            "selects, is not available: its store is down. It is probed until it answers; "
+            "try again."
+        )

@@ -1,0 +1,49 @@
+"""Small things the tests of settlement do again and again: times, waits, texts.
+
+A wait asks the server until the answer is right; its limit keeps a failing test from
+hanging, a passing one never sits it out.
+"""
+
+import datetime
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from support.receiving import WAIT_SECONDS_MAX
+
+# Times travel in milliseconds.
+TICK: Final = datetime.timedelta(milliseconds=1)
+_PACE_SECONDS: Final = 0.05
+
+_T = TypeVar("_T")
+
+
+def until(what: str, probe: Callable[[], _T]) -> _T:
+    """Ask again until the answer is true, and return it."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    pace = threading.Event()
+    while not (answer := probe()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        pace.wait(_PACE_SECONDS)
+    return answer
+
+
+def utc_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def seconds(number: float) -> datetime.timedelta:
+    return datetime.timedelta(seconds=number)
+
+
+def text_properties(message: ServiceBusReceivedMessage) -> dict[str, object]:
+    """Application properties with keys and texts as str; the client gives them as bytes."""
+    properties = message.application_properties or {}
+    return {str(_text(key)): _text(value) for key, value in properties.items()}
+
+
+def _text(value: object) -> object:
+    return value.decode() if isinstance(value, bytes) else value
