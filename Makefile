@@ -9,7 +9,8 @@ BIN := .venv/bin
 JS := tests/conformance/js
 PROTON := python-qpid-proton>=0.40
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-PYTEST := $(BIN)/python -m pytest
+# More workers than cores: most of the time a stock client is waiting.
+PYTEST := $(BIN)/python -m pytest --numprocesses 4
 CHECKED := src tools $(wildcard bench)
 
 # A stamp is named by the contents it was made from, so a second install has nothing to do,

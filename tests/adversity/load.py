@@ -21,6 +21,7 @@ from support.server import ServerProcess
 
 WINDOW: Final = 500
 CREDIT: Final = 1000
+DRAIN_CREDIT: Final = 100
 
 
 class Pipeline(Sender):
@@ -60,43 +61,48 @@ class Pipeline(Sender):
         self.wake()
 
 
-class Inbox(Receiver):
-    """Receives what comes, looks at every letter, and can tell when nothing is left."""
+Taken = tuple[Received, ReceivedMessage]
 
-    def __init__(self, flush: Callable[[], None]) -> None:
-        super().__init__(flush, 0)
-        self.messages: list[tuple[Received, ReceivedMessage]] = []
+
+class Inbox(Receiver):
+    """Receives what comes and looks at every letter."""
+
+    def __init__(self, flush: Callable[[], None], credit: int) -> None:
+        super().__init__(flush, credit)
+        self._credit = credit
+        self.taken: list[Taken] = []
 
     def take(self, event: TransferReceived) -> None:
         message = ReceivedMessage(event.delivery_id, event.tag, event.settled, event.payload)
-        self.messages.append((Received(event.payload), message))
+        self.taken.append((Received(event.payload), message))
+        link = self.usable()
+        if link.credit * 2 <= self._credit and not link.drain:
+            link.set_credit(self._credit)
         self.wake()
 
-    async def take_next(self, count: int) -> list[tuple[Received, ReceivedMessage]]:
-        """The next ones, as soon as there is any."""
-        self.usable().set_credit(count)
-        while not self.messages:
+    def hand_out(self) -> list[Taken]:
+        """What came since the last time."""
+        taken, self.taken = self.taken, []
+        return taken
+
+    async def some(self) -> list[Taken]:
+        """What came since the last time, as soon as that is anything."""
+        while not self.taken:
             await self.moved()
-        batch, self.messages = self.messages, []
-        return batch
+        return self.hand_out()
 
-    async def take_all(self) -> list[tuple[Received, ReceivedMessage]]:
-        """Everything that can be received now, until the server says that no more is there."""
-        taken: list[tuple[Received, ReceivedMessage]] = []
-        while True:
-            batch = await self.take_up_to(CREDIT)
-            if not batch:
-                return taken
-            taken += batch
+    async def until(self, is_enough: Callable[[Sequence[Taken]], bool]) -> None:
+        """Receive until it is enough."""
+        while not is_enough(self.taken):
+            await self.moved()
 
-    async def take_up_to(self, count: int) -> list[tuple[Received, ReceivedMessage]]:
-        """As many as there are, at most `count`."""
+    async def drain(self) -> None:
+        """Take what is there, if anything is, and end the receiving."""
         link = self.usable()
-        link.set_credit(count, drain=True)
+        self._credit = 0
+        link.set_credit(DRAIN_CREDIT, drain=True)
         while link.drain:
             await self.moved()
-        batch, self.messages = self.messages, []
-        return batch
 
 
 class LoadClient(BusClient):
@@ -110,8 +116,10 @@ class LoadClient(BusClient):
         await self._attach(pipeline, self.engine.begin(), name, address, True, 0, None)
         return pipeline
 
-    async def inbox(self, address: str, *, deletes: bool = False) -> Inbox:
-        inbox = Inbox(self.flush)
+    async def inbox(
+        self, address: str, *, credit: int = CREDIT, deletes: bool = False
+    ) -> Inbox:
+        inbox = Inbox(self.flush, credit)
         name = str(uuid.uuid4())
         mode = 1 if deletes else 0
         await self._attach(inbox, self.engine.begin(), name, address, False, mode, None)

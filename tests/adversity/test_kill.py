@@ -16,10 +16,9 @@ import pytest
 
 from adversity.conftest import QUEUES, NewServer
 from adversity.letters import BATCH_FORMAT, Received, batch_of, letter
-from adversity.load import Inbox, LoadClient, load_client
+from adversity.load import Inbox, LoadClient, Taken, load_client
 from adversity.victim import Victim
 from partibus.client.errors import RemoteError
-from partibus.client.links import ReceivedMessage
 
 CONNECTIONS = 4
 SENDERS_PER_CONNECTION = 3
@@ -29,6 +28,7 @@ LARGE = 400_000  # more than one frame
 LARGE_SHARE = 0.003
 STOP_SHARE = 0.25  # of the lives that end with SIGTERM, so that checkpoints are met too
 LIFE_SECONDS_MAX = 60
+RECEIVE_SECONDS_MAX = 20
 
 Letters = Iterator[tuple[object, bytes, int]]
 
@@ -66,7 +66,7 @@ class Account:
         assert len(names) == len(set(names)), "delivered twice under one lock"
         for received in found:
             self.saw(received, life)
-        missing = self.acknowledged - self.completing - set(names)
+        missing = self.expected() - set(names)
         assert not missing, f"{len(missing)} acknowledged are lost, like {sorted(missing)[:5]}"
         self._check_order(found)
         self.highest_sequence = max([self.highest_sequence, *self.name_of])
@@ -80,7 +80,11 @@ class Account:
         for sender, numbers in by_sender.items():
             assert numbers == sorted(numbers), f"the messages of {sender} changed places"
 
-    async def complete(self, inbox: Inbox, taken: list[tuple[Received, ReceivedMessage]]) -> None:
+    def expected(self) -> set[str]:
+        """What must be there."""
+        return self.acknowledged - self.completing
+
+    async def complete(self, inbox: Inbox, taken: list[Taken]) -> None:
         names = {received.name for received, _ in taken}
         self.completing |= names
         await inbox.settle([message for _, message in taken])
@@ -160,9 +164,9 @@ class Life:
 
     async def _consume(self, client: LoadClient, account: Account, rng: random.Random) -> None:
         """Receive, complete some, keep the rest locked until the end."""
-        inbox = await client.inbox(account.queue)
+        inbox = await client.inbox(account.queue, credit=30)
         while True:
-            taken = await inbox.take_next(30)
+            taken = await inbox.some()
             for received, _ in taken:
                 account.saw(received, self._number)
             await account.complete(inbox, [one for one in taken if rng.random() < 0.7])
@@ -176,13 +180,32 @@ async def settle_accounts(
         async with load_client(victim) as one, load_client(victim) as other:
             for account in accounts:
                 inboxes = [await one.inbox(account.queue), await other.inbox(account.queue)]
-                takes = await asyncio.gather(*[inbox.take_all() for inbox in inboxes])
-                for taken in takes:
+                await _take_all(inboxes, account)
+                found = [received for inbox in inboxes for received, _ in inbox.taken]
+                account.check(found, life)
+                for inbox in inboxes:
+                    taken = inbox.hand_out()
                     sequences = [received.sequence for received, _ in taken]
                     assert sequences == sorted(sequences), "delivered out of order"
-                account.check([received for taken in takes for received, _ in taken], life)
-                for inbox, taken in zip(inboxes, takes, strict=True):
                     await account.complete(inbox, [t for t in taken if rng.random() < 0.8])
+
+
+async def _take_all(inboxes: list[Inbox], account: Account) -> None:
+    """Until all is there that must be; then whatever else there is."""
+    expected = account.expected()
+
+    def is_enough(_: object) -> bool:
+        count = sum(len(inbox.taken) for inbox in inboxes)
+        names = {received.name for inbox in inboxes for received, _ in inbox.taken}
+        return count >= len(expected) and expected <= names
+
+    try:
+        async with asyncio.timeout(RECEIVE_SECONDS_MAX):
+            await asyncio.gather(*[inbox.until(is_enough) for inbox in inboxes])
+    except TimeoutError:
+        return  # the account will show what is missing
+    for inbox in inboxes:
+        await inbox.drain()
 
 
 def live_and_die(new_server: NewServer, seed: int, lives: int) -> None:

@@ -110,17 +110,20 @@ class ClientConnection:
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client: run the engine and everything it reports."""
-        handlers = self._handlers
-        for event in self._engine.receive_data(data, self.gateway.now_ms()):
-            handler = handlers.get(type(event))
-            if handler is not None:
-                handler(event)
+        self._handle(self._engine.receive_data(data, self.gateway.now_ms()))
         if self._sending:
             sending, self._sending = self._sending, []
             for link in sending:
                 link.submit()
             self._pause_reading_if_behind()
         self._flush()
+
+    def _handle(self, events: list[Event]) -> None:
+        handlers = self._handlers
+        for event in events:
+            handler = handlers.get(type(event))
+            if handler is not None:
+                handler(event)
 
     def pause_writing(self) -> None:
         """The client does not read fast enough: ask fragments for nothing more."""
@@ -169,10 +172,7 @@ class ClientConnection:
         if self._is_ending():
             self._cut_off_if_due(now_ms)
             return
-        for event in self._engine.tick(now_ms):
-            handler = self._handlers.get(type(event))
-            if handler is not None:
-                handler(event)
+        self._handle(self._engine.tick(now_ms))
         self._check_claims(now_ms)
         self._flush()
         if self._is_ending():
@@ -242,7 +242,8 @@ class ClientConnection:
         is_welcome = True
         if event.mechanism == "PLAIN":
             is_welcome = self._plain(event.response)
-        self._engine.sasl_outcome(is_welcome)
+        # A client may have sent its open behind its SASL init; that is handled now.
+        self._handle(self._engine.sasl_outcome(is_welcome))
 
     def _plain(self, response: bytes) -> bool:
         """RFC 4616: authorization identity, name and password between zero bytes."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from partibus.amqp.delivery import Delivery, DeliveryState
 from partibus.amqp.link import Link
 from partibus.domain.errors import BusError, MessageLockLost
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import Lane, Outcome
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
 from partibus.gateway.envelope import to_delivery
@@ -51,6 +51,7 @@ class OutboundLink:
         "_ready",
         "_sources",
         "_to_drain",
+        "_unsent",
         "path",
     )
 
@@ -73,6 +74,7 @@ class OutboundLink:
         """Sources known to have messages, the one to ask next first."""
         self._to_drain: deque[Source] | None = None
         """Sources still to be asked before the client's drain is answered."""
+        self._unsent: deque[bytes] = deque()
         self._is_closed = False
 
     # --- demand ---------------------------------------------------------------------------
@@ -85,6 +87,9 @@ class OutboundLink:
 
     def flow(self) -> None:
         """The client changed its credit, or asks to be drained."""
+        if self._unsent:
+            self._send_unsent()
+            self._connection.has_output()
         if len(self._sources) == 1:
             self._pull_single(self._sources[0], True)
         elif self._link.drain and self._to_drain is None:
@@ -109,8 +114,9 @@ class OutboundLink:
     def _pull_single(self, source: Source, changed: bool) -> None:
         """One fragment gets all the room; told again only when it is worth a command."""
         room = self._room()
-        if self._link.drain and self._connection.is_writable:
-            source.demand(room, room == self._link.credit)
+        if self._link.drain:
+            if changed:
+                source.demand(room, True)
         elif room != source.granted and (
             changed or source.granted <= 0 or room - source.granted >= PULL_MESSAGES_MAX // 2
         ):
@@ -139,31 +145,51 @@ class OutboundLink:
 
     def write(self, source: Source, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         """Write messages to the client, in order."""
-        send = self._link.send
         base = source.sequence_base
         if self._deletes:
             for held, body in zip(messages, bodies, strict=True):
-                send(to_delivery(body, held, base | held.sequence, b""), b"", True, 0, None)
+                self._unsent.append(to_delivery(body, held, base | held.sequence, b""))
+            self._send_unsent()
         else:
+            messages = self._within_credit(source, messages)
+            send = self._link.send
             in_tags, in_uuids = source.token_prefix.in_tags, source.token_prefix.in_uuids
-            for held, body in zip(messages, bodies, strict=True):
+            for held, body in zip(messages, bodies, strict=False):
                 number = pack_number(held.token)
                 payload = to_delivery(body, held, base | held.sequence, in_uuids + number)
                 send(payload, in_tags + number, False, 0, (source, held.token))
         self._connection.has_output()
         self.pull()
 
-    def ran_dry(self, source: Source) -> None:
+    def _within_credit(self, source: Source, messages: Sequence[Held]) -> Sequence[Held]:
+        """A client may take credit back while messages are on their way: unlock the rest."""
+        credit = self._link.credit
+        if len(messages) <= credit:
+            return messages
+        tokens = [held.token for held in messages[credit:]]
+        source.settle(None, tokens, Outcome.RELEASE, None)
+        return messages[:credit]
+
+    def _send_unsent(self) -> None:
+        """Messages of receive-and-delete are gone from the queue: they wait here for credit."""
+        link = self._link
+        while self._unsent and link.credit > 0:
+            link.send(self._unsent.popleft(), b"", True, 0, None)
+
+    def ran_dry(self, source: Source, unused: int) -> None:
         """A source gave what it had; what it did not use goes to the others."""
-        if len(self._sources) == 1:
+        room = self._room()
+        if self._link.drain and unused == 0 and room > 0:
+            source.demand(room, True)
+        elif len(self._sources) == 1:
             self._link.drained()
             self._connection.has_output()
-        elif self._to_drain is not None:
-            source.show_interest()
-            self._drain_next()
         else:
             source.show_interest()
-            self._pull_spread()
+            if self._to_drain is not None:
+                self._drain_next()
+            else:
+                self._pull_spread()
 
     def has_messages(self, source: Source) -> None:
         """A source has something to give."""

@@ -33,8 +33,8 @@ class Drawer(Protocol):
         """Messages have come from a source."""
         ...
 
-    def ran_dry(self, source: "Source") -> None:
-        """A source has given what it had for its demand."""
+    def ran_dry(self, source: "Source", unused: int) -> None:
+        """A source has given what it had for its demand, or all that it was asked for."""
         ...
 
     def has_messages(self, source: "Source") -> None:
@@ -114,9 +114,9 @@ class Source:
 
     def drained(self) -> None:
         """It has no more for the demand."""
-        self.granted = 0
+        unused, self.granted = self.granted, 0
         if not self.is_closed:
-            self._link.ran_dry(self)
+            self._link.ran_dry(self, unused)
 
     def available(self) -> None:
         """Messages wait."""

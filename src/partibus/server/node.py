@@ -28,6 +28,7 @@ from partibus.fragment.spec import FragmentSpec
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Namespace, unsupported
 from partibus.server.config import ServeSettings
+from partibus.server.control_hub import ControlHub
 from partibus.server.scheduler import LoopScheduler
 from partibus.store.interface import Notify, Store, StoreState
 from partibus.store.log import SegmentStore
@@ -53,6 +54,8 @@ class Node:
         self._definitions = definitions
         self._brokers: list[Broker] = []
         self._machines: dict[int, Machine] = {}
+        self.control = ControlHub()
+        """Where administrative questions are asked and answered."""
         self.gateway: Gateway
         self.catalog: Catalog
 

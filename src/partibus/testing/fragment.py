@@ -144,10 +144,9 @@ class FragmentBench:
 
     def send(self, *bodies: bytes, ttl_ms: int = -1, scheduled_ms: int = 0) -> list[int]:
         """Send messages, each its own request; answers the request numbers."""
-        requests = []
-        for body in bodies:
-            self._request += 1
-            requests.append(self._request)
+        first = self._request + 1
+        self._request += len(bodies)
+        requests = list(range(first, self._request + 1))
         messages = [NewMessage(body, ttl_ms, scheduled_ms) for body in bodies]
         size = sum(len(body) for body in bodies)
         self.submit(Enqueue(self.ports, messages, requests, size))

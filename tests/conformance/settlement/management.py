@@ -62,7 +62,7 @@ class Management:
             status=int(properties["statusCode"]),
             condition=properties.get("errorCondition"),
             text=properties["statusDescription"],
-            body=response.body or {},
+            body=_owned(response.body or {}),
         )
 
     def settle(self, status: str, *tokens: uuid.UUID, **fields: object) -> Reply:
@@ -104,7 +104,18 @@ def longs(numbers: Iterable[int]) -> Array:
     return Array(UNDESCRIBED, Data.LONG, *numbers)
 
 
-def _decoded(encoded: object) -> Message:
+def _owned(value: Any) -> Any:
+    """A copy: Proton hands binary out as a view of memory that goes with the message."""
+    if isinstance(value, memoryview):
+        return bytes(value)
+    if isinstance(value, dict):
+        return {key: _owned(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_owned(item) for item in value]
+    return value
+
+
+def _decoded(encoded: bytes) -> Message:
     message = Message()
-    message.decode(bytes(encoded))
+    message.decode(encoded)
     return message

@@ -1,0 +1,85 @@
+"""Administrative questions to the workers of this server, wherever they run.
+
+Owns the table of questions that this process answers and the one way to put a question to
+any worker or to all. A question is a name and a JSON object, and so is its answer. With a
+single process a question is a call; with several the far workers are asked over the peer
+channel. It carries no messages of clients and knows the meaning of no question: the parts
+that can answer one register themselves, the admin endpoint and the faults ask.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from partibus.domain.errors import BusError, NotImplementedHere
+
+Payload = dict[str, Any]
+"""A JSON object."""
+Handler = Callable[[Payload], Payload]
+
+
+class FarWorkers(Protocol):
+    """The other workers of this server."""
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Which there are, whether they answer now or not."""
+        ...
+
+    def ask(self, worker: int, name: str, payload: Payload) -> Awaitable[Payload]:
+        """Put a question to one; a BusError when it does not answer."""
+        ...
+
+
+class ControlHub:
+    """Questions in, answers out."""
+
+    def __init__(self, worker: int = 0) -> None:
+        self.worker = worker
+        """The number of the worker that runs in this process."""
+        self._handlers: dict[str, Handler] = {}
+        self._far: FarWorkers | None = None
+
+    def register(self, name: str, handler: Handler) -> None:
+        """Answer the question `name` in this process from now on."""
+        assert name not in self._handlers, f"two handlers for {name}"
+        self._handlers[name] = handler
+
+    def reach(self, far: FarWorkers) -> None:
+        """There are other workers, and this is the way to them."""
+        self._far = far
+
+    @property
+    def workers(self) -> list[int]:
+        """The numbers of all workers, this one included."""
+        far = list(self._far.numbers) if self._far is not None else []
+        return sorted([self.worker, *far])
+
+    def answer(self, name: str, payload: Payload) -> Payload:
+        """What this process says to a question."""
+        handler = self._handlers.get(name)
+        if handler is None:
+            raise NotImplementedHere(f"No part of this server answers '{name}'.")
+        return handler(payload)
+
+    async def ask(self, worker: int, name: str, payload: Payload) -> Payload:
+        """Put a question to one worker; raises a BusError when it cannot answer."""
+        if worker == self.worker:
+            return self.answer(name, payload)
+        if self._far is None or worker not in self._far.numbers:
+            raise NotImplementedHere(f"There is no worker {worker}.")
+        return await self._far.ask(worker, name, payload)
+
+    async def ask_all(self, name: str, payload: Payload) -> dict[int, Payload]:
+        """Put a question to all workers at once; those that do not answer are left out."""
+        workers = self.workers
+        answers = await asyncio.gather(
+            *(self.ask(worker, name, payload) for worker in workers), return_exceptions=True
+        )
+        found: dict[int, Payload] = {}
+        for worker, answer in zip(workers, answers, strict=True):
+            if isinstance(answer, dict):
+                found[worker] = answer
+            elif not isinstance(answer, BusError):
+                raise answer
+        return found

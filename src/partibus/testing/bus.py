@@ -1,0 +1,156 @@
+"""A whole bus in memory, without sockets, threads or real time.
+
+Owns a gateway on memory stores and clients that speak AMQP to it through our own engine,
+byte for byte, all turned by hand: a test advances the clock and nothing ever sleeps.
+"""
+
+from collections.abc import Sequence
+
+from partibus.amqp.connection import Connection
+from partibus.amqp.events import Event
+from partibus.amqp.link import Link
+from partibus.amqp.session import Session
+from partibus.amqp.settings import ConnectionSettings
+from partibus.amqp.terminus import encode_source, encode_target
+from partibus.control.access import AccessControl
+from partibus.control.catalog import Catalog
+from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
+from partibus.domain.entity import QueueSpec
+from partibus.domain.limits import SELFHOST, Profile
+from partibus.fragment.broker import Broker
+from partibus.fragment.handle import LocalFragment
+from partibus.fragment.spec import FragmentSpec
+from partibus.gateway.gateway import Gateway
+from partibus.gateway.namespace import Namespace
+from partibus.store.memory import MemoryStore
+from partibus.testing.clock import ManualClock
+from partibus.testing.scheduler import ManualScheduler
+
+KEY = "SAS_KEY_VALUE"
+
+
+class BusBench:
+    """A namespace on memory stores."""
+
+    def __init__(self, *, stores: int = 1, profile: Profile = SELFHOST) -> None:
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.catalog = Catalog(profile=profile, stores=stores, clock=self.clock)
+        ensure_root_policy(self.catalog, loopback_only=True)
+        self.stores = [MemoryStore(notify=self.scheduler.call_soon) for _ in range(stores)]
+        self.brokers = [Broker(store, self.clock, self.scheduler) for store in self.stores]
+        for broker in self.brokers:
+            broker.open()
+        self.namespace = Namespace(self.catalog)
+        self.access = AccessControl(self.catalog)
+        settings = ConnectionSettings(container_id="bus")
+        self.gateway = Gateway(self.namespace, self.access, self.clock, self.scheduler, settings)
+        self.gateway.start()
+
+    def queue(self, path: str, spec: QueueSpec | None = None) -> list[LocalFragment]:
+        """Create a queue and bring its fragments up."""
+        record = self.catalog.create(path, spec or QueueSpec())
+        fragments = []
+        fragment_spec = FragmentSpec(
+            lock_duration_ms=record.queue.lock_duration_ms,
+            max_delivery_count=record.queue.max_delivery_count,
+            path=path,
+        )
+        for index, placement in enumerate(record.fragments):
+            broker = self.brokers[placement.store]
+            machine = broker.add(placement.fragment_id, fragment_spec)
+            fragments.append(LocalFragment(broker, machine, index))
+            self.namespace.put_fragment(fragments[-1])
+        return fragments
+
+    def client(self, *, plain: bool = True, key: str = KEY) -> "ClientBench":
+        """A client that has opened a connection and begun a session."""
+        return ClientBench(self, plain, key)
+
+
+class ClientBench:
+    """A client of the bench; keeps the peer's `Wire` and our engine in one object."""
+
+    def __init__(self, bus: BusBench, plain: bool, key: str) -> None:
+        self.bus = bus
+        self.peer = "bench"
+        self.secure = False
+        self.events: list[Event] = []
+        self.is_cut = False
+        self.is_reading = True
+        self._incoming: list[bytes] = []
+        settings = ConnectionSettings(container_id="client", hostname="bus")
+        self.engine = Connection(settings, initiator=True, now_ms=bus.clock.now_ms())
+        self.connection = bus.gateway.connect(self)
+        if plain:
+            self.engine.sasl_plain(ROOT_POLICY_NAME, key)
+        else:
+            self.engine.sasl_anonymous()
+        self.engine.open()
+        self.session: Session = self.engine.begin()
+        self.run()
+
+    # --- the wire --------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        self._incoming.append(data)
+
+    def close(self) -> None:
+        self.is_cut = True
+
+    def abort(self) -> None:
+        self.is_cut = True
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    # --- turning -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Exchange bytes until nothing moves any more."""
+        now_ms = self.bus.clock.now_ms()
+        while True:
+            data = self.engine.data_to_send()
+            if data and not self.is_cut:
+                self.connection.data_received(data)
+            self.bus.scheduler.run()
+            incoming, self._incoming = self._incoming, []
+            if not incoming and not data:
+                return
+            for part in incoming:
+                self.events += self.engine.receive_data(part, now_ms)
+
+    def take(self, kind: type[Event]) -> list[Event]:
+        """Events of one kind that have come, in order; they are forgotten."""
+        taken = [event for event in self.events if type(event) is kind]
+        self.events = [event for event in self.events if type(event) is not kind]
+        return taken
+
+    def attach(
+        self,
+        address: str,
+        *,
+        sends: bool,
+        settled: bool = False,
+        name: str | None = None,
+    ) -> Link:
+        """Open a link and wait for the answer."""
+        link = self.session.attach(
+            name or f"link-{address}-{sends}",
+            is_sender=sends,
+            source=encode_source("client" if sends else address),
+            target=encode_target(address if sends else "client"),
+            snd_settle_mode=1 if settled else 0,
+            rcv_settle_mode=0 if settled or sends else 1,
+        )
+        self.run()
+        return link
+
+    def send(self, link: Link, payloads: Sequence[bytes], *, settled: bool = False) -> None:
+        """Send messages and let everything happen that follows."""
+        for payload in payloads:
+            link.send(payload, b"t", settled, 0, None)
+        self.run()

@@ -1,0 +1,22 @@
+"""Small messages for tests of the gateway; the body ends with two digits."""
+
+from partibus.amqp.encode import encode_value
+from partibus.amqp.properties import MessageProperties
+from partibus.amqp.sections import encode_annotations, encode_properties
+from partibus.amqp.types import Symbol
+
+
+def plain(number: int, size: int = 2) -> bytes:
+    """A message without a key."""
+    body = (b"%02d" % number).rjust(size, b".")
+    return encode_properties(MessageProperties(message_id=f"m-{number}")) + _data(body)
+
+
+def keyed(number: int, key: str) -> bytes:
+    """A message with a partition key."""
+    pairs = encode_value(Symbol("x-opt-partition-key")) + encode_value(key)
+    return encode_annotations(pairs, 1) + plain(number)
+
+
+def _data(body: bytes) -> bytes:
+    return b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big") + body
