@@ -91,11 +91,6 @@ class Inbox(Receiver):
             await self.moved()
         return self.hand_out()
 
-    async def until(self, is_enough: Callable[[Sequence[Taken]], bool]) -> None:
-        """Receive until it is enough."""
-        while not is_enough(self.taken):
-            await self.moved()
-
     async def drain(self) -> None:
         """Take what is there, if anything is, and end the receiving."""
         link = self.usable()

@@ -6,6 +6,7 @@ and then stopped, and started again. Every life begins with a full account of al
 """
 
 import asyncio
+import contextlib
 import random
 import signal
 from collections import defaultdict
@@ -18,6 +19,7 @@ from adversity.conftest import QUEUES, NewServer
 from adversity.letters import BATCH_FORMAT, Received, batch_of, letter
 from adversity.load import Inbox, LoadClient, Taken, load_client
 from adversity.victim import Victim
+from adversity.waiting import wait_until_async
 from partibus.client.errors import RemoteError
 
 CONNECTIONS = 4
@@ -194,16 +196,13 @@ async def _take_all(inboxes: list[Inbox], account: Account) -> None:
     """Until all is there that must be; then whatever else there is."""
     expected = account.expected()
 
-    def is_enough(_: object) -> bool:
-        count = sum(len(inbox.taken) for inbox in inboxes)
-        names = {received.name for inbox in inboxes for received, _ in inbox.taken}
-        return count >= len(expected) and expected <= names
+    def is_all_there() -> bool:
+        if sum(len(inbox.taken) for inbox in inboxes) < len(expected):
+            return False
+        return expected <= {received.name for inbox in inboxes for received, _ in inbox.taken}
 
-    try:
-        async with asyncio.timeout(RECEIVE_SECONDS_MAX):
-            await asyncio.gather(*[inbox.until(is_enough) for inbox in inboxes])
-    except TimeoutError:
-        return  # the account will show what is missing
+    with contextlib.suppress(AssertionError):  # the account will say what is missing
+        await wait_until_async(is_all_there, "all is received", seconds=RECEIVE_SECONDS_MAX)
     for inbox in inboxes:
         await inbox.drain()
 

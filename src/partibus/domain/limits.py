@@ -76,6 +76,7 @@ class Profile:
     sql_filters_per_topic_max: int = 2_000
     correlation_filters_per_topic_max: int = 100_000
     batch_delete_messages_max: int = 500
+    size_is_per_fragment: bool = True  # SEED-19; in Premium it is the entity's total (CON-17)
     splits_batches: bool = False  # BAT-3: mixed keys in a batch are split, or refused
 
 
@@ -90,6 +91,7 @@ BASIC: Final = Profile(
 STANDARD: Final = Profile(name="standard")
 PREMIUM_2017: Final = Profile(
     name="premium-2017",
+    size_is_per_fragment=False,
     has_express=False,
     partitioning="forced",
     fragments_default=2,
@@ -103,6 +105,7 @@ PREMIUM_2017: Final = Profile(
 )
 PREMIUM_2020: Final = Profile(
     name="premium-2020",
+    size_is_per_fragment=False,
     has_express=False,
     partitioning="ignored",
     fragments_default=1,
@@ -115,6 +118,7 @@ PREMIUM_2020: Final = Profile(
 )
 PREMIUM: Final = Profile(
     name="premium",
+    size_is_per_fragment=False,
     has_express=False,
     partitioning="namespace",
     fragments_default=1,

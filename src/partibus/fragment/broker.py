@@ -58,8 +58,15 @@ class Scheduler(Protocol):
 class Broker:
     """Runs the fragments of one store."""
 
-    def __init__(self, store: Store, clock: Clock, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        scheduler: Scheduler,
+        fault: Callable[[Exception], None] | None = None,
+    ) -> None:
         self.store = store
+        self._fault = fault if fault is not None else _ignore_fault
         self._clock = clock
         self._scheduler = scheduler
         self._machines: dict[int, Machine] = {}
@@ -136,6 +143,14 @@ class Broker:
             self._scheduler.call_soon(self._turn)
 
     def _turn(self) -> None:
+        """Apply what has arrived; a machine that fails is not trusted any further."""
+        try:
+            self._take_turn()
+        except Exception as error:
+            self._fault(error)
+            raise
+
+    def _take_turn(self) -> None:
         self._turn_is_due = False
         mailbox, self._mailbox = self._mailbox, []
         now_ms = self._clock.now_ms()
@@ -167,6 +182,13 @@ class Broker:
 
     def _durable(self, prepared: list[tuple[Machine, Change]], error: BusError | None) -> None:
         """The store has told what became of one entry."""
+        try:
+            self._carry_out(prepared, error)
+        except Exception as fault:
+            self._fault(fault)
+            raise
+
+    def _carry_out(self, prepared: list[tuple[Machine, Change]], error: BusError | None) -> None:
         self._appends_under_way -= 1
         now_ms = self._clock.now_ms()
         out = Effects()
@@ -191,7 +213,13 @@ class Broker:
             self._held_back += effects
             return
         for index, effect in enumerate(effects):
-            if not self._run(effect):
+            try:
+                is_done = self._run(effect)
+            except Exception:
+                # Whoever is told has a fault of its own; the others must be told all the same.
+                _log.exception("an answer could not be given")
+                continue
+            if not is_done:
                 self._held_back = effects[index + 1 :]
                 return
 
@@ -323,3 +351,7 @@ class Broker:
 
 def _ignore(error: BusError | None) -> None:
     """The last checkpoint at close: without it the next start reads more of the log."""
+
+
+def _ignore_fault(error: Exception) -> None:
+    """Who runs a broker by hand sees the exception itself."""

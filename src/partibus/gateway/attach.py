@@ -26,6 +26,7 @@ from partibus.gateway.management import ManagementNode
 from partibus.gateway.namespace import require_receivable, require_sendable
 from partibus.gateway.outbound_link import OutboundLink
 from partibus.gateway.requests import RequestLink, ResponseLink
+from partibus.gateway.throttled_link import ThrottledLink
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -35,6 +36,8 @@ LinkOwner: TypeAlias = InboundLink | OutboundLink | RequestLink | ResponseLink
 SETTLED: Final = 1
 """snd-settle-mode of a receive-and-delete link (amqp-contract 5.1)."""
 SESSION_FILTER: Final = "com.microsoft:session-filter"
+REQUEST_BYTES_MIN: Final = 1024 * 1024
+"""A management request may hold several messages, each within the entity's own limit."""
 BATCH_SIZE_PROPERTY: Final = "com.microsoft:max-message-batch-size"
 
 
@@ -62,13 +65,16 @@ def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
     if address.node == "management":
         require_any_right(connection, address)
         entity = connection.gateway.namespace.resolve(address)
-        link.accept(max_message_size=entity.message_bytes_max)
+        link.accept(max_message_size=max(2 * entity.message_bytes_max, REQUEST_BYTES_MIN))
         return ManagementNode(connection, link, address, entity)
     connection.claims.require(address.path, Rights.SEND, connection.gateway.now_ms())
     entity = connection.gateway.namespace.resolve(address)
     require_sendable(entity, address)
     bytes_max = entity.message_bytes_max
     link.accept(max_message_size=bytes_max, properties={BATCH_SIZE_PROPERTY: bytes_max})
+    trouble = connection.gateway.trouble
+    if trouble is not None:
+        return ThrottledLink(connection, link, entity, trouble)
     return InboundLink(connection, link, entity)
 
 

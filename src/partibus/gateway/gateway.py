@@ -14,8 +14,10 @@ from partibus.control.access import AccessControl
 from partibus.domain.clock import Clock
 from partibus.fragment.broker import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection, Wire
+from partibus.gateway.delayed_wire import DelayedWire
 from partibus.gateway.lock_token import TokenPrefix
 from partibus.gateway.namespace import Namespace
+from partibus.gateway.trouble import Trouble
 
 SWEEP_INTERVAL_MS: Final = 1000
 """How often connections are looked at; a comparison each, so ten thousand cost a millisecond."""
@@ -31,11 +33,14 @@ class Gateway:
         clock: Clock,
         scheduler: Scheduler,
         settings: ConnectionSettings,
+        trouble: Trouble | None = None,
     ) -> None:
         self.namespace = namespace
         self.access = access
         self.scheduler = scheduler
         self.settings = settings
+        self.trouble = trouble
+        """What clients may be made to suffer; None unless faults were asked for."""
         self.now_ms = clock.now_ms
         self._run = secrets.randbits(32)
         """Makes the lock tokens of this run unlike those of any other."""
@@ -54,6 +59,8 @@ class Gateway:
 
     def connect(self, wire: Wire) -> ClientConnection:
         """A new client at the other end of a wire."""
+        if self.trouble is not None:
+            wire = DelayedWire(wire, self.trouble, self.scheduler, self.now_ms)
         connection = ClientConnection(self, wire)
         self._connections.add(connection)
         return connection
@@ -83,6 +90,12 @@ class Gateway:
         """Tell every client that the server stops."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        error = AmqpError(CONNECTION_FORCED, "The server is stopping; connect again.")
-        for connection in list(self._connections):
+        self.close_connections("The server is stopping; connect again.")
+
+    def close_connections(self, reason: str) -> int:
+        """End every connection from our side; answers how many there were."""
+        error = AmqpError(CONNECTION_FORCED, reason)
+        connections = list(self._connections)
+        for connection in connections:
             connection.force_close(error)
+        return len(connections)

@@ -86,9 +86,15 @@ class InboundLink:
         try:
             self._take(event)
         except BusError as error:
-            self._credit_used += 1
-            if not event.settled:
-                self._link.settle(event.delivery_id, rejection(error))
+            self.refuse(event, error)
+
+    def refuse(self, event: TransferReceived, error: BusError) -> None:
+        """Reject a send before any fragment has seen it."""
+        self._credit_used += 1
+        if not event.settled:
+            self._link.settle(event.delivery_id, rejection(error))
+        # No submission follows to do it: a client that is only ever refused must not stall.
+        self._top_up()
 
     def _take(self, event: TransferReceived) -> None:
         payload = event.payload

@@ -7,6 +7,7 @@ about messages.
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from partibus.domain.clock import Clock
 from partibus.domain.duration import DURATION_MAX_MS
 from partibus.domain.entity import EntityKind, QueueSpec
 from partibus.domain.errors import ConfigError
+from partibus.domain.limits import Profile
 from partibus.fragment.broker import Broker
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
@@ -34,6 +36,8 @@ from partibus.store.interface import Notify, Store, StoreState
 from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore
 
+EXIT_INTERNAL: Final = 70
+"""EX_SOFTWARE of sysexits."""
 MEGABYTE: Final = 1024 * 1024
 IDLE_POLL_S: Final = 0.005
 """How often a stopping node looks whether its brokers have come to rest."""
@@ -68,7 +72,7 @@ class Node:
         self._refuse_what_is_not_offered()
         self.catalog = self._open_catalog()
         for store in self._make_stores(scheduler.call_from_thread):
-            broker = Broker(store, self._clock, scheduler)
+            broker = Broker(store, self._clock, scheduler, stop_at_once)
             broker.open()
             self._brokers.append(broker)
         namespace = Namespace(self.catalog)
@@ -155,7 +159,7 @@ class Node:
 
     def _serve(self, record: EntityRecord, namespace: Namespace) -> None:
         """Bring the fragments of an entity up where they are placed."""
-        spec = fragment_spec(record)
+        spec = fragment_spec(record, self._settings.profile)
         for index, placement in enumerate(record.fragments):
             broker = self._brokers[placement.store]
             machine = broker.add(placement.fragment_id, spec)
@@ -168,21 +172,33 @@ class Node:
             if change.after.kind is EntityKind.QUEUE:
                 self._serve(change.after, namespace)
         elif change.after is not None and change.after.kind is EntityKind.QUEUE:
-            spec = fragment_spec(change.after)
+            spec = fragment_spec(change.after, self._settings.profile)
             for placement in change.after.fragments:
                 self._machines[placement.fragment_id].state.spec = spec
 
 
-def fragment_spec(record: EntityRecord) -> FragmentSpec:
+def stop_at_once(error: Exception) -> None:
+    """A machine failed in a way we did not foresee: what is durable is right, memory may not be.
+
+    Nothing more is acknowledged or written; the next start recovers from the log.
+    """
+    _log.critical("internal error, stopping at once; what is stored is safe", exc_info=error)
+    os._exit(EXIT_INTERNAL)
+
+
+def fragment_spec(record: EntityRecord, profile: Profile) -> FragmentSpec:
     """What the fragments of a queue must know of it."""
     spec = record.spec
     assert isinstance(spec, QueueSpec)
+    size_bytes_max = spec.max_size_in_megabytes * MEGABYTE
+    if not profile.size_is_per_fragment:
+        size_bytes_max //= len(record.fragments)
     ttl_ms = spec.default_message_time_to_live_ms
     return FragmentSpec(
         lock_duration_ms=spec.lock_duration_ms,
         max_delivery_count=spec.max_delivery_count,
         default_ttl_ms=0 if ttl_ms >= DURATION_MAX_MS else ttl_ms,
         dead_letter_on_expiry=spec.dead_lettering_on_message_expiration,
-        size_bytes_max=spec.max_size_in_megabytes * MEGABYTE,
+        size_bytes_max=size_bytes_max,
         path=record.path,
     )

@@ -1,16 +1,23 @@
-"""A disk that misbehaves on demand.
+"""Stores that misbehave on demand.
 
 Owns the faults an operator or a test can ask for: failing writes, syncs or reads, a full
-disk, slowness. Stands between the store and a real disk; without a fault set it only
-passes calls on. The knobs may be turned from any thread.
+disk, slowness. `FaultyDisk` stands between a store and a real disk; without a fault set it
+only passes calls on, and its knobs may be turned from any thread. `DiskFaults` and
+`MemoryFaults` turn the knobs of one store in the words of an operator. Made by the node,
+only when the server was asked for faults.
 """
 
 import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
+from partibus.domain.errors import BusError
 from partibus.store.disk import Disk
+from partibus.store.interface import Notify, Store, StoreState
+from partibus.store.memory import MemoryStore
 
 
 class FaultyDisk:
@@ -24,12 +31,14 @@ class FaultyDisk:
         self.read_errno = 0
         self.space_bytes: int | None = None  # what may still be written or reserved
         self.delay_s = 0.0  # before every write and sync
+        self.sync_delay_s = 0.0  # before every sync, of which a commit has one
 
     def heal(self) -> None:
         """Behave again."""
         self.write_errno = self.sync_errno = self.read_errno = 0
         self.space_bytes = None
         self.delay_s = 0.0
+        self.sync_delay_s = 0.0
 
     def open(self, path: Path, *, writable: bool, create: bool = False) -> int:
         if create:
@@ -60,6 +69,8 @@ class FaultyDisk:
 
     def sync(self, fd: int) -> None:
         self._delay()
+        if self.sync_delay_s:
+            self._waiting.wait(self.sync_delay_s)
         self._fail(self.sync_errno)
         self._disk.sync(fd)
 
@@ -103,3 +114,94 @@ class FaultyDisk:
     def _fail(number: int) -> None:
         if number:
             raise OSError(number, os.strerror(number))
+
+
+class StoreFaults(Protocol):
+    """The faults of one store, as an operator asks for them."""
+
+    def fail(self) -> None:
+        """Refuse every write, as a broken disk does."""
+        ...
+
+    def fill(self) -> None:
+        """Refuse every write, as a full disk does."""
+        ...
+
+    def delay(self, commit_delay_ms: int) -> None:
+        """Take so much longer for every commit; 0 ends that."""
+        ...
+
+    def heal(self) -> None:
+        """Write again; the store comes up when it has noticed."""
+        ...
+
+
+class DiskFaults:
+    """Faults of a store on a disk."""
+
+    def __init__(self, store: Store, disk: FaultyDisk) -> None:
+        self._store = store
+        self._disk = disk
+
+    def fail(self) -> None:
+        self._disk.write_errno = self._disk.sync_errno = errno.EIO
+        self._notice()
+
+    def fill(self) -> None:
+        self._disk.space_bytes = 0
+        self._notice()
+
+    def delay(self, commit_delay_ms: int) -> None:
+        self._disk.sync_delay_s = commit_delay_ms / 1000
+
+    def heal(self) -> None:
+        """The store's own probe finds the disk in order, within its interval."""
+        self._disk.write_errno = self._disk.sync_errno = 0
+        self._disk.space_bytes = None
+
+    def _notice(self) -> None:
+        """An empty entry: a store without traffic would not notice that it is down."""
+        if self._store.state is not StoreState.DOWN:
+            self._store.append([], _ignore)
+
+
+class MemoryFaults:
+    """Faults of a store in memory, which is made with `notify` of this object."""
+
+    def __init__(self, notify: Notify, later: Callable[[int, Callable[[], None]], object]) -> None:
+        self._notify = notify
+        self._later = later
+        self._delay_ms = 0
+        self._store: MemoryStore | None = None
+
+    def attach(self, store: MemoryStore) -> None:
+        """The store whose faults these are."""
+        self._store = store
+
+    def notify(self, callback: Callable[[], None]) -> None:
+        """The store's way to be called back, which a delay makes longer."""
+        if self._delay_ms:
+            self._later(self._delay_ms, callback)
+        else:
+            self._notify(callback)
+
+    def fail(self) -> None:
+        assert self._store is not None
+        if self._store.state is not StoreState.DOWN:
+            self._store.fail()
+
+    def fill(self) -> None:
+        """Memory that is used up looks to senders like a store that is down."""
+        self.fail()
+
+    def delay(self, commit_delay_ms: int) -> None:
+        self._delay_ms = commit_delay_ms
+
+    def heal(self) -> None:
+        assert self._store is not None
+        if self._store.state is StoreState.DOWN:
+            self._store.heal()
+
+
+def _ignore(error: BusError | None) -> None:
+    """What became of an entry that only served to notice."""

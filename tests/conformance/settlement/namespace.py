@@ -25,9 +25,7 @@ KINDS: Final = {
     # Expired messages become dead letters.
     "mourning": Kind(count=30, properties=_MOURNS),
     "brief-mourning": Kind(count=10, properties=_MOURNS | {"lock_duration": '"PT1S"'}),
-    "fleeting": Kind(
-        count=20, properties=_MOURNS | {"default_message_time_to_live": '"PT1S"'}
-    ),
+    "fleeting": Kind(count=20, properties=_MOURNS | {"default_message_time_to_live": '"PT1S"'}),
     "vanishing": Kind(count=10, properties={"default_message_time_to_live": '"PT1S"'}),
     # Small in one way or another.
     "tiny": Kind(count=10, properties={"max_size_in_megabytes": "1"}),

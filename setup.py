@@ -1,0 +1,140 @@
+"""Compiles the hot modules with mypyc, from the same source, when partibus is installed.
+
+Owns the list of what is compiled; everything else about the distribution is in
+pyproject.toml. Compiling only ever makes the server faster, so nothing in here may break an
+install: when it is switched off (PARTIBUS_COMPILE=0), when there is no C compiler, or when
+anything goes wrong, one line says so and the sources run as they are. An editable install
+leaves the compiled modules beside their sources; docs/internals/hot-path.md says how the
+list was chosen and how to work with it.
+"""
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+SOURCE: Final = Path("src")
+PACKAGE: Final = "partibus"
+# Chosen by measuring. Not here: what subclasses int and str (amqp.types), frozen dataclasses,
+# and modules that mostly wait for system calls, which gain nothing.
+HOT: Final = {
+    "amqp": (
+        "connection decode delivery disposition encode errors events fields framing idle link"
+        " performatives properties scalars section_walk sections serial session terminus transfer"
+    ),
+    "fragment": (
+        "arrivals broker changes commands dispatch effects expiry handle machine message records"
+        " replay scheduling settlement snapshot state subqueue table"
+    ),
+    "gateway": "connection envelope inbound_link lanes lock_token outbound_link router",
+    "store": "record",
+}
+# The commands in which modules are built; the others only ask for metadata.
+BUILDING: Final = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
+
+CHECK: Final = """
+import importlib, sys
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("partibus"):
+            raise
+"""
+
+
+def hot_modules() -> list[str]:
+    return [f"{PACKAGE}.{folder}.{name}" for folder in HOT for name in HOT[folder].split()]
+
+
+def source_file(module: str) -> Path:
+    return SOURCE.joinpath(*module.split(".")).with_suffix(".py")
+
+
+def stay_interpreted(reason: object) -> None:
+    """Say why, and leave no compiled module behind that would run in place of its source."""
+    print(f"{PACKAGE}: the hot modules stay interpreted: {reason}")
+    drop_compiled(SOURCE)
+
+
+def drop_compiled(folder: Path) -> None:
+    for pattern in (f"{PACKAGE}__mypyc.*.so", f"{PACKAGE}/*/*.so"):
+        for compiled in folder.glob(pattern):
+            compiled.unlink(missing_ok=True)
+
+
+def extensions() -> list[Extension]:
+    """What mypyc makes of the hot modules; none when it cannot."""
+    if not BUILDING & set(sys.argv):
+        return []
+    if os.environ.get("PARTIBUS_COMPILE") == "0":
+        stay_interpreted("PARTIBUS_COMPILE is 0.")
+        return []
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            return translate()
+    # mypyc leaves by SystemExit when it finds an error.
+    except (Exception, SystemExit) as error:
+        first = said.getvalue().strip().partition("\n")[0]
+        stay_interpreted(f"mypyc failed: {first or error!r}")
+        return []
+
+
+def translate() -> list[Extension]:
+    from mypyc.build import mypycify
+
+    made: list[Extension] = mypycify(
+        # The build has none of the packages that we import, and no need of their types.
+        ["--config-file=", "--ignore-missing-imports", *map(str, map(source_file, hot_modules()))],
+        opt_level="3",
+        debug_level="0",
+        multi_file=True,
+        group_name=PACKAGE,
+    )
+    for extension in made:
+        # What a newer compiler warns of must not stop anybody's install.
+        extension.extra_compile_args = [
+            argument for argument in extension.extra_compile_args if argument != "-Werror"
+        ]
+    return made
+
+
+class BuildHotModules(build_ext):
+    """All hot modules, or none of them: they call each other without looking back."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+    def run(self) -> None:
+        where = SOURCE if self.inplace else Path(self.build_lib)
+        drop_compiled(where)
+        try:
+            super().run()
+            self._check(where)
+        except Exception as error:
+            self.extensions = []
+            drop_compiled(where)
+            stay_interpreted(error)
+
+    def _check(self, where: Path) -> None:
+        """A module that compiles but cannot be imported is worse than a slow one."""
+        paths = os.pathsep.join([str(where.resolve()), str(SOURCE.resolve())])
+        subprocess.run(  # noqa: S603 - our own interpreter, our own words
+            [sys.executable, "-c", CHECK, *hot_modules()],
+            check=True,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
+        for compiled in where.glob(f"{PACKAGE}/*/*.so"):
+            # Newer than every source, so that a source edited later shows.
+            os.utime(compiled)
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildHotModules})

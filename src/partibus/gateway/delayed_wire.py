@@ -1,0 +1,110 @@
+"""A wire whose bytes arrive later: a distant client on a near network.
+
+Owns the bytes that wait for their time. Order is kept and one timer serves a connection,
+whatever is written. Wrapped around the listener's wire when the server runs with faults,
+and only then; it passes everything through while no delay is set.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from partibus.fragment.broker import Scheduler, Timer
+from partibus.gateway.trouble import Trouble
+
+if TYPE_CHECKING:
+    from partibus.gateway.connection import Wire
+
+WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Bytes of one connection that may wait; beyond it the oldest leave before their time."""
+
+
+class DelayedWire:
+    """Writes after a delay, closes after what was written."""
+
+    __slots__ = (
+        "_is_closing",
+        "_now_ms",
+        "_scheduler",
+        "_timer",
+        "_trouble",
+        "_waiting",
+        "_waiting_bytes",
+        "_wire",
+        "peer",
+        "secure",
+    )
+
+    def __init__(
+        self, wire: "Wire", trouble: Trouble, scheduler: Scheduler, now_ms: Callable[[], int]
+    ) -> None:
+        self._wire = wire
+        self._trouble = trouble
+        self._scheduler = scheduler
+        self._now_ms = now_ms
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._waiting_bytes = 0
+        self._is_closing = False
+        self._timer: Timer | None = None
+        self.peer = wire.peer
+        self.secure = wire.secure
+
+    def write(self, data: bytes) -> None:
+        """Send when the delay has passed, and never before what was written earlier."""
+        delay_ms = self._trouble.rtt_ms
+        if not delay_ms and not self._waiting:
+            self._wire.write(data)
+            return
+        # The clock counts whole milliseconds: one more, so that nothing leaves too early.
+        self._waiting.append((self._now_ms() + delay_ms + 1, data))
+        self._waiting_bytes += len(data)
+        while self._waiting_bytes > WAITING_BYTES_MAX:
+            self._let_go()
+        if self._timer is None:
+            self._set_timer()
+
+    def close(self) -> None:
+        """End after what was written is sent, however late that is."""
+        self._is_closing = True
+        if not self._waiting:
+            self._wire.close()
+
+    def abort(self) -> None:
+        """End at once, dropping what was not sent."""
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._is_closing = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wire.abort()
+
+    def pause_reading(self) -> None:
+        """Take no more from the peer."""
+        self._wire.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take more from the peer."""
+        self._wire.resume_reading()
+
+    def _set_timer(self) -> None:
+        if self._waiting:
+            delay_ms = max(0, self._waiting[0][0] - self._now_ms())
+            self._timer = self._scheduler.call_later_ms(delay_ms, self._release)
+
+    def _release(self) -> None:
+        """Send what is due; close when that was the last and an end was asked for."""
+        self._timer = None
+        now_ms = self._now_ms()
+        while self._waiting and self._waiting[0][0] <= now_ms:
+            self._let_go()
+        if self._waiting:
+            self._set_timer()
+        elif self._is_closing:
+            self._is_closing = False
+            self._wire.close()
+
+    def _let_go(self) -> None:
+        _, data = self._waiting.popleft()
+        self._waiting_bytes -= len(data)
+        self._wire.write(data)

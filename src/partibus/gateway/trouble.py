@@ -1,0 +1,69 @@
+"""Trouble on demand for clients: a slow network, a busy entity.
+
+Owns what a server with `--faults` may do to its clients at the gateway, and the knobs for
+it. A gateway without trouble neither wraps a wire nor watches a link, so that it costs
+nothing there. The knobs are turned by the server's faults.
+"""
+
+from typing import Final
+
+from partibus.domain.address import path_key
+from partibus.domain.errors import ServerBusy
+
+
+class Throttle:
+    """A rate above which sends to one entity are refused; what was refused is counted.
+
+    As much as fits into one second may come at once, then the rate holds (QTA-17)."""
+
+    __slots__ = ("_allowance", "_last_ms", "_rate", "refused_count")
+
+    def __init__(self, rate_per_s: float, now_ms: int) -> None:
+        self._rate = rate_per_s
+        self._allowance = max(1.0, rate_per_s)
+        self._last_ms = now_ms
+        self.refused_count = 0
+
+    def admits(self, now_ms: int) -> bool:
+        """Whether one more send is within the rate; a refused one is counted."""
+        grown = self._allowance + (now_ms - self._last_ms) * self._rate / 1000
+        self._allowance = min(max(1.0, self._rate), grown)
+        self._last_ms = now_ms
+        if self._allowance >= 1.0:
+            self._allowance -= 1.0
+            return True
+        self.refused_count += 1
+        return False
+
+
+class Trouble:
+    """The knobs; all at rest in the beginning."""
+
+    __slots__ = ("_throttles", "rtt_ms")
+
+    def __init__(self) -> None:
+        self.rtt_ms = 0
+        """How much later everything written to a client leaves."""
+        self._throttles: dict[str, Throttle] = {}
+
+    def set_throttle(self, path: str, throttle: Throttle | None) -> None:
+        """Throttle sends to an entity from now on, or no more."""
+        if throttle is None:
+            self._throttles.pop(path_key(path), None)
+        else:
+            self._throttles[path_key(path)] = throttle
+
+    def throttle_of(self, key: str) -> Throttle | None:
+        """The throttle of an entity, by the key of its path."""
+        return self._throttles.get(key)
+
+
+THROTTLED_TEXT: Final = (
+    "The request was terminated because the entity is being throttled. Error code: 50009. "
+    "Please wait 2 seconds and try again."
+)
+
+
+def throttled() -> ServerBusy:
+    """What a sender above the rate is told, in the vendor's words (ERR-10, THR-1)."""
+    return ServerBusy(THROTTLED_TEXT)

@@ -1,0 +1,175 @@
+"""What an operator sees and does: entities with their fragments, stores, purge.
+
+Owns the answers that need the whole server: it puts the question to every worker through
+the control hub and lays the answers over what the catalog knows. It never touches a store or
+a fragment's state itself; messages leave only by the command that clients use too. Called by
+the HTTP side (`ops.admin`), which owns the paths, and by nothing else.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from partibus.control.access import AccessControl, require
+from partibus.control.catalog import Catalog
+from partibus.control.describe import describe
+from partibus.control.record import EntityRecord
+from partibus.domain.address import parse_address
+from partibus.domain.clock import Clock
+from partibus.domain.errors import Unauthorized
+from partibus.domain.rights import Rights
+from partibus.gateway.namespace import Namespace, unsupported
+from partibus.server.config import ServeSettings
+from partibus.server.control_hub import ControlHub, Payload
+from partibus.server.faults import FaultDesk
+from partibus.server.inspection import COUNTS, FRAGMENTS, STORES, is_available
+from partibus.server.purge import PurgeRun
+
+NO_ANSWER: Final = "down"
+"""The state of a fragment or store whose worker does not answer."""
+SUMMED: Final = (*COUNTS, "bytes")
+
+
+class Administration:
+    """The whole server, for those who hold the right Manage on the namespace."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        catalog: Catalog,
+        namespace: Namespace,
+        access: AccessControl,
+        clock: Clock,
+        control: ControlHub,
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._namespace = namespace
+        self._access = access
+        self._clock = clock
+        self._control = control
+        self.faults = FaultDesk(settings, catalog, control)
+
+    def authorize(self, token: str | None, path: str) -> None:
+        """Raise Unauthorized unless the token grants Manage on the namespace's own paths."""
+        if not token:
+            raise Unauthorized(
+                "A shared access signature is needed in the header Authorization; sign it with a "
+                "policy of the namespace that has the right Manage."
+            )
+        now_ms = self._clock.now_ms()
+        claim = self._access.authenticate_token(token, path, now_ms)
+        require([claim], claim.audience, Rights.MANAGE, now_ms)
+
+    # --- entities -------------------------------------------------------------------------
+
+    async def entities(self) -> Payload:
+        """Every entity with its totals."""
+        records = self._catalog.entities()
+        fragments = await self._fragments(records)
+        shown = [_summary(record, fragments[record.path]) for record in records]
+        return {"entities": shown}
+
+    async def entity(self, name: str) -> Payload:
+        """One entity with its fragments and properties; a missing one is an error."""
+        record = self._catalog.entity(name)
+        fragments = (await self._fragments([record]))[record.path]
+        return {
+            **_summary(record, fragments),
+            "fragments": fragments,
+            "created_ms": record.created_ms,
+            "updated_ms": record.updated_ms,
+            "properties": describe(record.spec),
+        }
+
+    async def purge(self, name: str, lane: str, before_ms: int | None, limit: int | None) -> Payload:
+        """Delete the waiting messages of a lane; `limit` leaves the rest for another call."""
+        entity = self._namespace.resolve(parse_address(name))
+        # What arrives from now on stays, so that a purge ends while senders go on.
+        moment_ms = self._clock.now_ms() + 1 if before_ms is None else before_ms
+        run = PurgeRun(lane, moment_ms, limit)
+        await run.empty(entity.fragments)
+        return {
+            "name": entity.record.path,
+            "lane": lane,
+            "purged": run.count,
+            "finished": run.is_finished,
+            "unavailable_fragments": run.unavailable,
+        }
+
+    async def _fragments(self, records: Iterable[EntityRecord]) -> dict[str, list[Payload]]:
+        """The fragments of each entity by its path, as their workers tell."""
+        records = list(records)
+        wanted: dict[str, list[int]] = {}
+        for record in records:
+            for placement in record.fragments:
+                wanted.setdefault(str(placement.store), []).append(placement.fragment_id)
+        answers = await self._control.ask_all(FRAGMENTS, {"stores": wanted})
+        told = {
+            fragment_id: {"worker": worker, **answer}
+            for worker, fragments in answers.items()
+            for fragment_id, answer in fragments.items()
+        }
+        return {record.path: _laid_over(record, told) for record in records}
+
+    # --- stores ---------------------------------------------------------------------------
+
+    async def stores(self) -> Payload:
+        """Every store with its state and size, and how many fragments are placed there."""
+        answers = await self._control.ask_all(STORES, {})
+        told = {
+            number: {"worker": worker, **answer}
+            for worker, stores in answers.items()
+            for number, answer in stores.items()
+        }
+        placed: dict[int, int] = {}
+        for record in self._catalog.entities():
+            for placement in record.fragments:
+                placed[placement.store] = placed.get(placement.store, 0) + 1
+        silent = {"worker": None, "state": NO_ANSWER, "live_bytes": None, "disk_bytes": None}
+        places = self._settings.store_directories
+        return {
+            "stores": [
+                {
+                    "store": number,
+                    "place": "memory" if self._settings.memory else str(places[number]),
+                    "fragments": placed.get(number, 0),
+                    **told.get(str(number), silent),
+                }
+                for number in range(self._settings.stores)
+            ]
+        }
+
+
+def _laid_over(record: EntityRecord, told: Mapping[str, Payload]) -> list[Payload]:
+    silent: Payload = {"worker": None, "state": NO_ANSWER, **dict.fromkeys(SUMMED)}
+    return [
+        {
+            "index": index,
+            "fragment_id": placement.fragment_id,
+            "store": placement.store,
+            **told.get(str(placement.fragment_id), silent),
+        }
+        for index, placement in enumerate(record.fragments)
+    ]
+
+
+def _summary(record: EntityRecord, fragments: list[Payload]) -> dict[str, Any]:
+    reason = unsupported(record)
+    return {
+        "name": record.path,
+        "kind": record.kind.value,
+        "fragment_count": len(fragments),
+        "availability": availability([fragment["state"] for fragment in fragments]),
+        "totals": {
+            name: sum(f[name] for f in fragments if f[name] is not None) for name in SUMMED
+        },
+        "note": None if reason is None else f"It {reason}, which this version does not offer.",
+    }
+
+
+def availability(states: list[str]) -> str:
+    """How much of an entity can be used: Available, Limited or Unavailable (SEED-62)."""
+    up_count = sum(map(is_available, states))
+    if up_count == len(states):
+        return "Available"
+    return "Limited" if up_count else "Unavailable"

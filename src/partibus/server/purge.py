@@ -1,0 +1,89 @@
+"""Purge: every waiting message of a lane leaves, fragment by fragment, on the server.
+
+Owns the repetition of the fragment's own `Purge` command until nothing old enough waits.
+Locked, deferred and scheduled messages are passed over, and so are fragments whose store is
+down, which are named in the result. Called by the administration.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from partibus.domain.errors import ArgumentError, BusError, StoreUnavailable
+from partibus.fragment.commands import Lane, Purge
+from partibus.fragment.handle import Fragment
+
+LANES: Final = {
+    "active": Lane.MAIN,
+    "dead-letter": Lane.DEAD_LETTER,
+    "transfer-dead-letter": Lane.TRANSFER_DEAD_LETTER,
+}
+CHUNK_MESSAGES: Final = 1000
+"""Messages that one command deletes: a turn of the loop stays in the low milliseconds."""
+
+
+class PurgeRun:
+    """One purge on its way through the fragments of an entity."""
+
+    def __init__(self, lane_name: str, before_ms: int, limit: int | None) -> None:
+        lane = LANES.get(lane_name)
+        if lane is None:
+            raise ArgumentError(f"'{lane_name}' is no lane; allowed are {', '.join(LANES)}.")
+        if limit is not None and limit < 1:
+            raise ArgumentError(f"The limit is {limit}; it must be at least 1, or left out.")
+        self._lane = lane
+        self._before_ms = before_ms
+        self._limit = limit
+        self.count = 0
+        """Messages deleted so far."""
+        self.unavailable: list[int] = []
+        """Indexes of the fragments that could not be emptied."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more is there to delete, as far as the fragments answer."""
+        return self._limit is None or self.count < self._limit
+
+    async def empty(self, fragments: Sequence[Fragment]) -> None:
+        """Delete until nothing waits or the limit is reached; an error when all are down."""
+        for fragment in fragments:
+            if not self.is_finished:
+                return
+            try:
+                await self._empty_one(fragment)
+            except StoreUnavailable as error:
+                self.unavailable.append(fragment.index)
+                if len(self.unavailable) == len(fragments):
+                    raise StoreUnavailable(f"No fragment can be purged: {error.text}") from error
+
+    async def _empty_one(self, fragment: Fragment) -> None:
+        """Repeat until a command finds fewer messages than it could take."""
+        if not fragment.is_available:
+            raise StoreUnavailable
+        while self.is_finished:
+            size = CHUNK_MESSAGES
+            if self._limit is not None:
+                size = min(size, self._limit - self.count)
+            answer = _Answer()
+            fragment.submit(Purge(answer, self._lane, size, self._before_ms))
+            count = await answer.future
+            self.count += count
+            if count < size:
+                return
+
+
+class _Answer:
+    """The port of one command, as a future."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def done(self, count: int) -> None:
+        if not self.future.done():
+            self.future.set_result(count)
+
+    def failed(self, error: BusError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)

@@ -1,0 +1,98 @@
+"""The broker's turn: one entry for all that arrived, and faults that stay where they are."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from partibus.domain.errors import BusError
+from partibus.fragment.broker import Broker
+from partibus.fragment.commands import Command, Enqueue
+from partibus.fragment.message import NewMessage
+from partibus.fragment.spec import FragmentSpec
+from partibus.store.memory import MemoryStore
+from partibus.store.record import Record
+from partibus.testing.clock import ManualClock
+from partibus.testing.fragment import FragmentBench, Ports
+from partibus.testing.scheduler import ManualScheduler
+
+SPEC = FragmentSpec(lock_duration_ms=1_000, max_delivery_count=3)
+
+
+class Broken(Ports):
+    """A port whose owner has a bug."""
+
+    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
+        raise RuntimeError("broken")
+
+
+def test_an_answer_that_fails_does_not_keep_the_others_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = FragmentBench(SPEC)
+    for port in (Broken(), bench.ports):
+        command = Enqueue(port, [NewMessage(b"x", -1)], [1], 1)
+        bench.broker.submit(bench.machine, command)
+    bench.run()
+    assert bench.ports.confirmations == [1]
+    assert "an answer could not be given" in caplog.text
+
+
+def test_what_arrived_together_is_one_entry_over_all_fragments() -> None:
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    entries: list[list[Record]] = []
+
+    class Watched(MemoryStore):
+        def append(self, records: list[Record], done: object) -> None:
+            entries.append(records)
+            super().append(records, done)  # type: ignore[arg-type]
+
+    broker = Broker(Watched(notify=scheduler.call_soon), clock, scheduler)
+    broker.open()
+    ports = Ports()
+    for fragment_id in (1, 2, 3):
+        machine = broker.add(fragment_id, SPEC)
+        broker.submit(machine, Enqueue(ports, [NewMessage(b"x", -1)], [fragment_id], 1))
+    scheduler.run()
+    assert [[record.fragment for record in entry] for entry in entries] == [[1, 2, 3]]
+    assert ports.confirmations == [1, 2, 3]
+
+
+class Unknown(Command):
+    """A command that no machine knows."""
+
+
+def test_a_machine_that_fails_is_reported_as_a_fault() -> None:
+    faults: list[Exception] = []
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    store = MemoryStore(notify=scheduler.call_soon)
+    broker = Broker(store, clock, scheduler, faults.append)
+    broker.open()
+    broker.submit(broker.add(1, SPEC), Unknown())
+    with pytest.raises(KeyError):
+        scheduler.run()
+    assert len(faults) == 1
+
+
+def test_a_read_that_must_wait_keeps_the_order_of_answers() -> None:
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+
+    class Cold(MemoryStore):
+        def read_now(self, refs: list[tuple[int, int]]) -> list[bytes] | None:
+            return None
+
+        def read(self, refs: list[tuple[int, int]], done: object) -> None:
+            answer: list[bytes] | BusError = MemoryStore.read_now(self, refs) or []
+            scheduler.call_soon(lambda: done(answer))  # type: ignore[operator]
+
+    bench = FragmentBench(SPEC, Cold(notify=scheduler.call_soon, replayable=True))
+    bench.scheduler = scheduler
+    bench.start()
+    bench.send(*[b"%d" % n for n in range(5)])
+    inbox, consumer = bench.receiver()
+    bench.demand(consumer, 2)
+    bench.demand(consumer, 3, drain=True)
+    assert [m.body for m in inbox.messages] == [b"0", b"1", b"2", b"3", b"4"]
+    assert inbox.drained_count == 1
