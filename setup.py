@@ -122,7 +122,7 @@ class BuildHotModules(build_ext):
         except Exception as error:
             self.extensions = []
             drop_compiled(where)
-            stay_interpreted(error)
+            stay_interpreted(f"building them failed: {type(error).__name__}.")
 
     def _check(self, where: Path) -> None:
         """A module that compiles but cannot be imported is worse than a slow one."""

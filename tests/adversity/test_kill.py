@@ -29,7 +29,7 @@ SIZES = (1, 40, 200, 1000, 1000, 4000, 20_000)
 LARGE = 400_000  # more than one frame
 LARGE_SHARE = 0.003
 STOP_SHARE = 0.25  # of the lives that end with SIGTERM, so that checkpoints are met too
-LIFE_SECONDS_MAX = 60
+LIFE_SECONDS_MAX = 25
 RECEIVE_SECONDS_MAX = 20
 
 Letters = Iterator[tuple[object, bytes, int]]

@@ -20,6 +20,7 @@ from partibus.amqp.performatives import (
     encode_boolean,
     encode_detach,
 )
+from partibus.amqp.serial import distance
 from partibus.amqp.settings import (
     ASSEMBLY_BYTES_MAX,
     DELIVERY_TAG_BYTES_MAX,
@@ -147,7 +148,7 @@ class Link:
 
         Does nothing when the link has gone in the meantime.
         """
-        if self.attach_sent or self.detach_received or not self.session.active:
+        if self.attach_sent or not self.session.active:
             return
         if max_message_size is not None:
             self.max_message_size = max_message_size
@@ -277,9 +278,8 @@ class Link:
             return self._take_sender_flow(frame)
         if frame.link_credit >= 0:
             seen = frame.delivery_count if frame.delivery_count >= 0 else 0
-            in_flight = (self.delivery_count - seen) & _MASK
-            # Of two counts more than half the circle apart, the peer's is from the future.
-            self.credit = max(0, frame.link_credit - in_flight) if in_flight < 0x80000000 else 0
+            in_flight = distance(seen, self.delivery_count)
+            self.credit = max(0, frame.link_credit - in_flight)
         self.drain = frame.drain
         return True
 

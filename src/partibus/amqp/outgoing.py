@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.delivery import Delivery
+from partibus.amqp.serial import distance
 from partibus.amqp.settings import RHEA_WINDOW, UNSETTLED_PER_SESSION_MAX
 from partibus.amqp.transfer import PLAIN_SETTLED, PLAIN_UNSETTLED, transfer_suffix
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from partibus.amqp.link import Link
 
 _MASK: Final = 0xFFFFFFFF
-_HALF: Final = 0x80000000
 
 # As the cloud service: the first transfer-id, and the first delivery-id, is 1.
 FIRST_ID: Final = 1
@@ -76,16 +76,15 @@ class Outgoing:
     def take_window(self, next_incoming_id: int, incoming_window: int) -> None:
         """The peer's later words: what is under way counts against its window [2.5.6]."""
         seen = next_incoming_id if next_incoming_id >= 0 else FIRST_ID
-        in_flight = (self.next_outgoing_id - seen) & _MASK
-        # More than half the circle: the peer has seen what we have not sent.
-        self.window = max(0, incoming_window - in_flight) if in_flight < _HALF else 0
+        self.window = max(0, incoming_window - distance(seen, self.next_outgoing_id))
         if self._queue:
             self._send_queue()
 
     def room(self) -> int:
-        """How many messages of one frame the peer takes now, on whatever link."""
-        if self._queue:
-            return 0
+        """How many messages of one frame the peer takes now, on whatever link.
+
+        Deliveries wait in the queue only while the window is closed.
+        """
         left = self._unsettled_max - len(self.unsettled)
         if self.window < left:
             return self.window
@@ -103,7 +102,7 @@ class Outgoing:
         else:
             suffix = transfer_suffix(message_format, delivery.settled, False)
         size = len(prefix) + len(tag) + len(suffix) + len(payload) + _TRANSFER_FIXED
-        if self._queue or self.window <= 0 or size > self._connection.frame_size_out:
+        if self.window <= 0 or size > self._connection.frame_size_out:
             self._queue.append(QueuedDelivery(delivery, payload))
             link.queued += 1
             self._send_queue()

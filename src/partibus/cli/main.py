@@ -6,7 +6,7 @@ when it runs, not when the table is read, so that `--help` and shell completion 
 
 import typer
 
-from partibus.cli.verbs import config, serve, version
+from partibus.cli.verbs import config, entity, fault, purge, serve, store, version
 
 HELP = """\
 A self-hosted, partitioned message bus for Azure Service Bus clients.
@@ -25,8 +25,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("serve")(serve.serve)
-app.command("version")(version.version)
+app.add_typer(entity.app, name="entity")
+app.add_typer(store.app, name="store")
+app.command("purge")(purge.purge)
+app.add_typer(fault.app, name="fault")
 app.add_typer(config.app, name="config")
+app.command("version")(version.version)
 
 
 def main() -> None:

@@ -23,7 +23,9 @@ _FIELDS: Final[Mapping[EntityKind, Mapping[str, Field]]] = {
 def describe(spec: EntitySpec) -> dict[str, object]:
     """The properties by their key in a definitions file; what was left open is None."""
     fields = _FIELDS[kind_of(spec)]
-    return {key: _written(field.target, getattr(spec, field.target)) for key, field in fields.items()}
+    return {
+        key: _written(field.target, getattr(spec, field.target)) for key, field in fields.items()
+    }
 
 
 def _written(target: str, value: object) -> object:

@@ -5,28 +5,38 @@ handed `now_ms`, runners and gateways hold a `Clock`, and tests advance a manual
 """
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
     """A source of the present moment."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, never going back within one process."""
+        """Milliseconds since the epoch; small corrections never turn it back."""
         ...
 
 
-class SystemClock:
-    """Wall-clock time anchored once, then advanced by the monotonic clock.
+STEP_BACK_MS_MAX: Final = 60_000
+"""A clock that is set back by less stands still until time has caught up; by more, it is
+followed, since standing still for hours would be worse than a time seen twice."""
 
-    A step of the machine's clock (NTP, a suspended laptop) must not expire every lock at
-    once or move enqueued times backwards, so only the starting point is wall time.
+
+class SystemClock:
+    """The wall clock of the machine, which small corrections never turn back.
+
+    Clients compare the end of a lock with their own clock, so ours follows the machine's,
+    also after it slept or was set.
     """
 
-    __slots__ = ("_offset_ns",)
+    __slots__ = ("_last_ms",)
 
     def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
+        self._last_ms = 0
 
     def now_ms(self) -> int:
-        return (time.monotonic_ns() + self._offset_ns) // 1_000_000
+        now_ms = time.time_ns() // 1_000_000
+        last_ms = self._last_ms
+        if now_ms < last_ms <= now_ms + STEP_BACK_MS_MAX:
+            return last_ms
+        self._last_ms = now_ms
+        return now_ms

@@ -64,8 +64,12 @@ class Broker:
         clock: Clock,
         scheduler: Scheduler,
         fault: Callable[[Exception], None] | None = None,
+        first_token: int = 1,
     ) -> None:
         self.store = store
+        self._first_token = first_token
+        self.on_state: Callable[[StoreState], None] | None = None
+        """Who else wants to hear how the store answers."""
         self._fault = fault if fault is not None else _ignore_fault
         self._clock = clock
         self._scheduler = scheduler
@@ -110,6 +114,7 @@ class Broker:
         else:
             for position, length in finish(state, fragment_id, spec):
                 self.store.retain(position, length)
+        state.next_token = self._first_token
         machine = self._machines[fragment_id] = Machine(state)
         self._set_alarm(machine)
         return machine
@@ -330,6 +335,8 @@ class Broker:
             elif not is_down and machine.state.suspended:
                 self.submit(machine, Resume())
                 self.submit(machine, Tick())
+        if self.on_state is not None:
+            self.on_state(state)
 
     def _states(self) -> dict[int, bytes]:
         return {fragment_id: dump(machine.state) for fragment_id, machine in self._machines.items()}

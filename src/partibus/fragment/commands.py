@@ -58,6 +58,10 @@ class RenewPort(Protocol):
         """Locks were renewed until these times, in the order asked; 0 for a lost lock."""
         ...
 
+    def failed(self, error: BusError) -> None:
+        """It is not known whether they were: the fragment is out of reach."""
+        ...
+
 
 class AnswerPort(Protocol):
     """Where an operation that simply ends is answered."""
@@ -96,6 +100,14 @@ class Receiver(Protocol):
 
     def available(self) -> None:
         """Messages wait, after interest in them was shown; told once."""
+        ...
+
+    def interrupted(self) -> None:
+        """The fragment is out of reach: demand and interest are void, locks may be lost."""
+        ...
+
+    def resumed(self) -> None:
+        """The fragment can be reached again and knows nothing of this receiver: ask anew."""
         ...
 
 
@@ -219,6 +231,12 @@ class Renew(Command):
         self.tokens = tokens
 
 
+class DropLocks(Command):
+    """Let every lock lapse at once, as after the loss of the locks' own memory (SEED-107)."""
+
+    __slots__ = ()
+
+
 class CancelScheduled(Command):
     """Remove scheduled messages before their time, all or none (SCH-3)."""
 
@@ -273,6 +291,29 @@ class Purge(Command):
         self.lane = lane
         self.message_count_max = message_count_max
         self.before_ms = before_ms
+
+
+class QuestionPort(Protocol):
+    """Where the answer to a question goes."""
+
+    def answered(self, payload: dict[str, object]) -> None:
+        """What the process says."""
+        ...
+
+    def failed(self, error: BusError) -> None:
+        """It gave no answer."""
+        ...
+
+
+class Question(Command):
+    """An administrative question to the process that runs a fragment, not to the fragment."""
+
+    __slots__ = ("name", "payload", "port")
+
+    def __init__(self, port: QuestionPort, name: str, payload: dict[str, object]) -> None:
+        self.port = port
+        self.name = name
+        self.payload = payload
 
 
 class Undelivered(Command):

@@ -114,6 +114,14 @@ def lapse(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
         _end_delivery(state, lane, lapsed, None, out)
 
 
+def drop_locks(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """The time of every lock is up now; the deliveries end as in any lapse (SEED-100)."""
+    for lane in state.lanes:
+        for held in lane.locks.values():
+            held.locked_until_ms = now_ms
+        lapse(state, lane, now_ms, out)
+
+
 def renew(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Extend locks from now; a lost one is told as 0 (LCK-3)."""
     assert isinstance(command, Renew)

@@ -64,6 +64,11 @@ class State:
         self.suspended = False
         """The store is down: nothing is handed out."""
 
+    @property
+    def lock_count(self) -> int:
+        """The locks of all lanes."""
+        return sum([len(lane.locks) for lane in self.lanes])
+
     def counts(self) -> Counts:
         """The counts at this moment, without looking at any message."""
         main = self.main

@@ -26,7 +26,6 @@ from partibus.gateway.management import ManagementNode
 from partibus.gateway.namespace import require_receivable, require_sendable
 from partibus.gateway.outbound_link import OutboundLink
 from partibus.gateway.requests import RequestLink, ResponseLink
-from partibus.gateway.throttled_link import ThrottledLink
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -72,9 +71,6 @@ def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
     require_sendable(entity, address)
     bytes_max = entity.message_bytes_max
     link.accept(max_message_size=bytes_max, properties={BATCH_SIZE_PROPERTY: bytes_max})
-    trouble = connection.gateway.trouble
-    if trouble is not None:
-        return ThrottledLink(connection, link, entity, trouble)
     return InboundLink(connection, link, entity)
 
 

@@ -38,6 +38,7 @@ from partibus.gateway.inbound_link import InboundLink
 from partibus.gateway.operations.peek import Cursor
 from partibus.gateway.outbound_link import OutboundLink
 from partibus.gateway.requests import RequestLink, ResponseLink
+from partibus.gateway.trouble import throttled
 
 if TYPE_CHECKING:
     from partibus.gateway.gateway import Gateway
@@ -104,6 +105,8 @@ class ClientConnection:
             CloseReceived: self._close,
             ConnectionFailed: self._close,
         }
+        if gateway.trouble is not None:
+            self._handlers[TransferReceived] = self._transfer_if_admitted
         self.wake_at_ms = now_ms + TOKEN_DEADLINE_MS
 
     # --- from the listener ------------------------------------------------------------------
@@ -272,6 +275,17 @@ class ClientConnection:
         owner = event.link.context
         if isinstance(owner, InboundLink | RequestLink):
             owner.transfer(event)
+
+    def _transfer_if_admitted(self, event: Event) -> None:
+        """Stands in for `_transfer` where faults are on: a throttle may refuse a send."""
+        assert isinstance(event, TransferReceived)
+        owner = event.link.context
+        trouble = self.gateway.trouble
+        assert trouble is not None
+        if isinstance(owner, InboundLink) and trouble.refuses(owner.path, self.gateway.now_ms()):
+            owner.refuse(event, throttled())
+        else:
+            self._transfer(event)
 
     def has_sends(self, link: InboundLink) -> None:
         """A link has messages to hand over at the end of this read."""

@@ -34,6 +34,7 @@ class Gateway:
         scheduler: Scheduler,
         settings: ConnectionSettings,
         trouble: Trouble | None = None,
+        run: int | None = None,
     ) -> None:
         self.namespace = namespace
         self.access = access
@@ -42,8 +43,8 @@ class Gateway:
         self.trouble = trouble
         """What clients may be made to suffer; None unless faults were asked for."""
         self.now_ms = clock.now_ms
-        self._run = secrets.randbits(32)
-        """Makes the lock tokens of this run unlike those of any other."""
+        self._run = secrets.randbits(32) if run is None else run
+        """Makes the lock tokens of this run unlike those of any other; workers share it."""
         self._prefixes: dict[int, TokenPrefix] = {}
         self._connections: set[ClientConnection] = set()
         self._sweep_timer: Timer | None = None

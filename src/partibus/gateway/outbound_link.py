@@ -196,6 +196,13 @@ class OutboundLink:
         self._ready.append(source)
         self.pull()
 
+    def came_back(self, source: Source) -> None:
+        """A source that was out of reach must be asked anew; one in line will be anyway."""
+        if len(self._sources) == 1:
+            self._pull_single(source, True)
+        elif source not in self._ready:
+            source.show_interest()
+
     # --- settlement -------------------------------------------------------------------------
 
     def settle(

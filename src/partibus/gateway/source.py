@@ -41,6 +41,10 @@ class Drawer(Protocol):
         """Messages wait at a source that was asked for none."""
         ...
 
+    def came_back(self, source: "Source") -> None:
+        """A source that was out of reach must be asked anew."""
+        ...
+
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
         """A settlement ended."""
         ...
@@ -122,6 +126,15 @@ class Source:
         """Messages wait."""
         if not self.is_closed:
             self._link.has_messages(self)
+
+    def interrupted(self) -> None:
+        """It is out of reach and gives nothing for the demand."""
+        self.granted = 0
+
+    def resumed(self) -> None:
+        """It is back, and does not know what was asked of it."""
+        if not self.is_closed:
+            self._link.came_back(self)
 
 
 def lock_of(delivery: Delivery) -> tuple[Source, int]:

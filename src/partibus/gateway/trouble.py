@@ -53,9 +53,10 @@ class Trouble:
         else:
             self._throttles[path_key(path)] = throttle
 
-    def throttle_of(self, key: str) -> Throttle | None:
-        """The throttle of an entity, by the key of its path."""
-        return self._throttles.get(key)
+    def refuses(self, path: str, now_ms: int) -> bool:
+        """Whether one more send to an entity would be too much; a batch is one send."""
+        throttle = self._throttles.get(path_key(path)) if self._throttles else None
+        return throttle is not None and not throttle.admits(now_ms)
 
 
 THROTTLED_TEXT: Final = (

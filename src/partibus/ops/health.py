@@ -1,9 +1,9 @@
 """The HTTP application for operators: is this node alive, ready, healthy?
 
 Owns the routes `/health` (as the vendor's emulator answers it, EMU-6), `/livez` and
-`/readyz`, and the word to clients that ask for what is not offered yet. It looks at the
-node only through the probe it is given. The server hands it to the listener, which makes
-it when the first HTTP request comes.
+`/readyz`, and the word to clients that ask for what is not offered yet; the administration
+stands beside them (`admin`). It looks at the node only through what it is given. The server
+hands it to the listener, which makes it when the first HTTP request comes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,6 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+
+from partibus.ops.admin import Administration, admin_routes
 
 # True and a message when the node serves, False and the reason when it does not.
 HealthProbe = Callable[[], tuple[bool, str]]
@@ -30,13 +32,16 @@ _FRESH: Final = {"cache-control": "no-store"}
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def operations_application(probe: HealthProbe) -> Starlette:
-    """The application that answers for the node behind `probe`."""
+def operations_application(
+    probe: HealthProbe, administration: Administration | None = None
+) -> Starlette:
+    """The application that answers for the node behind `probe`, and lets it be administered."""
     routes = [
         Route("/health", _health(probe)),
         Route("/livez", _alive),
         Route("/readyz", _ready(probe)),
         *(Route(path, _no_websocket) for path in WEBSOCKET_PATHS),
+        *(admin_routes(administration) if administration is not None else ()),
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
 

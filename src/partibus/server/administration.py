@@ -6,6 +6,7 @@ a fragment's state itself; messages leave only by the command that clients use t
 the HTTP side (`ops.admin`), which owns the paths, and by nothing else.
 """
 
+import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -81,7 +82,9 @@ class Administration:
             "properties": describe(record.spec),
         }
 
-    async def purge(self, name: str, lane: str, before_ms: int | None, limit: int | None) -> Payload:
+    async def purge(
+        self, name: str, lane: str, before_ms: int | None, limit: int | None
+    ) -> Payload:
         """Delete the waiting messages of a lane; `limit` leaves the rest for another call."""
         entity = self._namespace.resolve(parse_address(name))
         # What arrives from now on stays, so that a purge ends while senders go on.
@@ -91,6 +94,7 @@ class Administration:
         return {
             "name": entity.record.path,
             "lane": lane,
+            "before": _moment(moment_ms),
             "purged": run.count,
             "finished": run.is_finished,
             "unavailable_fragments": run.unavailable,
@@ -160,11 +164,15 @@ def _summary(record: EntityRecord, fragments: list[Payload]) -> dict[str, Any]:
         "kind": record.kind.value,
         "fragment_count": len(fragments),
         "availability": availability([fragment["state"] for fragment in fragments]),
-        "totals": {
-            name: sum(f[name] for f in fragments if f[name] is not None) for name in SUMMED
-        },
+        "totals": {name: sum(f[name] for f in fragments if f[name] is not None) for name in SUMMED},
         "note": None if reason is None else f"It {reason}, which this version does not offer.",
     }
+
+
+def _moment(time_ms: int) -> str:
+    """A time as it may be handed in again."""
+    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds")
 
 
 def availability(states: list[str]) -> str:

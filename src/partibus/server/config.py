@@ -16,6 +16,7 @@ directory and no port, and decides nothing that needs one. Every wrong value is 
 | stores | PARTIBUS_STORES | a number, or places (variable: separated by commas) | 1 |
 | workers | PARTIBUS_WORKERS | a number | 1 |
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
+| faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
 """
 
 from collections.abc import Callable, Mapping
@@ -52,6 +53,16 @@ class ServeSettings:
     store_places: tuple[str, ...] = ()  # empty: `stores` directories below `data`
     workers: int = 1
     profile: Profile = SELFHOST
+    faults: bool = False
+
+    @property
+    def store_directories(self) -> tuple[Path, ...]:
+        """Where the stores are, by number; none when everything is in memory."""
+        if self.memory:
+            return ()
+        if self.store_places:
+            return tuple(Path(place) for place in self.store_places)
+        return tuple(self.data / f"store-{number}" for number in range(self.stores))
 
     @property
     def loopback_only(self) -> bool:
@@ -186,11 +197,11 @@ def _read_data(value: object) -> dict[str, object]:
     return {"data": Path(value)}
 
 
-def _read_memory(value: object) -> dict[str, object]:
+def _read_switch(value: object, name: str) -> dict[str, object]:
     word = str(value).lower()
     if not isinstance(value, bool | str) or word not in _TRUE + _FALSE:
         raise ArgumentError(f"true or false is expected, not '{value}'.")
-    return {"memory": word in _TRUE}
+    return {name: word in _TRUE}
 
 
 def _read_host(value: object) -> dict[str, object]:
@@ -245,7 +256,7 @@ def _whole(value: object) -> int | None:
 
 _READERS: Final[dict[str, Reader]] = {
     "data": _read_data,
-    "memory": _read_memory,
+    "memory": lambda value: _read_switch(value, "memory"),
     "host": _read_host,
     "port": lambda value: _read_port(value, "port"),
     "tls_port": lambda value: _read_port(value, "tls_port"),
@@ -253,5 +264,6 @@ _READERS: Final[dict[str, Reader]] = {
     "stores": _read_stores,
     "workers": lambda value: _read_count(value, "workers", _WORKERS_MAX),
     "profile": _read_profile,
+    "faults": lambda value: _read_switch(value, "faults"),
 }
 SETTING_KEYS: Final = tuple(_READERS)

@@ -8,15 +8,13 @@ about messages.
 import asyncio
 import logging
 import os
-from pathlib import Path
+import secrets
 from typing import Final
 
 from partibus.amqp.settings import ConnectionSettings
 from partibus.control.access import AccessControl
-from partibus.control.apply import apply_definitions
 from partibus.control.catalog import Catalog
 from partibus.control.definitions import Definitions
-from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.clock import Clock
 from partibus.domain.duration import DURATION_MAX_MS
@@ -28,13 +26,24 @@ from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
 from partibus.fragment.spec import FragmentSpec
 from partibus.gateway.gateway import Gateway
-from partibus.gateway.namespace import Namespace, unsupported
+from partibus.gateway.namespace import Namespace
+from partibus.gateway.trouble import Trouble
+from partibus.server.administration import Administration
+from partibus.server.catalog_start import (
+    catalog_file,
+    connection_string,
+    open_catalog,
+    start_catalog,
+)
 from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub
+from partibus.server.fault_box import FaultBox
+from partibus.server.inspection import Inspection
+from partibus.server.membership import Membership
+from partibus.server.peers import Peers
 from partibus.server.scheduler import LoopScheduler
-from partibus.store.interface import Notify, Store, StoreState
-from partibus.store.log import SegmentStore
-from partibus.store.memory import MemoryStore
+from partibus.server.stores import StoreMaker
+from partibus.store.interface import StoreState
 
 EXIT_INTERNAL: Final = 70
 """EX_SOFTWARE of sysexits."""
@@ -51,15 +60,26 @@ class Node:
     """Everything behind the ports."""
 
     def __init__(
-        self, settings: ServeSettings, clock: Clock, definitions: Definitions | None = None
+        self,
+        settings: ServeSettings,
+        clock: Clock,
+        definitions: Definitions | None = None,
+        membership: Membership | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._definitions = definitions
-        self._brokers: list[Broker] = []
+        self._membership = membership
+        """None when this process is the whole server."""
+        self._peers: Peers | None = None
+        self._brokers: dict[int, Broker] = {}
+        """The brokers of this process by the number of their store."""
+        self._local: dict[int, LocalFragment] = {}
         self._machines: dict[int, Machine] = {}
-        self.control = ControlHub()
+        self.control = ControlHub(0 if membership is None else membership.worker)
         """Where administrative questions are asked and answered."""
+        self.administration: Administration
+        self._faults: FaultBox | None = None
         self.gateway: Gateway
         self.catalog: Catalog
 
@@ -70,15 +90,22 @@ class Node:
         loop = asyncio.get_running_loop()
         scheduler = LoopScheduler(loop)
         self._refuse_what_is_not_offered()
-        self.catalog = self._open_catalog()
-        for store in self._make_stores(scheduler.call_from_thread):
-            broker = Broker(store, self._clock, scheduler, stop_at_once)
+        self._open_catalog()
+        stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler)
+        first_token = 1 if self._membership is None else new_first_token()
+        for number in filter(self._owns, range(self._settings.stores)):
+            store = stores.make(number)
+            broker = Broker(store, self._clock, scheduler, stop_at_once, first_token)
             broker.open()
-            self._brokers.append(broker)
+            self._brokers[number] = broker
         namespace = Namespace(self.catalog)
+        if self._membership is not None:
+            find = self._local.get
+            self._peers = Peers(self._membership, loop, scheduler, find, self.control)
+            self._peers.watch(self._brokers)
         for record in self.catalog.entities(EntityKind.QUEUE):
             self._serve(record, namespace)
-        for broker in self._brokers:
+        for broker in self._brokers.values():
             broker.forget_strangers()
         self.catalog.subscribe(lambda change: self._changed(change, namespace))
         self.gateway = Gateway(
@@ -87,84 +114,99 @@ class Node:
             self._clock,
             scheduler,
             ConnectionSettings(container_id="partibus"),
+            Trouble() if self._settings.faults else None,
+            run=None if self._membership is None else self._membership.run,
         )
         self.gateway.start()
+        self._open_administration(stores, scheduler)
+        if self._peers is not None:
+            await self._peers.start()
 
     async def stop(self) -> None:
         """Tell the clients, make everything durable, close."""
+        if self._faults is not None:
+            self._faults.clear({})
         self.gateway.close()
+        if self._peers is not None:
+            self._peers.stop_serving()
+        brokers = self._brokers.values()
         waited_s = 0.0
-        while waited_s < FLUSH_S_MAX and any(not broker.is_at_rest for broker in self._brokers):
+        while waited_s < FLUSH_S_MAX and any(not broker.is_at_rest for broker in brokers):
             await asyncio.sleep(IDLE_POLL_S)
             waited_s += IDLE_POLL_S
-        for broker in self._brokers:
+        if self._peers is not None:
+            await self._peers.close()
+        for broker in brokers:
             broker.close()
         self.catalog.close()
 
     def health(self) -> tuple[bool, str]:
         """Whether the node does its work, and in a sentence why not."""
-        down = [i for i, b in enumerate(self._brokers) if b.store.state is StoreState.DOWN]
+        lost = [] if self._peers is None else self._peers.lost_workers()
+        if lost:
+            return False, f"Worker {', '.join(map(str, lost))} does not answer."
+        down = [i for i, b in self._brokers.items() if b.store.state is StoreState.DOWN]
         if down:
             return False, f"Store {', '.join(map(str, down))} is down; it is being probed."
-        damaged = sum(broker.damaged_count for broker in self._brokers)
+        damaged = sum(broker.damaged_count for broker in self._brokers.values())
         if damaged:
             return False, f"{damaged} stored messages failed their checksum; see the log."
         return True, "Service is healthy."
 
     def connection_string(self, host: str, port: int) -> str:
         """What a client pastes to reach this node."""
-        policy = self.catalog.policy("", ROOT_POLICY_NAME)
-        assert policy is not None
-        return (
-            f"Endpoint=sb://{host}:{port};SharedAccessKeyName={policy.name};"
-            f"SharedAccessKey={policy.primary_key};UseDevelopmentEmulator=true;"
-        )
+        return connection_string(self.catalog, host, port)
 
     # --- parts ----------------------------------------------------------------------------
 
     def _refuse_what_is_not_offered(self) -> None:
-        if self._settings.workers > 1:
-            raise ConfigError("--workers: this version runs all fragments in one process; use 1.")
         for place in self._settings.store_places:
             if "://" in place:
                 raise ConfigError(f"--store {place}: this version keeps stores in directories.")
 
-    def _open_catalog(self) -> Catalog:
-        settings = self._settings
-        file = None
-        if not settings.memory:
-            settings.data.mkdir(parents=True, exist_ok=True)
-            file = settings.data / "catalog.db"
-        catalog = Catalog(file, profile=settings.profile, stores=settings.stores, clock=self._clock)
-        declared = self._definitions is not None and self._definitions.declares_root_policy
-        if self._definitions is not None:
-            apply_definitions(catalog, self._definitions)
-        root = ensure_root_policy(catalog, loopback_only=settings.loopback_only, declared=declared)
-        if root.shown_key is not None:
-            _log.warning("new key of %s, shown once: %s", ROOT_POLICY_NAME, root.shown_key)
-        for record in catalog.entities():
-            reason = unsupported(record)
-            if reason is not None:
-                _log.warning("'%s' %s and cannot be used in this version", record.path, reason)
-        return catalog
+    def _open_catalog(self) -> None:
+        settings, clock = self._settings, self._clock
+        if self._membership is None:
+            file = catalog_file(settings)
+            self.catalog = start_catalog(file, settings, self._definitions, clock)
+        else:
+            self.catalog = open_catalog(self._membership.catalog, settings, clock)
 
-    def _make_stores(self, notify: Notify) -> list[Store]:
-        settings = self._settings
-        if settings.memory:
-            return [MemoryStore(notify=notify) for _ in range(settings.stores)]
-        places = [Path(place) for place in settings.store_places] or [
-            settings.data / f"store-{number}" for number in range(settings.stores)
-        ]
-        return [SegmentStore(place, notify=notify) for place in places]
+    def _owns(self, store: int) -> bool:
+        """Whether this process is the one writer of a store."""
+        return self._membership is None or self._membership.owns(store)
+
+    def _open_administration(self, stores: StoreMaker, scheduler: LoopScheduler) -> None:
+        """Let operators look at this process, and break it where that was asked for."""
+        Inspection(self._brokers, self._machines).register(self.control)
+        gateway = self.gateway
+        self.administration = Administration(
+            self._settings,
+            self.catalog,
+            gateway.namespace,
+            gateway.access,
+            self._clock,
+            self.control,
+        )
+        if gateway.trouble is not None:
+            _log.warning("faults can be asked for: this server is for tests")
+            self._faults = FaultBox(stores.faults, gateway, gateway.trouble, self._clock, scheduler)
+            self._faults.register(self.control)
 
     def _serve(self, record: EntityRecord, namespace: Namespace) -> None:
         """Bring the fragments of an entity up where they are placed."""
         spec = fragment_spec(record, self._settings.profile)
         for index, placement in enumerate(record.fragments):
+            if not self._owns(placement.store):
+                assert self._peers is not None
+                namespace.put_fragment(self._peers.fragment(placement, index))
+                continue
             broker = self._brokers[placement.store]
             machine = broker.add(placement.fragment_id, spec)
             self._machines[placement.fragment_id] = machine
-            namespace.put_fragment(LocalFragment(broker, machine, index))
+            fragment = LocalFragment(broker, machine, index)
+            self._local[placement.fragment_id] = fragment
+            namespace.put_fragment(fragment)
 
     def _changed(self, change: Change, namespace: Namespace) -> None:
         """Follow the catalog's change feed."""
@@ -174,7 +216,8 @@ class Node:
         elif change.after is not None and change.after.kind is EntityKind.QUEUE:
             spec = fragment_spec(change.after, self._settings.profile)
             for placement in change.after.fragments:
-                self._machines[placement.fragment_id].state.spec = spec
+                if self._owns(placement.store):
+                    self._machines[placement.fragment_id].state.spec = spec
 
 
 def stop_at_once(error: Exception) -> None:
@@ -184,6 +227,14 @@ def stop_at_once(error: Exception) -> None:
     """
     _log.critical("internal error, stopping at once; what is stored is safe", exc_info=error)
     os._exit(EXIT_INTERNAL)
+
+
+def new_first_token() -> int:
+    """Where a worker begins to number its locks.
+
+    Clients outlive the worker that holds their locks, so a token of its last life must not
+    fit a lock of this one (LCK-5). Each life has four billion numbers of its own."""
+    return secrets.randbits(31) << 32 | 1
 
 
 def fragment_spec(record: EntityRecord, profile: Profile) -> FragmentSpec:

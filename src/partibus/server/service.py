@@ -27,6 +27,8 @@ from partibus.server.config import ServeSettings
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from partibus.ops.admin import Administration
+
 READY_WORD: Final = "PARTIBUS READY"
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,9 @@ class ServedNode(Protocol):
 
     @property
     def gateway(self) -> AmqpDoor: ...
+
+    @property
+    def administration(self) -> "Administration": ...
 
     async def start(self) -> None: ...
 
@@ -181,7 +186,7 @@ class Service:
     def _http_application(self) -> "ASGIApp":
         from partibus.ops.health import operations_application
 
-        return operations_application(self.health)
+        return operations_application(self.health, self._node.administration)
 
     def _endpoints(self, ports: dict[str, list[socket.socket]], ca_path: Path) -> Endpoints:
         """Every port tells protocols apart, so any one stands in for one switched off."""

@@ -22,6 +22,8 @@ from partibus.fragment.handle import LocalFragment
 from partibus.fragment.spec import FragmentSpec
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Namespace
+from partibus.gateway.trouble import Trouble
+from partibus.store.faults import MemoryFaults
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock
 from partibus.testing.scheduler import ManualScheduler
@@ -32,19 +34,30 @@ KEY = "SAS_KEY_VALUE"
 class BusBench:
     """A namespace on memory stores."""
 
-    def __init__(self, *, stores: int = 1, profile: Profile = SELFHOST) -> None:
+    def __init__(
+        self, *, stores: int = 1, profile: Profile = SELFHOST, faults: bool = False
+    ) -> None:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.catalog = Catalog(profile=profile, stores=stores, clock=self.clock)
         ensure_root_policy(self.catalog, loopback_only=True)
-        self.stores = [MemoryStore(notify=self.scheduler.call_soon) for _ in range(stores)]
+        self.store_faults = [
+            MemoryFaults(self.scheduler.call_soon, self.scheduler.call_later_ms)
+            for _ in range(stores)
+        ]
+        self.stores = [MemoryStore(notify=knobs.notify) for knobs in self.store_faults]
+        for knobs, store in zip(self.store_faults, self.stores, strict=True):
+            knobs.attach(store)
+        self.trouble = Trouble() if faults else None
         self.brokers = [Broker(store, self.clock, self.scheduler) for store in self.stores]
         for broker in self.brokers:
             broker.open()
         self.namespace = Namespace(self.catalog)
         self.access = AccessControl(self.catalog)
         settings = ConnectionSettings(container_id="bus")
-        self.gateway = Gateway(self.namespace, self.access, self.clock, self.scheduler, settings)
+        self.gateway = Gateway(
+            self.namespace, self.access, self.clock, self.scheduler, settings, self.trouble
+        )
         self.gateway.start()
 
     def queue(self, path: str, spec: QueueSpec | None = None) -> list[LocalFragment]:

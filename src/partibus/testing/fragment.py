@@ -97,6 +97,8 @@ class Inbox:
         self.messages: list[Delivered] = []
         self.drained_count = 0
         self.available_count = 0
+        self.interrupted_count = 0
+        self.resumed_count = 0
 
     def deliver(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         self.messages += [Delivered(h, b) for h, b in zip(messages, bodies, strict=True)]
@@ -106,6 +108,12 @@ class Inbox:
 
     def available(self) -> None:
         self.available_count += 1
+
+    def interrupted(self) -> None:
+        self.interrupted_count += 1
+
+    def resumed(self) -> None:
+        self.resumed_count += 1
 
     def take(self) -> list[Delivered]:
         """Everything since the last time."""

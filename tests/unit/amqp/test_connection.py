@@ -188,6 +188,7 @@ def test_we_close_and_wait_for_the_answer():
     assert not link.attached
     assert not peer.engine.closed
     assert peer.frame(1, 0x14, UInt(0), UInt(0), b"t") == []
+    assert peer.frame(2, 0x11, *BEGIN) == []
     (event,) = peer.frame(0, CLOSE)
     assert isinstance(event, CloseReceived)
     assert peer.engine.closed

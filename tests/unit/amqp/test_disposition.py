@@ -88,6 +88,12 @@ def test_what_is_no_disposition_is_a_decode_error(body):
         decode(body)
 
 
+def test_a_list_does_not_reach_into_the_next_frame():
+    body = listed(True, UInt(1), None, True)
+    with pytest.raises(DecodeError):
+        decode_disposition(body + body, 0, len(body) - 1, {})
+
+
 @pytest.mark.parametrize("text", ["", "x" * 150, "x" * 215, "x" * 216, "x" * 217, "x" * 5000])
 @pytest.mark.parametrize("settled", [True, False])
 def test_what_we_write_can_be_read(text, settled):

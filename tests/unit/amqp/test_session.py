@@ -97,8 +97,11 @@ def test_frames_in_flight_count_against_the_window(peer):
     assert session.outgoing.window == 8
     peer.frame(1, FLOW, None, UInt(10), UInt(0), UInt(1000))
     assert session.outgoing.window == 6
-    peer.frame(1, FLOW, UInt(99), UInt(10), UInt(0), UInt(1000))
+    peer.frame(1, FLOW, UInt(1), UInt(3), UInt(0), UInt(1000))
     assert session.outgoing.window == 0
+    # A peer that has seen more than was sent counts in its own way, and may.
+    peer.frame(1, FLOW, UInt(7), UInt(10), UInt(0), UInt(1000))
+    assert session.outgoing.window == 12
 
 
 def test_a_starved_link_hears_of_the_window_that_opens(peer):
@@ -281,6 +284,14 @@ def test_nothing_is_written_on_an_ended_session(peer):
     link.set_credit(5)
     link.detach()
     assert [code for _, code, _ in peer.answers()] == [END]
+
+
+def test_a_settlement_goes_out_before_the_end(peer):
+    session = peer.begun()
+    link = peer.attached()
+    link.settle(0, ACCEPTED)
+    session.end()
+    assert [code for _, code, _ in peer.answers()] == [DISPOSITION, END]
 
 
 # --- dispositions -----------------------------------------------------------------------------

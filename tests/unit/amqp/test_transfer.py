@@ -338,3 +338,5 @@ def test_a_message_that_just_fits_takes_one_frame():
     first, second = fields_of(peer.engine.data_to_send())
     assert (first[5], second[5]) == (True, False)
     assert first[1] == second[1]
+    link.send(b"x" * 2 * (512 - overhead), b"tag", True, 0, None)
+    assert [fields[5] for fields in fields_of(peer.engine.data_to_send())] == [True, False]

@@ -106,6 +106,15 @@ def serve(
             rich_help_panel=_LIMITS,
         ),
     ] = None,
+    faults: Annotated[
+        bool,
+        typer.Option(
+            "--faults",
+            help="Let `partibus fault` break things on demand: stores, latency, throttling, locks."
+            " For tests of your own programs.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = False,
 ) -> None:
     """Run the message bus until Ctrl-C or SIGTERM.
 
@@ -128,6 +137,7 @@ def serve(
                 "http_port": http_port,
                 "workers": workers,
                 "profile": profile,
+                "faults": faults or None,
             }
         )
     )
@@ -137,12 +147,14 @@ def _run(flags: dict[str, object]) -> int:
     import os
 
     from partibus.domain.errors import BusError
+    from partibus.ops.compiled import warn_if_outdated
     from partibus.ops.logging import configure_logging
     from partibus.server.config import resolve_configuration
     from partibus.server.failure import report
     from partibus.server.lifecycle import run
 
     configure_logging()
+    warn_if_outdated()
     try:
         configuration = resolve_configuration(flags, os.environ)
     except (BusError, OSError) as error:

@@ -113,6 +113,9 @@ class RenewPart:
     def renewed(self, until_ms: Sequence[int]) -> None:
         self._fan_out.put(self._part, until_ms)
 
+    def failed(self, error: BusError) -> None:
+        self._fan_out.put_error(self._part, error)
+
 
 class SettlePart:
     """The port of one fragment that settles locks; gives how many were lost."""

@@ -1,0 +1,33 @@
+"""What a process has used, read from /proc: the server only, never its clients.
+
+Owns the reading of counters and nothing else. CPU seconds are the figure to trust on a
+machine that others use too; rates are not. Called by the scenarios, around each load.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+_KIB: Final = 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads, the ended ones too."""
+    # The name, in brackets, may hold spaces; the fields are counted from behind it.
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def resident_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * _KIB
+    raise RuntimeError(f"process {pid} has ended")
+
+
+def machine_cpu_seconds() -> float:
+    """Everything that ran on this machine since it was started."""
+    first = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()
+    # user, nice, system, then idle and iowait, which are not work, then irq and softirq.
+    return sum(int(first[n]) for n in (1, 2, 3, 6, 7)) / _TICKS_PER_S

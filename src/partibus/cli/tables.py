@@ -1,0 +1,54 @@
+"""Tables for people: columns of numbers to the right, states in colour on a terminal.
+
+Owns the look of every table of the command line. Rich is loaded when the first table is
+printed, since it costs a tenth of a second. Called by the verbs.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+PIPED_WIDTH: Final = 200
+"""Where there is no terminal nothing is cut off: a line is as long as it needs to be."""
+NARROW_WIDTH: Final = 100
+_COLOURS: Final = {
+    "up": "green",
+    "degraded": "yellow",
+    "down": "bold red",
+    "Available": "green",
+    "Limited": "yellow",
+    "Unavailable": "bold red",
+}
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    total: Sequence[object] | None = None,
+    text_columns: Sequence[str] = (),
+) -> None:
+    """One table; `total` is its last row."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=PIPED_WIDTH)
+    gap = 1 if console.width < NARROW_WIDTH else 2
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    for column in columns:
+        justify = "left" if column in text_columns else "right"
+        table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    if total is not None:
+        table.add_row(*map(_cell, total), style="bold")
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    text = str(value).replace("[", "\\[")
+    colour = _COLOURS.get(text)
+    return f"[{colour}]{text}[/]" if colour else text

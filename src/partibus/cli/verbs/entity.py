@@ -1,0 +1,105 @@
+"""`partibus entity ...`: what the namespace holds, down to the single fragment.
+
+Owns the tables of entities and of fragments. The numbers are the server's own at that
+moment; nothing is computed here but how they are shown.
+"""
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from partibus.cli.asking import print_json, server_of
+from partibus.cli.options import AsJson, ConnectionString, Url
+
+app = typer.Typer(help="Look at queues, topics and subscriptions.", no_args_is_help=True)
+
+COUNTS: Final = (
+    "active",
+    "dead_letter",
+    "scheduled",
+    "deferred",
+    "locked",
+)
+_HEADS: Final = ("active", "dead-\nletter", "scheduled", "deferred", "locked", "bytes")
+_TRANSFER: Final = "transfer_dead_letter"
+
+
+@app.command("list")
+def list_entities(
+    json: AsJson = False, connection_string: ConnectionString = None, url: Url = None
+) -> None:
+    """List every entity with its totals and how much of it is available.
+
+    Counts are sums over the fragments: active messages wait or are locked, dead letters lie
+    in the dead-letter queue. Limited means that some fragments are down, Unavailable all.
+    """
+    with server_of(connection_string, url) as server:
+        answer = server.ask("GET", "/entities")
+    if json:
+        print_json(answer)
+        return
+    if not answer["entities"]:
+        typer.echo("There are no entities. Declare some in a file: partibus serve --config FILE")
+        return
+    _print_entities(answer["entities"])
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Name of a queue, or TOPIC/Subscriptions/NAME.")],
+    json: AsJson = False,
+    connection_string: ConnectionString = None,
+    url: Url = None,
+) -> None:
+    """Show an entity: its fragments, where each lives, what it holds, and the totals.
+
+    A fragment is one part of a partitioned entity, with its own order, locks and dead letters; an
+    entity without partitioning has one. With --json the entity's properties are shown too. An
+    entity that does not exist is exit code 4.
+    """
+    with server_of(connection_string, url) as server:
+        answer = server.ask("GET", f"/entities/{name}")
+    if json:
+        print_json(answer)
+        return
+    count = answer["fragment_count"]
+    parts = f"{count} fragments" if count > 1 else "1 fragment"
+    typer.echo(f"{answer['name']}: {answer['kind']}, {parts}, {answer['availability']}")
+    if answer["note"]:
+        typer.echo(answer["note"])
+    _print_fragments(answer)
+    if answer["totals"][_TRANSFER]:
+        typer.echo(f"transfer dead letters: {answer['totals'][_TRANSFER]}")
+
+
+def _print_entities(entities: list[dict[str, Any]]) -> None:
+    from partibus.cli.tables import print_table
+
+    print_table(
+        ("name", "kind", "fragments", "availability", *_HEADS),
+        [
+            (e["name"], e["kind"], e["fragment_count"], e["availability"], *_numbers(e["totals"]))
+            for e in entities
+        ],
+        text_columns=("name", "kind", "availability"),
+    )
+
+
+def _print_fragments(entity: dict[str, Any]) -> None:
+    from partibus.cli.tables import print_table
+
+    print_table(
+        ("index", "store", "worker", "state", *_HEADS),
+        [
+            (f["index"], f["store"], f["worker"], f["state"], *_numbers(f))
+            for f in entity["fragments"]
+        ],
+        total=("total", "", "", "", *_numbers(entity["totals"])),
+        text_columns=("state",),
+    )
+
+
+def _numbers(counts: dict[str, Any]) -> list[object]:
+    from partibus.cli.quantities import spoken_bytes
+
+    return [*(counts[name] for name in COUNTS), spoken_bytes(counts["bytes"])]

@@ -1,0 +1,232 @@
+"""`partibus fault ...`: break the bus on purpose, to see how your program bears it.
+
+Owns the words and flags of every fault. The server does the breaking, and only when it was
+started with `--faults`; here a request is made of the flags and the answer put in words.
+"""
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from partibus.cli.asking import print_json, server_of
+from partibus.cli.options import AsJson, ConnectionString, Url
+from partibus.cli.quantities import rate_per_s, span_ms, spoken_span
+
+HELP: Final = """\
+Break the bus on purpose, to test your own program.
+
+Works with a server that was started with `partibus serve --faults`, and with no other. A fault
+ends by itself after `--for`, by `partibus fault clear`, or with the server.
+
+    partibus fault store 1 down --for 30s
+    partibus fault latency --rtt 70ms --store 10ms
+    partibus fault throttle orders --rate 100/s
+    partibus fault locks orders drop
+"""
+app = typer.Typer(help=HELP, no_args_is_help=True)
+
+_SLOW: Final = re.compile(r"slow=(.+)")
+_MODES: Final = ("down", "up", "full")
+
+For = Annotated[
+    int | None,
+    typer.Option(
+        "--for",
+        metavar="DURATION",
+        parser=span_ms,
+        help="End it by itself after so long, for example 30s. (default: until it is cleared)",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def store(
+    number: Annotated[int, typer.Argument(metavar="ID", help="Number of the store, from 0.")],
+    mode: Annotated[
+        str, typer.Argument(metavar="down|up|full|slow=MS", help="What it does from now on.")
+    ],
+    lasting: For = None,
+    connection_string: ConnectionString = None,
+    url: Url = None,
+) -> None:
+    """Make a store fail, fill up or slow down; `up` ends that.
+
+    down refuses every write with an input/output error, full with no space left, slow=50 takes
+    50 ms longer for each commit. Sends without a key go on, to fragments of other stores; sends
+    with a key fail when their fragment lies in this one. After the fault the store comes up by
+    its own probe, within about a second, and needs no restart.
+    """
+    word, delay_ms = _mode(mode)
+    fault = {"kind": "store", "store": number, "mode": word, "delay_ms": delay_ms}
+    _ask(fault, lasting, connection_string, url)
+    if word == "up":
+        typer.echo(f"store {number}: no fault any more")
+    else:
+        typer.echo(f"store {number}: {mode}{_until(lasting)}")
+
+
+@app.command()
+def worker(
+    number: Annotated[int, typer.Argument(metavar="ID", help="Number of the worker, from 0.")],
+    action: Annotated[Literal["kill"], typer.Argument(metavar="kill", help="What to do to it.")],
+    connection_string: ConnectionString = None,
+    url: Url = None,
+) -> None:
+    """Kill a worker process, as a crash would.
+
+    The server starts it again and recovers its fragments; the others go on. Clients that were
+    connected to it connect again, to any worker. A server with one worker refuses this.
+    """
+    _ask({"kind": "worker", "worker": number}, None, connection_string, url)
+    typer.echo(f"worker {number}: killed")
+
+
+@app.command()
+def latency(
+    rtt: Annotated[
+        int | None,
+        typer.Option(metavar="DURATION", parser=span_ms, help="Added to each round trip."),
+    ] = None,
+    store: Annotated[
+        int | None,
+        typer.Option(metavar="DURATION", parser=span_ms, help="Added to each commit."),
+    ] = None,
+    lasting: For = None,
+    connection_string: ConnectionString = None,
+    url: Url = None,
+) -> None:
+    """Put distance between the clients and the bus, or between the bus and its disks.
+
+    Everything the server writes to any client leaves later by --rtt, in order; every commit
+    takes longer by --store. So you see on your own machine what one send at a time costs
+    against a bus that is far away.
+    """
+    if rtt is None and store is None:
+        raise typer.BadParameter("give --rtt, --store, or both, for example --rtt 70ms")
+    fault = {"kind": "latency", "rtt_ms": rtt or 0, "store_ms": store or 0}
+    _ask(fault, lasting, connection_string, url)
+    typer.echo(f"latency: {_described(fault)[1]}{_until(lasting)}")
+
+
+@app.command()
+def throttle(
+    entity: Annotated[str, typer.Argument(help="Name of a queue or topic.")],
+    rate: Annotated[
+        float,
+        typer.Option(metavar="N/s", parser=rate_per_s, help="Sends that pass, for example 100/s."),
+    ],
+    lasting: For = None,
+    connection_string: ConnectionString = None,
+    url: Url = None,
+) -> None:
+    """Refuse sends to an entity above a rate, as the cloud service does when it is busy.
+
+    What is too much is refused with com.microsoft:server-busy, which the SDKs raise as
+    ServiceBusServerBusyError after their own retries. A batch counts as one send. Each worker
+    counts for itself. `partibus fault list` tells how many were refused.
+    """
+    fault = {"kind": "throttle", "entity": entity, "rate_per_s": rate}
+    _ask(fault, lasting, connection_string, url)
+    typer.echo(f"throttle {entity}: {rate:g} sends a second pass{_until(lasting)}")
+
+
+@app.command()
+def locks(
+    entity: Annotated[str, typer.Argument(help="Name of a queue, or TOPIC/Subscriptions/NAME.")],
+    action: Annotated[Literal["drop"], typer.Argument(metavar="drop", help="What to do to them.")],
+    connection_string: ConnectionString = None,
+    url: Url = None,
+) -> None:
+    """Lose all locks of an entity at once.
+
+    Its locked messages can be received again, with one delivery more counted; who held one gets
+    MessageLockLostError when it settles. So does a message that takes too long to work on.
+    """
+    answer = _ask({"kind": "locks", "entity": entity}, None, connection_string, url)
+    typer.echo(f"locks {entity}: {answer['count']} dropped")
+
+
+@app.command()
+def connections(
+    action: Annotated[Literal["close"], typer.Argument(metavar="close", help="What to do.")],
+    connection_string: ConnectionString = None,
+    url: Url = None,
+) -> None:
+    """Close every client connection with amqp:connection:forced.
+
+    Clients may connect again at once; the SDKs do so by themselves. Locks outlive the
+    connection.
+    """
+    answer = _ask({"kind": "connections"}, None, connection_string, url)
+    typer.echo(f"connections: {answer['count']} closed")
+
+
+@app.command("list")
+def list_faults(
+    json: AsJson = False, connection_string: ConnectionString = None, url: Url = None
+) -> None:
+    """List the faults that last, with what is left of each."""
+    with server_of(connection_string, url) as server:
+        answer = server.ask("GET", "/faults")
+    if json:
+        print_json(answer)
+        return
+    if not answer["faults"]:
+        typer.echo("Nothing is broken on purpose.")
+        return
+    from partibus.cli.tables import print_table
+
+    print_table(
+        ("fault", "does", "left", "refused"),
+        [(*_described(f), _left(f), f["refused"]) for f in answer["faults"]],
+        text_columns=("fault", "does"),
+    )
+
+
+@app.command()
+def clear(connection_string: ConnectionString = None, url: Url = None) -> None:
+    """End every fault."""
+    with server_of(connection_string, url) as server:
+        cleared = server.ask("DELETE", "/faults")["cleared"]
+    typer.echo(f"cleared: {', '.join(cleared)}" if cleared else "Nothing was broken on purpose.")
+
+
+# --- requests and words -----------------------------------------------------------------------
+
+
+def _ask(
+    fault: dict[str, Any], lasting: int | None, connection_string: str | None, url: str | None
+) -> dict[str, Any]:
+    body = fault if lasting is None else {**fault, "for_ms": lasting}
+    with server_of(connection_string, url) as server:
+        return server.ask("POST", "/faults", body)
+
+
+def _mode(text: str) -> tuple[str, int]:
+    """The mode and, for slow=MS, its delay; a number without a unit is milliseconds."""
+    if text in _MODES:
+        return text, 0
+    match = _SLOW.fullmatch(text)
+    if match is None:
+        raise typer.BadParameter(f"'{text}' is not down, up, full or slow=MS.")
+    return "slow", span_ms(f"{match[1]}ms" if match[1].isdigit() else match[1])
+
+
+def _until(lasting: int | None) -> str:
+    return "" if lasting is None else f", for {spoken_span(lasting)}"
+
+
+def _left(fault: dict[str, Any]) -> str:
+    return "until cleared" if fault["left_ms"] is None else spoken_span(fault["left_ms"])
+
+
+def _described(fault: dict[str, Any]) -> tuple[str, str]:
+    if fault["kind"] == "store":
+        slow = f" by {spoken_span(fault['delay_ms'])} a commit" if fault["delay_ms"] else ""
+        return f"store {fault['store']}", f"{fault['mode']}{slow}"
+    if fault["kind"] == "latency":
+        rtt, commit = spoken_span(fault["rtt_ms"]), spoken_span(fault["store_ms"])
+        return "latency", f"{rtt} a round trip, {commit} a commit"
+    return f"throttle {fault['entity']}", f"{fault['rate_per_s']:g} sends a second pass"

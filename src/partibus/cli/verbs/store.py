@@ -1,0 +1,52 @@
+"""`partibus store ...`: the places where messages are kept, and how they are.
+
+Owns the table of stores. What a state means is the store's own word: up, degraded (it
+commits, but slowly) or down (it refuses, and is probed until it answers).
+"""
+
+import typer
+
+from partibus.cli.asking import print_json, server_of
+from partibus.cli.options import AsJson, ConnectionString, Url
+
+app = typer.Typer(help="Look at the stores.", no_args_is_help=True)
+
+
+@app.callback()
+def store() -> None:
+    """Look at the stores."""
+
+
+@app.command("list")
+def list_stores(
+    json: AsJson = False, connection_string: ConnectionString = None, url: Url = None
+) -> None:
+    """List every store: its state, the fragments placed there, and what it takes.
+
+    Live bytes are those of messages that are still needed; the files on disk are larger, since
+    space goes back in whole segments.
+    """
+    with server_of(connection_string, url) as server:
+        answer = server.ask("GET", "/stores")
+    if json:
+        print_json(answer)
+        return
+    from partibus.cli.quantities import spoken_bytes
+    from partibus.cli.tables import print_table
+
+    print_table(
+        ("store", "state", "worker", "fragments", "live", "on disk", "place"),
+        [
+            (
+                s["store"],
+                s["state"],
+                s["worker"],
+                s["fragments"],
+                spoken_bytes(s["live_bytes"]),
+                spoken_bytes(s["disk_bytes"]),
+                s["place"],
+            )
+            for s in answer["stores"]
+        ],
+        text_columns=("state", "place"),
+    )

@@ -1,0 +1,248 @@
+"""The owner's end of fragments that another process uses.
+
+Owns the receivers and the open requests of one far process: rows become commands for the
+fragments here, and what the fragments answer becomes rows again. Back-pressure: it tells how
+much is unanswered, so that no more is read from a process that asks faster than the stores
+take. When the far process is gone its receivers leave, and what was under way to them is
+unlocked (DLV-5). It knows no socket: `server.peers` carries the rows.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.fragment.commands import Consumer, Demand, Detach, Interest, Lane, Outcome, Settle
+from partibus.fragment.handle import Fragment
+from partibus.fragment.message import Held
+from partibus.fragment.rows import (
+    ANSWERED,
+    ASK,
+    AVAILABLE,
+    CONFIRMED,
+    DECODERS,
+    DELIVERED,
+    DEMAND,
+    DETACH,
+    DETACHED,
+    DONE,
+    DRAINED,
+    ENQUEUE,
+    FAILED,
+    FOUND,
+    INTEREST,
+    OPEN,
+    PING,
+    PONG,
+    REFUSED,
+    RENEWED,
+    ROW_BYTES,
+    SETTLED,
+    Row,
+    error_row,
+    fail,
+    held_row,
+)
+
+UNANSWERED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Sends of one far process that may wait for the stores before it is read no more."""
+
+
+class Outbox(Protocol):
+    """Where rows for the far process go."""
+
+    def post(self, row: Row, byte_count: int) -> None:
+        """Send a row, with others of this turn."""
+        ...
+
+
+Answerer = Callable[[str, dict[str, Any]], dict[str, Any]]
+"""Answers administrative questions: a name and a JSON object in, a JSON object out."""
+
+
+class Host:
+    """Serves the fragments of this process to one far process."""
+
+    def __init__(
+        self, outbox: Outbox, find: Callable[[int], Fragment | None], answer: Answerer
+    ) -> None:
+        self._outbox = outbox
+        self._find = find
+        self._answer = answer
+        self._receivers: dict[int, FarReceiver] = {}
+        self.is_closed = False
+        self.unanswered_bytes = 0
+        self._handlers: dict[int, Callable[[Row], None]] = {
+            OPEN: self._open,
+            DEMAND: self._demand,
+            INTEREST: self._interest,
+            DETACH: self._detach,
+            PING: self._pong,
+            ASK: self._question,
+        }
+
+    def receive(self, rows: Sequence[Row]) -> None:
+        """What the far process asks for, in order."""
+        handlers = self._handlers
+        for row in rows:
+            handler = handlers.get(row[0])
+            if handler is None:
+                self._submit(row)
+            else:
+                handler(row)
+
+    def post(self, row: Row, byte_count: int = ROW_BYTES) -> None:
+        """Answer, unless nobody is there any more."""
+        if not self.is_closed:
+            self._outbox.post(row, byte_count)
+
+    def close(self) -> None:
+        """The far process is gone."""
+        self.is_closed = True
+        receivers, self._receivers = self._receivers, {}
+        for receiver in receivers.values():
+            receiver.leave()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits for the stores that no more should be read."""
+        return self.unanswered_bytes > UNANSWERED_BYTES_MAX
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _submit(self, row: Row) -> None:
+        fragment = self._find(row[2])
+        byte_count = row[5] if row[0] == ENQUEUE else 0
+        reply = Reply(self, row[1], row[4] if row[0] == ENQUEUE else 0, byte_count)
+        self.unanswered_bytes += byte_count
+        command = DECODERS[row[0]](row, reply)
+        if fragment is None:
+            fail(command, StoreUnavailable(f"Fragment {row[2]} is not served here yet; try again."))
+        else:
+            fragment.submit(command)
+
+    def _question(self, row: Row) -> None:
+        try:
+            answer = self._answer(row[3], row[4])
+        except BusError as error:
+            self.post((FAILED, row[1], error_row(error)))
+        else:
+            self.post((ANSWERED, row[1], answer))
+
+    def _pong(self, row: Row) -> None:
+        self.post((PONG, row[1]))
+
+    # --- receivers ----------------------------------------------------------------------------
+
+    def _open(self, row: Row) -> None:
+        _, number, fragment_id, lane, deletes = row
+        fragment = self._find(fragment_id)
+        if fragment is not None:
+            self._receivers[number] = FarReceiver(self, number, fragment, Lane(lane), deletes)
+
+    def _demand(self, row: Row) -> None:
+        _, number, limit, drain = row
+        receiver = self._receivers.get(number)
+        if receiver is not None:
+            receiver.fragment.submit(Demand(receiver.consumer, limit, drain))
+        elif drain:
+            self.post((DRAINED, number))
+
+    def _interest(self, row: Row) -> None:
+        receiver = self._receivers.get(row[1])
+        if receiver is not None:
+            receiver.fragment.submit(Interest(receiver.consumer))
+
+    def _detach(self, row: Row) -> None:
+        receiver = self._receivers.pop(row[1], None)
+        if receiver is not None:
+            receiver.leave()
+        self.post((DETACHED, row[1]))
+
+
+class FarReceiver:
+    """A receiver that sits in another process."""
+
+    __slots__ = ("_host", "_is_gone", "_lane", "_number", "consumer", "fragment")
+
+    def __init__(
+        self, host: Host, number: int, fragment: Fragment, lane: Lane, deletes: bool
+    ) -> None:
+        self._host = host
+        self._number = number
+        self._lane = lane
+        self._is_gone = False
+        self.fragment = fragment
+        self.consumer: Consumer = fragment.consumer(self, lane, deletes)
+
+    def leave(self) -> None:
+        """It wants nothing more."""
+        self._is_gone = True
+        self.fragment.submit(Detach(self.consumer))
+
+    def deliver(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        if self._is_gone:
+            tokens = [held.token for held in messages if held.token]
+            self.fragment.submit(Settle(None, None, self._lane, tokens, Outcome.RELEASE))
+            return
+        rows = [held_row(held) for held in messages]
+        byte_count = sum([held.length for held in messages])
+        self._host.post((DELIVERED, self._number, rows, bodies), byte_count + ROW_BYTES)
+
+    def drained(self) -> None:
+        if not self._is_gone:
+            self._host.post((DRAINED, self._number))
+
+    def available(self) -> None:
+        if not self._is_gone:
+            self._host.post((AVAILABLE, self._number))
+
+    def interrupted(self) -> None:
+        """A fragment of this process is never out of reach."""
+
+    def resumed(self) -> None:
+        """A fragment of this process is never out of reach."""
+
+
+class Reply:
+    """The port of one command that came from afar."""
+
+    __slots__ = ("_byte_count", "_host", "_number", "_request_count")
+
+    def __init__(self, host: Host, number: int, request_count: int, byte_count: int) -> None:
+        self._host = host
+        self._number = number
+        self._request_count = request_count
+        self._byte_count = byte_count
+
+    def _post(self, row: Row, byte_count: int = ROW_BYTES) -> None:
+        if self._byte_count:
+            self._host.unanswered_bytes -= self._byte_count
+            self._byte_count = 0
+        self._host.post(row, byte_count)
+
+    def _places(self, requests: Sequence[int]) -> Sequence[int] | None:
+        return None if len(requests) == self._request_count else requests
+
+    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
+        self._post((CONFIRMED, self._number, first_sequence, self._places(requests)))
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        self._post((REFUSED, self._number, error_row(error), self._places(requests)))
+
+    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
+        failure = None if error is None else error_row(error)
+        self._post((SETTLED, self._number, lost, failure))
+
+    def renewed(self, until_ms: Sequence[int]) -> None:
+        self._post((RENEWED, self._number, until_ms))
+
+    def done(self, count: int) -> None:
+        self._post((DONE, self._number, count))
+
+    def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        byte_count = sum([len(body) for body in bodies])
+        rows: list[Any] = [held_row(held) for held in messages]
+        self._post((FOUND, self._number, rows, bodies), byte_count + ROW_BYTES)
+
+    def failed(self, error: BusError) -> None:
+        self._post((FAILED, self._number, error_row(error)))

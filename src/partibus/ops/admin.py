@@ -1,0 +1,183 @@
+"""The administration over HTTP: a small JSON surface under `/$partibus`.
+
+Owns the paths, the forms of requests and the translation of errors. What an operator may see
+and do is the node's, which it reaches through the `Administration` it is given; every
+request must carry a token in its header Authorization. Mounted by the operations
+application; the command line is its first user.
+
+    GET    /$partibus/entities                 all entities with their totals
+    GET    /$partibus/entities/NAME            fragments, totals, availability, properties
+    POST   /$partibus/entities/NAME/purge      {"lane", "before", "limit"}, all optional
+    GET    /$partibus/stores                   all stores with state and sizes
+    GET    /$partibus/faults                   what is wrong on purpose
+    POST   /$partibus/faults                   a fault, see docs/guides/faults.md
+    DELETE /$partibus/faults                   end all faults
+"""
+
+import datetime
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from partibus.domain.errors import ArgumentError, BusError, Unauthorized
+
+PREFIX: Final = "/$partibus"
+REQUEST_BYTES_MAX: Final = 64 * 1024
+"""No request of this surface has more to say."""
+_FRESH: Final = {"cache-control": "no-store"}
+_CHALLENGE: Final = {"www-authenticate": "SharedAccessSignature"}
+
+Answer = dict[str, Any]
+
+
+class Faults(Protocol):
+    """Faults on demand, as this surface asks for them."""
+
+    async def set(self, payload: object) -> Answer: ...
+
+    async def list(self) -> Answer: ...
+
+    async def clear(self) -> Answer: ...
+
+
+class Administration(Protocol):
+    """The node, as its operators see it."""
+
+    @property
+    def faults(self) -> Faults: ...
+
+    def authorize(self, token: str | None, path: str) -> None:
+        """Raise Unauthorized unless the token is good for this path."""
+        ...
+
+    async def entities(self) -> Answer: ...
+
+    async def entity(self, name: str) -> Answer: ...
+
+    async def stores(self) -> Answer: ...
+
+    async def purge(
+        self, name: str, lane: str, before_ms: int | None, limit: int | None
+    ) -> Answer: ...
+
+
+_Handler = Callable[[Administration, Request], Awaitable[Answer]]
+
+
+def admin_routes(node: Administration) -> list[Route]:
+    """The routes that answer for a node."""
+    table: list[tuple[str, str, _Handler]] = [
+        ("GET", "/entities", _entities),
+        ("GET", "/entities/{name:path}", _entity),
+        ("POST", "/entities/{name:path}/purge", _purge),
+        ("GET", "/stores", _stores),
+        ("GET", "/faults", _faults),
+        ("POST", "/faults", _set_fault),
+        ("DELETE", "/faults", _clear_faults),
+    ]
+    return [
+        Route(PREFIX + path, _endpoint(node, handler), methods=[method])
+        for method, path, handler in table
+    ]
+
+
+def _endpoint(node: Administration, handler: _Handler) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            node.authorize(request.headers.get("authorization"), request.scope["path"])
+            return JSONResponse(await handler(node, request), 200, _FRESH)
+        except BusError as error:
+            return error_response(error)
+
+    return endpoint
+
+
+def error_response(error: BusError) -> Response:
+    """An error as JSON: the same condition and tracking id that AMQP clients are told."""
+    body = {
+        "error": {
+            "condition": error.condition,
+            "text": error.text,
+            "tracking_id": error.tracking_id,
+            "retryable": error.retryable,
+        }
+    }
+    headers = _FRESH | _CHALLENGE if isinstance(error, Unauthorized) else _FRESH
+    return JSONResponse(body, error.http_status, headers)
+
+
+# --- what is asked ----------------------------------------------------------------------------
+
+
+async def _entities(node: Administration, request: Request) -> Answer:
+    return await node.entities()
+
+
+async def _entity(node: Administration, request: Request) -> Answer:
+    return await node.entity(request.path_params["name"])
+
+
+async def _stores(node: Administration, request: Request) -> Answer:
+    return await node.stores()
+
+
+async def _purge(node: Administration, request: Request) -> Answer:
+    body = await _body(request)
+    unknown = set(body) - {"lane", "before", "limit"}
+    if unknown:
+        raise ArgumentError(f"'{min(unknown)}' is not known; a purge takes lane, before and limit.")
+    limit = body.get("limit")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
+        raise ArgumentError("'limit' must be a number of messages.")
+    lane = str(body.get("lane", "active"))
+    return await node.purge(request.path_params["name"], lane, _moment(body.get("before")), limit)
+
+
+async def _faults(node: Administration, request: Request) -> Answer:
+    return await node.faults.list()
+
+
+async def _set_fault(node: Administration, request: Request) -> Answer:
+    return await node.faults.set(await _body(request))
+
+
+async def _clear_faults(node: Administration, request: Request) -> Answer:
+    return await node.faults.clear()
+
+
+# --- forms --------------------------------------------------------------------------------------
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """The JSON object of a request; none at all is an empty one."""
+    raw = b""
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > REQUEST_BYTES_MAX:
+            raise ArgumentError(f"The request is longer than {REQUEST_BYTES_MAX} bytes.")
+    try:
+        body = json.loads(raw) if raw else {}
+    except ValueError as error:
+        raise ArgumentError(f"The request is not JSON: {error}.") from error
+    if not isinstance(body, dict):
+        raise ArgumentError("The request must be a JSON object.")
+    return body
+
+
+def _moment(value: object) -> int | None:
+    """Milliseconds since 1970 of a time as ISO 8601 writes it; without a zone it is UTC."""
+    if value is None:
+        return None
+    try:
+        moment = datetime.datetime.fromisoformat(str(value))
+    except ValueError as error:
+        raise ArgumentError(
+            f"'{value}' is no time; write for example 2026-01-31T12:00:00Z."
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,50 @@
+"""Compiled modules that are older than the source beside them.
+
+In a working copy a compiled module runs in place of its source, so an edit without a new
+`make install` would do nothing, silently. Owns the comparison; it looks at files only, so
+that it is cheap enough for every start. Installed packages are never edited and are left
+out. Called by the `serve` verb and by the tidiness tests.
+"""
+
+import logging
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+REMEDY: Final = "run `make install` to compile again, or `make clean-compiled` to run the sources"
+
+
+def source_of(compiled: Path) -> Path:
+    """`link.cpython-311-x86_64-linux-gnu.so` was compiled from `link.py`."""
+    return compiled.with_name(compiled.name.partition(".")[0] + ".py")
+
+
+def outdated(compiled: Iterable[Path]) -> list[Path]:
+    """The sources among these that were changed since they were compiled."""
+    found: list[Path] = []
+    for path in compiled:
+        source = source_of(path)
+        if source.exists() and source.stat().st_mtime > path.stat().st_mtime:
+            found.append(source)
+    return sorted(found)
+
+
+def loaded() -> list[Path]:
+    """The compiled modules of ours that this process runs, out of a working copy."""
+    files = [
+        getattr(module, "__file__", None) or ""
+        for name, module in list(sys.modules.items())
+        if name.startswith("partibus.")
+    ]
+    return [Path(file) for file in files if file.endswith(".so") and "site-packages" not in file]
+
+
+def warn_if_outdated() -> None:
+    """Say which modules run in an older form than their source has now."""
+    for source in outdated(loaded()):
+        log.warning(
+            "%s was changed after it was compiled, and the old form runs: %s", source, REMEDY
+        )

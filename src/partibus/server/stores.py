@@ -1,0 +1,49 @@
+"""The stores of this process, made as the settings say.
+
+Owns the choice between memory and directories, and whether a store can be made to fail on
+demand. It opens nothing. Called by the node.
+"""
+
+from collections.abc import Callable
+
+from partibus.fragment.broker import Scheduler
+from partibus.server.config import ServeSettings
+from partibus.store.disk import OsDisk
+from partibus.store.faults import DiskFaults, FaultyDisk, MemoryFaults, StoreFaults
+from partibus.store.interface import Notify, Store
+from partibus.store.log import SegmentStore
+from partibus.store.memory import MemoryStore
+
+
+class StoreMaker:
+    """Makes stores by their number; keeps the faults of each when faults are wanted."""
+
+    def __init__(self, settings: ServeSettings, notify: Notify, scheduler: Scheduler) -> None:
+        self._settings = settings
+        self._notify = notify
+        self._scheduler = scheduler
+        self.faults: dict[int, StoreFaults] = {}
+
+    def make(self, number: int) -> Store:
+        """The store of that number, not open yet."""
+        if self._settings.memory:
+            return self._in_memory(number)
+        directory = self._settings.store_directories[number]
+        if not self._settings.faults:
+            return SegmentStore(directory, notify=self._notify)
+        disk = FaultyDisk(OsDisk())
+        store = SegmentStore(directory, notify=self._notify, disk=disk)
+        self.faults[number] = DiskFaults(store, disk)
+        return store
+
+    def _in_memory(self, number: int) -> Store:
+        if not self._settings.faults:
+            return MemoryStore(notify=self._notify)
+        faults = MemoryFaults(self._notify, self._later)
+        store = MemoryStore(notify=faults.notify)
+        faults.attach(store)
+        self.faults[number] = faults
+        return store
+
+    def _later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        self._scheduler.call_later_ms(delay_ms, callback)
