@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from partibus.domain.errors import BusError, MessageNotFound, StoreUnavailable
-from partibus.fragment.commands import Lane, Outcome
+from partibus.fragment.commands import DropLocks, Lane, Outcome
 from partibus.fragment.message import MessageState, Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
@@ -210,6 +210,16 @@ class QueueModel(RuleBasedStateMachine):
         self.bench.scheduler.advance_ms(delta_ms)
         if not self.is_down:
             self.clock_ticked()
+
+    @rule()
+    def locks_are_dropped(self) -> None:
+        self.bench.submit(DropLocks())
+        for message in [e for e in self.expected.values() if e.lock is not None]:
+            assert message.lock is not None
+            message.lock = (message.lock[0], self.now_ms)
+            if not self.is_down:
+                message.lock = None
+                self.count(message)
 
     @precondition(lambda self: not self.is_down)
     @rule()

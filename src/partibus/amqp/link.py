@@ -62,6 +62,7 @@ class Link:
         "max_message_size",
         "name",
         "overdraft",
+        "oversize_error",
         "prefix",
         "prefix_tag_bytes",
         "properties",
@@ -90,6 +91,8 @@ class Link:
         self.snd_settle_mode: int | None = None
         self.rcv_settle_mode: int | None = None
         self.max_message_size = session.connection.settings.max_message_size
+        # What the sender of a message above that is told; the owner may say more than we know.
+        self.oversize_error: AmqpError | None = None
         self.remote_max_message_size = 0
         self.properties: dict[str, object] = {}
         self.desired_capabilities: list[str] = []
@@ -432,7 +435,7 @@ class Link:
         The link goes on: the stock clients learn the reason from the outcome, not from a
         detach. Only a message sent settled has no outcome, and costs its link.
         """
-        error = AmqpError(
+        error = self.oversize_error or AmqpError(
             conditions.LINK_MESSAGE_SIZE_EXCEEDED,
             f"The message is larger than the link's maximum of {self.max_message_size} bytes.",
         )

@@ -23,7 +23,7 @@ from partibus.gateway.faults import amqp_error
 from partibus.gateway.inbound_link import InboundLink
 from partibus.gateway.lanes import lane_of
 from partibus.gateway.management import ManagementNode
-from partibus.gateway.namespace import require_receivable, require_sendable
+from partibus.gateway.namespace import require_receivable, require_sendable, too_large
 from partibus.gateway.outbound_link import OutboundLink
 from partibus.gateway.requests import RequestLink, ResponseLink
 
@@ -71,6 +71,7 @@ def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
     require_sendable(entity, address)
     bytes_max = entity.message_bytes_max
     link.accept(max_message_size=bytes_max, properties={BATCH_SIZE_PROPERTY: bytes_max})
+    link.oversize_error = amqp_error(too_large(entity))
     return InboundLink(connection, link, entity)
 
 

@@ -326,6 +326,13 @@ class ClientConnection:
             self._forget(link)
         self._expect_close()
 
+    def wake(self, session: Session) -> None:
+        """Settling made room in a session: links that it held back may go on."""
+        for link in session.wakeable():
+            owner = link.context
+            if isinstance(owner, OutboundLink | ResponseLink):
+                owner.flow()
+
     # --- links ------------------------------------------------------------------------------
 
     def response_link(

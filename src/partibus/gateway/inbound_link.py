@@ -18,7 +18,6 @@ from partibus.domain.errors import (
     ArgumentError,
     BusError,
     MalformedMessage,
-    MessageTooLarge,
     NotImplementedHere,
 )
 from partibus.fragment.commands import Enqueue
@@ -100,11 +99,6 @@ class InboundLink:
         payload = event.payload
         if event.state is not None and isinstance(event.state, TransactionalState):
             raise NotImplementedHere("This server does not offer transactions.")
-        if len(payload) > self._entity.message_bytes_max:
-            raise MessageTooLarge(
-                f"The message has {len(payload)} bytes; '{self.path}' accepts "
-                f"{self._entity.message_bytes_max}. Make it smaller, or split the batch."
-            )
         if event.message_format == BATCH_FORMAT:
             messages = self._unpack(payload)
         else:

@@ -15,6 +15,7 @@ from partibus.domain.errors import (
     EntityDisabled,
     EntityNotFound,
     InvalidOperation,
+    MessageTooLarge,
     NotImplementedHere,
 )
 from partibus.fragment.handle import Fragment
@@ -63,6 +64,14 @@ class Namespace:
             )
         fragments = [self._fragments[p.fragment_id] for p in record.fragments]
         return Entity(record, spec, fragments, message_bytes_max(spec, self._catalog.profile))
+
+
+def too_large(entity: Entity) -> MessageTooLarge:
+    """The error for a message that the entity does not accept (MSG-3)."""
+    return MessageTooLarge(
+        f"The message is larger than the {entity.message_bytes_max} bytes that "
+        f"'{entity.record.path}' accepts. Make it smaller, or split the batch."
+    )
 
 
 def require_sendable(entity: Entity, address: Address) -> None:

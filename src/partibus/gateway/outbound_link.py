@@ -241,6 +241,8 @@ class OutboundLink:
             self._answer(done, request.answer)
             self._answer(failed, rejection(MessageLockLost()))
         self.pull()
+        if not self._is_closed:
+            self._connection.wake(self._link.session)
 
     def _answer(self, deliveries: Sequence[Delivery], outcome: bytes) -> None:
         if self._is_closed:

@@ -8,6 +8,7 @@ process runs out of descriptors it stops looking for a moment.
 
 import asyncio
 import contextlib
+import enum
 import errno
 import logging
 import socket
@@ -32,11 +33,34 @@ _FAMILY_ABSENT: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 log = logging.getLogger(__name__)
 
 
-def bind(host: str, port: int, flag: str) -> list[socket.socket]:
-    """Listen on `port` of every address of `host`; ConfigError names port and flag."""
+class PortUse(enum.Enum):
+    """What a port is bound for."""
+
+    OWN = "one process listens"
+    SHARED = "several processes of one server listen"
+    RESERVED = "held for them, without listening"
+
+
+def bind(host: str, port: int, flag: str, *, shared: bool = False) -> list[socket.socket]:
+    """Listen on `port` of every address of `host`; ConfigError names port and flag.
+
+    A `shared` port was reserved before: other processes of this server listen on it too, and
+    the kernel spreads the connections over those that live.
+    """
+    return _bind_everywhere(host, port, flag, PortUse.SHARED if shared else PortUse.OWN)
+
+
+def reserve(host: str, port: int, flag: str) -> list[socket.socket]:
+    """Hold `port` for processes that will share it, without listening on it.
+
+    A port that anybody else listens on is refused, even if that one would share it."""
+    return _bind_everywhere(host, port, flag, PortUse.RESERVED)
+
+
+def _bind_everywhere(host: str, port: int, flag: str, use: PortUse) -> list[socket.socket]:
     for attempt in range(SAME_PORT_ATTEMPTS):
         try:
-            return _bind_all(_addresses(host, flag), port)
+            return _bind_all(_addresses(host, flag), port, use)
         except OSError as error:
             is_unlucky = port == 0 and error.errno == errno.EADDRINUSE
             if not is_unlucky or attempt == SAME_PORT_ATTEMPTS - 1:
@@ -53,13 +77,15 @@ def _addresses(host: str, flag: str) -> list[tuple[socket.AddressFamily, str]]:
     return list(dict.fromkeys((entry[0], str(entry[4][0])) for entry in found))
 
 
-def _bind_all(addresses: list[tuple[socket.AddressFamily, str]], port: int) -> list[socket.socket]:
+def _bind_all(
+    addresses: list[tuple[socket.AddressFamily, str]], port: int, use: PortUse
+) -> list[socket.socket]:
     bound: list[socket.socket] = []
     absent: OSError | None = None
     with contextlib.ExitStack() as undo:
         for family, address in addresses:
             try:
-                sock = _bind_one(family, address, port)
+                sock = _bind_one(family, address, port, use)
             except OSError as error:
                 # "localhost" names ::1 even where IPv6 is switched off.
                 if error.errno not in _FAMILY_ABSENT:
@@ -76,16 +102,22 @@ def _bind_all(addresses: list[tuple[socket.AddressFamily, str]], port: int) -> l
     return bound
 
 
-def _bind_one(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+def _bind_one(family: socket.AddressFamily, address: str, port: int, use: PortUse) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
         # A restarted server must not wait for the last one's TIME_WAIT to pass.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if use is PortUse.SHARED:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind((address, port))
-        sock.listen(BACKLOG)
+        if use is PortUse.RESERVED:
+            # Only now, so that a port which another server shares is seen to be in use.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        else:
+            sock.listen(BACKLOG)
     except OSError:
         sock.close()
         raise

@@ -8,14 +8,15 @@ import logging
 import sys
 from typing import Final
 
-LINE_FORMAT: Final = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
+LINE_FORMAT: Final = "%(asctime)s.%(msecs)03d %(levelname)-7s {process}%(name)s: %(message)s"
 TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
 
 
-def configure_logging(level: int = logging.INFO) -> None:
-    """Send every record to stderr in one form."""
+def configure_logging(level: int = logging.INFO, process: str = "") -> None:
+    """Send every record to stderr in one form; `process` tells apart who writes to one log."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(LINE_FORMAT, TIME_FORMAT))
+    line_format = LINE_FORMAT.format(process=f"[{process}] " if process else "")
+    handler.setFormatter(logging.Formatter(line_format, TIME_FORMAT))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

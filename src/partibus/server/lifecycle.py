@@ -20,6 +20,7 @@ from partibus.server.config import Configuration
 from partibus.server.failure import EXIT_CLEAN, report
 from partibus.server.node import Node
 from partibus.server.service import Service
+from partibus.server.supervision import supervise
 
 # The store threads hold the interpreter lock for microseconds between their system calls;
 # at the default 5 ms the loop would wait that long for each of them.
@@ -40,6 +41,8 @@ def run(configuration: Configuration) -> int:
     sockets_max = max(SOCKETS_MIN, raise_descriptor_limit() - DESCRIPTORS_RESERVED)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            if configuration.settings.workers > 1:
+                return runner.run(supervise(configuration, install_signals, announce))
             runner.run(_serve(configuration, sockets_max))
     except (BusError, OSError) as error:
         return report(error)

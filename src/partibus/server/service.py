@@ -12,6 +12,7 @@ import ipaddress
 import logging
 import socket
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -23,6 +24,7 @@ from partibus.listener.listener import HEADROOM_SOCKETS, Listener, ListenerLimit
 from partibus.listener.tcp import AmqpProtocol, Client
 from partibus.listener.tls import DevelopmentAuthority, certificate_names
 from partibus.server.config import ServeSettings
+from partibus.server.membership import Membership
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -80,9 +82,16 @@ class Service:
     """One node with its listener; `start` once, `stop` once."""
 
     def __init__(
-        self, node: ServedNode, settings: ServeSettings, clock: Clock, sockets_max: int
+        self,
+        node: ServedNode,
+        settings: ServeSettings,
+        clock: Clock,
+        sockets_max: int,
+        membership: Membership | None = None,
     ) -> None:
         self._node = node
+        self._membership = membership
+        """Given to a worker, whose ports and certificates are shared with others."""
         self._settings = settings
         self._clock = clock
         self._sockets_max = sockets_max
@@ -116,7 +125,7 @@ class Service:
     async def _start(self) -> Endpoints:
         loop = asyncio.get_running_loop()
         ports = self._bind()
-        self._make_data_directory()
+        make_data_directory(self._settings)
         authority = DevelopmentAuthority(
             self._tls_directory(), certificate_names(self._settings.host), self._clock
         )
@@ -136,33 +145,17 @@ class Service:
 
     def _bind(self) -> dict[str, list[socket.socket]]:
         """The listening sockets by flag, in the order in which a flag stands in for another."""
-        settings = self._settings
-        wanted = {
-            "--port": settings.port,
-            "--tls-port": settings.tls_port,
-            "--http-port": settings.http_port,
-        }
+        host = self._settings.host
         bound = {}
-        for flag, port in wanted.items():
-            if port is not None:
-                bound[flag] = bind(settings.host, port, flag)
-                for sock in bound[flag]:
-                    self._cleanup.callback(sock.close)
-        if not bound:
-            raise ConfigError("all ports are switched off: give --port a number (0 picks one)")
+        for flag, port in wanted_ports(self._settings).items():
+            bound[flag] = bind(host, port, flag, shared=self._membership is not None)
+            for sock in bound[flag]:
+                self._cleanup.callback(sock.close)
         return bound
 
-    def _make_data_directory(self) -> None:
-        if self._settings.memory:
-            return
-        data = self._settings.data
-        try:
-            data.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = "it is a file" if data.is_file() else error.strerror
-            raise ConfigError(f"--data {data} cannot be used as a directory: {reason}") from error
-
     def _tls_directory(self) -> Path:
+        if self._membership is not None:
+            return self._membership.tls
         if not self._settings.memory:
             return self._settings.data / "tls"
         temporary = tempfile.TemporaryDirectory(prefix="partibus-tls-")
@@ -189,18 +182,52 @@ class Service:
         return operations_application(self.health, self._node.administration)
 
     def _endpoints(self, ports: dict[str, list[socket.socket]], ca_path: Path) -> Endpoints:
-        """Every port tells protocols apart, so any one stands in for one switched off."""
         numbers = {flag: int(sockets[0].getsockname()[1]) for flag, sockets in ports.items()}
-        any_port = next(iter(numbers.values()))
-        amqp_port = numbers.get("--port", any_port)
-        host = reachable_host(self._settings.host)
-        return Endpoints(
-            host=host,
-            amqp_port=amqp_port,
-            http_port=numbers.get("--http-port", any_port),
-            ca_path=ca_path.resolve(),
-            connection_string=self._node.connection_string(host, amqp_port),
-        )
+        return endpoints_of(numbers, self._settings, ca_path, self._node.connection_string)
+
+
+def wanted_ports(settings: ServeSettings) -> dict[str, int]:
+    """The ports that are not switched off by flag; without any there is nothing to serve."""
+    ports = {
+        "--port": settings.port,
+        "--tls-port": settings.tls_port,
+        "--http-port": settings.http_port,
+    }
+    wanted = {flag: port for flag, port in ports.items() if port is not None}
+    if not wanted:
+        raise ConfigError("all ports are switched off: give --port a number (0 picks one)")
+    return wanted
+
+
+def make_data_directory(settings: ServeSettings) -> None:
+    """The data directory, unless everything is kept in memory."""
+    if settings.memory:
+        return
+    data = settings.data
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "it is a file" if data.is_file() else error.strerror
+        raise ConfigError(f"--data {data} cannot be used as a directory: {reason}") from error
+
+
+def endpoints_of(
+    numbers: Mapping[str, int],
+    settings: ServeSettings,
+    ca_path: Path,
+    connection_string: Callable[[str, int], str],
+) -> Endpoints:
+    """Every port tells protocols apart, so any one stands in for one switched off."""
+    any_port = next(iter(numbers.values()))
+    amqp_port = numbers.get("--port", any_port)
+    host = reachable_host(settings.host)
+    return Endpoints(
+        host=host,
+        amqp_port=amqp_port,
+        http_port=numbers.get("--http-port", any_port),
+        ca_path=ca_path.resolve(),
+        connection_string=connection_string(host, amqp_port),
+    )
 
 
 def reachable_host(host: str) -> str:

@@ -11,6 +11,7 @@ from proton import Delivery, Link, Message, symbol
 from conformance.partitioning.partitions import partition_of
 from conformance.settlement.backstage import Backstage, text_message
 from support.proton_client import SEQUENCE_NUMBER
+from support.server import ServerProcess
 
 PARTITION_KEY: Final = symbol("x-opt-partition-key")
 
@@ -28,6 +29,10 @@ def number_of(message: Message) -> int:
 
 class Wire(Backstage):
     """One connection that sends as quickly as it may."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        super().__init__(server)
+        self.server = server
 
     def post(self, address: str, messages: Iterable[Message]) -> list[Delivery]:
         """Send without waiting for each answer, then for all of them."""

@@ -16,9 +16,9 @@ _MOURNS: Final = {"dead_lettering_on_message_expiration": "true"}
 KINDS: Final = {
     # Every default of the service: a lock of a minute, ten deliveries, no time to live.
     "plain": Kind(count=240),
-    # Locks that lapse soon; "renewed" leaves a slow machine time to renew them.
+    # Locks that lapse soon; the asynchronous client's renewer cannot keep one of two seconds.
     "brief": Kind(count=30, properties={"lock_duration": '"PT1S"'}),
-    "renewed": Kind(count=20, properties={"lock_duration": '"PT2S"'}),
+    "renewed": Kind(count=20, properties={"lock_duration": '"PT3S"'}),
     # Few deliveries.
     "fragile": Kind(count=20, properties={"max_delivery_count": "2"}),
     "once": Kind(count=10, properties={"max_delivery_count": "1"}),
@@ -31,9 +31,9 @@ KINDS: Final = {
     "tiny": Kind(count=10, properties={"max_size_in_megabytes": "1"}),
     "narrow": Kind(count=10, properties={"max_message_size_in_kilobytes": "16"}),
     # Switched off.
-    "disabled": Kind(count=4, properties={"status": '"Disabled"'}),
-    "send-disabled": Kind(count=4, properties={"status": '"SendDisabled"'}),
-    "receive-disabled": Kind(count=4, properties={"status": '"ReceiveDisabled"'}),
+    "disabled": Kind(count=10, properties={"status": '"Disabled"'}),
+    "send-disabled": Kind(count=10, properties={"status": '"SendDisabled"'}),
+    "receive-disabled": Kind(count=10, properties={"status": '"ReceiveDisabled"'}),
 }
 
 

@@ -87,9 +87,7 @@ class Relay:
         self._copy(server, client, self._said)
 
     @staticmethod
-    def _copy(
-        source: socket.socket, target: socket.socket, heard: bytearray | None = None
-    ) -> None:
+    def _copy(source: socket.socket, target: socket.socket, heard: bytearray | None = None) -> None:
         try:
             while data := source.recv(_CHUNK_BYTES):
                 if heard is not None:

@@ -167,9 +167,7 @@ REFUSALS = (
         error=ServiceBusQuotaExceededError,
         condition="amqp:resource-limit-exceeded",
     ),
-    Refusal(
-        provoke=send_to_dead_letters, error=ServiceBusError, condition="amqp:not-allowed"
-    ),
+    Refusal(provoke=send_to_dead_letters, error=ServiceBusError, condition="amqp:not-allowed"),
     Refusal(
         provoke=send_too_long_a_header,
         error=ServiceBusError,

@@ -127,6 +127,7 @@ def test_dead_letters(result: Result) -> None:
         "DeadLetterErrorDescription": "words",
     }
     assert (found["again"], found["sent"]) == ("GeneralError", "GeneralError")
+    assert found["transfer"] == []
 
 
 @pytest.mark.rule("LCK-3", "LCK-4", "SEED-95")
@@ -150,12 +151,14 @@ def test_every_operation_with_a_lost_lock(result: Result) -> None:
 
 @pytest.mark.rule("LCK-9")
 def test_settling_twice(result: Result) -> None:
-    assert result("settleTwice")["second"] is not None
+    assert "already settled" in result("settleTwice")["second"]
 
 
 @pytest.mark.rule("LCK-8")
 def test_what_was_received_and_deleted_cannot_be_settled(result: Result) -> None:
-    assert result("settleDeleted") == ["InvalidOperationError"] * 5
+    words = result("settleDeleted")
+    assert len(words) == 5
+    assert all("receiveAndDelete" in each for each in words), words
 
 
 @pytest.mark.rule("LCK-6", "LCK-7")

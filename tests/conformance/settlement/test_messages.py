@@ -47,9 +47,7 @@ ARGUMENT = "com.microsoft:argument-error"
 
 
 @pytest.mark.rule("MSG-2", "QTA-8", "ERR-14")
-@pytest.mark.parametrize(
-    "field", ["id", "group_id", "reply_to_group_id", "partition key"], ids=str
-)
+@pytest.mark.parametrize("field", ["id", "group_id", "reply_to_group_id", "partition key"], ids=str)
 def test_ids_have_at_most_128_characters(stage: Backstage, queue: str, field: str) -> None:
     def made(length: int) -> Message:
         text = "ü" * length
@@ -100,9 +98,7 @@ def test_a_queue_may_accept_small_messages_only(bus: Bus, stage: Backstage, queu
     # Properties count too.
     with pytest.raises(MessageSizeExceededError):
         sender.send_messages(
-            ServiceBusMessage(
-                b"x" * 9 * KILOBYTE, application_properties={"p": "x" * 9 * KILOBYTE}
-            )
+            ServiceBusMessage(b"x" * 9 * KILOBYTE, application_properties={"p": "x" * 9 * KILOBYTE})
         )
     sender.send_messages(ServiceBusMessage("small"))
     assert len(stage.peek(queue)) == 2

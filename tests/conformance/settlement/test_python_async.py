@@ -6,6 +6,8 @@ steps on several queues at once.
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -34,21 +36,28 @@ async def client(server: ServerProcess) -> AsyncIterator[ServiceBusClient]:
         yield connected
 
 
-async def send(client: ServiceBusClient, queue: str, *texts: str) -> None:
-    async with client.get_queue_sender(queue) as sender:
-        await sender.send_messages([ServiceBusMessage(text) for text in texts])
+@asynccontextmanager
+async def opened(*handlers: Any) -> AsyncIterator[Any]:
+    """Open senders and receivers side by side, and close them so."""
+    await asyncio.gather(*(handler.__aenter__() for handler in handlers))
+    try:
+        yield handlers
+    finally:
+        await asyncio.gather(*(handler.__aexit__() for handler in handlers))
+
+
+def texts(*bodies: str) -> list[ServiceBusMessage]:
+    return [ServiceBusMessage(body) for body in bodies]
 
 
 @pytest.mark.rule("SCH-1", "SCH-3", "SCH-4", "ERR-7")
 async def test_schedule_and_cancel(client: ServiceBusClient, queue: str) -> None:
-    async with (
-        client.get_queue_sender(queue) as sender,
-        client.get_queue_receiver(queue) as receiver,
+    async with opened(client.get_queue_sender(queue), client.get_queue_receiver(queue)) as (
+        sender,
+        receiver,
     ):
         due = utc_now() + seconds(1)
-        kept, cancelled = await sender.schedule_messages(
-            [ServiceBusMessage("kept"), ServiceBusMessage("cancelled")], due
-        )
+        kept, cancelled = await sender.schedule_messages(texts("kept", "cancelled"), due)
         await sender.cancel_scheduled_messages(cancelled)
         (shown,) = await receiver.peek_messages(max_message_count=10)
         assert (shown.sequence_number, shown.state) == (kept, ServiceBusMessageState.SCHEDULED)
@@ -64,8 +73,11 @@ async def test_schedule_and_cancel(client: ServiceBusClient, queue: str) -> None
 
 @pytest.mark.rule("SEED-102", "DEF-1", "DEF-2", "DEF-3", "DEF-5")
 async def test_defer_and_receive_by_number(client: ServiceBusClient, queue: str) -> None:
-    await send(client, queue, "set aside", "next")
-    async with client.get_queue_receiver(queue) as receiver:
+    async with opened(client.get_queue_sender(queue), client.get_queue_receiver(queue)) as (
+        sender,
+        receiver,
+    ):
+        await sender.send_messages(texts("set aside", "next"))
         (message,) = await collect_async(receiver, 1)
         await receiver.defer_message(message)
         (other,) = await collect_async(receiver, 1)
@@ -84,11 +96,11 @@ async def test_defer_and_receive_by_number(client: ServiceBusClient, queue: str)
 @pytest.mark.rule("SEED-101", "DLQ-3", "DLQ-5", "TTL-6", "PEK-3")
 async def test_dead_letters(client: ServiceBusClient, queues: Queues) -> None:
     queue = queues.fresh("mourning")
-    async with (
-        client.get_queue_sender(queue) as sender,
-        client.get_queue_receiver(queue) as receiver,
-        client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as letters,
-    ):
+    async with opened(
+        client.get_queue_sender(queue),
+        client.get_queue_receiver(queue),
+        client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER),
+    ) as (sender, receiver, letters):
         await sender.send_messages(ServiceBusMessage("bad"))
         await sender.send_messages(ServiceBusMessage("late", time_to_live=seconds(1)))
         (message,) = await collect_async(receiver, 1)
@@ -103,16 +115,17 @@ async def test_dead_letters(client: ServiceBusClient, queues: Queues) -> None:
 
 
 @pytest.mark.rule("LCK-3", "SEED-95")
-async def test_renewal_by_hand_and_by_the_renewer(
-    client: ServiceBusClient, queues: Queues
-) -> None:
-    queue = queues.fresh("renewed")  # two seconds
-    await send(client, queue, "by hand", "by the renewer")
+async def test_renewal_by_hand_and_by_the_renewer(client: ServiceBusClient, queues: Queues) -> None:
+    queue = queues.fresh("renewed")
     async with (
-        client.get_queue_receiver(queue) as receiver,
-        client.get_queue_receiver(queue) as other,
+        opened(
+            client.get_queue_sender(queue),
+            client.get_queue_receiver(queue),
+            client.get_queue_receiver(queue),
+        ) as (sender, receiver, other),
         AutoLockRenewer() as renewer,
     ):
+        await sender.send_messages(texts("by hand", "by the renewer"))
         by_hand, by_renewer = await collect_async(receiver, 2)
         renewer.register(receiver, by_renewer, max_lock_renewal_duration=60)
         first = by_hand.locked_until_utc
@@ -130,11 +143,12 @@ async def test_renewal_by_hand_and_by_the_renewer(
 async def test_lost_locks_and_settling_twice(client: ServiceBusClient, queues: Queues) -> None:
     queue = queues.fresh("brief")  # a second
     names = ["complete", "abandon", "defer", "dead_letter"]
-    await send(client, queue, *names)
-    async with (
-        client.get_queue_receiver(queue) as loser,
-        client.get_queue_receiver(queue) as holder,
-    ):
+    async with opened(
+        client.get_queue_sender(queue),
+        client.get_queue_receiver(queue),
+        client.get_queue_receiver(queue),
+    ) as (sender, loser, holder):
+        await sender.send_messages(texts(*names))
         lost = await collect_async(loser, len(names))
         held = await collect_async(holder, len(names))
         assert {message.delivery_count for message in held} == {1}
@@ -177,12 +191,11 @@ async def test_refusals_have_their_classes(client: ServiceBusClient, queues: Que
 async def test_competing_receivers_that_settle_in_every_way_lose_nothing(
     client: ServiceBusClient, queue: str
 ) -> None:
-    texts = [str(number) for number in range(60)]
-    await send(client, queue, *texts)
+    numbers = [str(number) for number in range(60)]
     done: dict[str, str] = {}
 
     async def work(receiver: ServiceBusReceiver) -> None:
-        while len(done) < len(texts):
+        while len(done) < len(numbers):
             for message in await receiver.receive_messages(5, max_wait_time=0.3):
                 text = str(message)
                 assert text not in done, "a message that is settled for good came again"
@@ -195,13 +208,15 @@ async def test_competing_receivers_that_settle_in_every_way_lose_nothing(
                     done[text] = "complete"
                     await receiver.complete_message(message)
 
-    async with (
-        client.get_queue_receiver(queue) as one,
-        client.get_queue_receiver(queue) as two,
-        client.get_queue_receiver(queue, prefetch_count=3) as three,
-        client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as letters,
-    ):
+    async with opened(
+        client.get_queue_sender(queue),
+        client.get_queue_receiver(queue),
+        client.get_queue_receiver(queue),
+        client.get_queue_receiver(queue, prefetch_count=3),
+        client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER),
+    ) as (sender, one, two, three, letters):
+        await sender.send_messages(texts(*numbers))
         await asyncio.gather(work(one), work(two), work(three))
-        assert sorted(done, key=int) == texts
+        assert sorted(done, key=int) == numbers
         dead = await letters.peek_messages(max_message_count=100)
         assert sorted(int(text) for text in bodies(dead)) == list(range(1, 60, 3))

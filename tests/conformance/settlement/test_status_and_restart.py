@@ -85,7 +85,8 @@ def test_a_queue_that_was_switched_off_keeps_its_messages(tmp_path: Path) -> Non
                 fill(stage, queue)
         server.stop()
         write_queues(
-            config, {"sends": {"status": '"SendDisabled"'}, "receives": {"status": '"ReceiveDisabled"'}}
+            config,
+            {"sends": {"status": '"SendDisabled"'}, "receives": {"status": '"ReceiveDisabled"'}},
         )
         server.start()
         with Backstage(server) as stage:

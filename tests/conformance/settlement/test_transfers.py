@@ -216,9 +216,7 @@ def test_a_released_message_is_again_the_first_in_line(stage: Backstage, queue: 
 
 
 @pytest.mark.rule("BAT-5")
-def test_a_receive_waits_for_the_first_message_only(
-    bus: Bus, stage: Backstage, queue: str
-) -> None:
+def test_a_receive_waits_for_the_first_message_only(bus: Bus, stage: Backstage, queue: str) -> None:
     stage.send(queue, "one", "two")
     # Were the wait for all hundred, this would take a minute and the test's time with it.
     messages = bus.receiver(queue).receive_messages(max_message_count=100, max_wait_time=60)
@@ -226,9 +224,7 @@ def test_a_receive_waits_for_the_first_message_only(
 
 
 @pytest.mark.rule("DLV-5", "DLV-1", "AMQ-2", "CON-27")
-def test_released_messages_do_not_count_however_often(
-    stage: Backstage, queues: Queues
-) -> None:
+def test_released_messages_do_not_count_however_often(stage: Backstage, queues: Queues) -> None:
     queue = queues.fresh("fragile")  # two deliveries
     stage.send(queue, "patient")
     receiver = stage.receiver(queue)

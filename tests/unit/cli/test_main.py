@@ -26,7 +26,7 @@ def test_help_says_what_it_is_and_where_to_begin() -> None:
     text = shown("--help")
     assert "message bus" in text
     assert "partibus serve" in text
-    for verb in ("serve", "version", "config"):
+    for verb in ("serve", "entity", "store", "purge", "fault", "version", "config"):
         assert verb in text
 
 
@@ -34,7 +34,7 @@ def test_serve_explains_every_flag_and_its_default() -> None:
     text = shown("serve", "-h")
     for flag in ("--data", "--memory", "--config", "--host", "--port", "--tls-port"):
         assert flag in text
-    for flag in ("--http-port", "--stores", "--store", "--workers", "--profile"):
+    for flag in ("--http-port", "--stores", "--store", "--workers", "--profile", "--faults"):
         assert flag in text
     for default in ("./partibus-data", "127.0.0.1", "5672", "5671", "5300", "selfhost"):
         assert f"(default {default})" in text
@@ -60,7 +60,10 @@ def test_an_unknown_verb_is_exit_code_two() -> None:
     assert RUNNER.invoke(app, ["sevre"]).exit_code == 2
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["version"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["serve", "--help"], ["fault", "--help"], ["purge", "--help"], ["version"]],
+)
 def test_help_loads_no_server(arguments: list[str]) -> None:
     code = (
         "import sys; from partibus.cli.main import app\n"

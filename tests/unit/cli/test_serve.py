@@ -47,7 +47,7 @@ def test_every_flag_arrives(serve: Serve) -> None:
     code, settings, _ = serve(
         *("--data", "elsewhere", "--memory", "--host", "0.0.0.0", "--port", "0"),
         *("--tls-port", "none", "--http-port", "8080", "--stores", "3"),
-        *("--workers", "2", "--profile", "premium"),
+        *("--workers", "2", "--profile", "premium", "--faults"),
     )
     assert code == 0
     assert settings == ServeSettings(
@@ -60,6 +60,7 @@ def test_every_flag_arrives(serve: Serve) -> None:
         stores=3,
         workers=2,
         profile=PREMIUM,
+        faults=True,
     )
 
 

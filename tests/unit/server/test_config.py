@@ -90,6 +90,7 @@ def test_every_setting_from_the_environment() -> None:
         "stores": "4",
         "workers": "8",
         "profile": "emulator",
+        "faults": "yes",
     }
     assert set(values) == set(SETTING_KEYS)
     environment = {f"PARTIBUS_{key.upper()}": value for key, value in values.items()}
@@ -103,6 +104,7 @@ def test_every_setting_from_the_environment() -> None:
         stores=4,
         workers=8,
         profile=EMULATOR,
+        faults=True,
     )
 
 
@@ -117,6 +119,16 @@ def test_flags_win_over_environment_and_environment_over_file(tmp_path: Path) ->
         "PARTIBUS_TLS_PORT",
         f"{file}:4",
     ]
+
+
+def test_stores_are_directories_by_their_number() -> None:
+    assert ServeSettings(data=Path("d"), stores=2).store_directories == (
+        Path("d/store-0"),
+        Path("d/store-1"),
+    )
+    named = ServeSettings(stores=2, store_places=("a", "/b"))
+    assert named.store_directories == (Path("a"), Path("/b"))
+    assert ServeSettings(memory=True, stores=2).store_directories == ()
 
 
 def test_an_empty_variable_says_nothing() -> None:
@@ -167,6 +179,7 @@ def test_the_emulators_file_is_taken_as_it_is(tmp_path: Path) -> None:
         ("port = 65536", ":2: server.port: '65536' is no port; 0 to 65535 are allowed"),
         ("port = true", ":2: server.port: 'True' is no port"),
         ("memory = 1", ":2: server.memory: true or false is expected"),
+        ("faults = 'maybe'", ":2: server.faults: true or false is expected, not 'maybe'"),
         ("data = 1", ":2: server.data: a directory is expected."),
         ('data = ""', ":2: server.data: a directory is expected."),
         ('host = ""', ":2: server.host: an address to listen on is expected"),

@@ -35,6 +35,8 @@ class EchoClient:
 class FakeNode:
     """Records what it is told; its gateway echoes."""
 
+    administration = None
+
     def __init__(self, failure: Exception | None = None) -> None:
         self.log: list[str] = []
         self.clients: list[EchoClient] = []

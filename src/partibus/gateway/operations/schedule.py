@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from partibus.amqp.types import LONG, Array
-from partibus.domain.errors import ArgumentError, MessageTooLarge
+from partibus.domain.errors import ArgumentError
 from partibus.fragment.commands import CancelScheduled, Enqueue
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
 from partibus.gateway.envelope import to_stored
 from partibus.gateway.inbound_link import BATCH_MESSAGES_MAX
 from partibus.gateway.lanes import client_sequence
-from partibus.gateway.namespace import require_sendable
+from partibus.gateway.namespace import require_sendable, too_large
 from partibus.gateway.operations.deferred import by_fragment
 from partibus.gateway.operations.fanout import CountPart, FanOut, SendPart
 from partibus.gateway.router import Router
@@ -67,12 +67,8 @@ def _message(request: "ManagementRequest", item: object) -> NewMessage:
     payload = item.get("message") if isinstance(item, Mapping) else None
     if not isinstance(payload, bytes):
         raise ArgumentError("Each of 'messages' must be a map with the encoded 'message'.")
-    size_max = request.entity.message_bytes_max
-    if len(payload) > size_max:
-        raise MessageTooLarge(
-            f"The message has {len(payload)} bytes; '{request.entity.record.path}' accepts "
-            f"{size_max}. Make it smaller."
-        )
+    if len(payload) > request.entity.message_bytes_max:
+        raise too_large(request.entity)
     return to_stored(payload)
 
 

@@ -1,0 +1,124 @@
+"""The workers of a server, kept alive.
+
+Owns their lives and nothing of their work: all are started and awaited before the server counts
+as ready, one that dies is started again while the others go on, one that keeps dying ends the
+whole server with a reason, and a stop waits for all. No message ever passes through here.
+Called by `supervision`, which prepares what the workers share.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from partibus.server.restarts import DEATHS_MAX, DEATHS_WINDOW_S, RestartPolicy
+
+STOP_S_MAX: Final = 60.0
+"""A worker flushes for at most 30 s and says goodbye for 5; then it hangs and is killed."""
+
+log = logging.getLogger(__name__)
+
+
+class Process(Protocol):
+    """One life of one worker."""
+
+    pid: int
+
+    async def wait_ready(self) -> bool: ...
+
+    async def wait(self) -> int: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class WorkerFailed(Exception):
+    """A worker cannot be had; `exit_code` is what the whole server should end with."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+class Supervisor:
+    """All workers of one server."""
+
+    def __init__(
+        self,
+        workers: int,
+        launch: Callable[[int], Awaitable[Process]],
+        now_s: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._numbers = range(workers)
+        self._launch = launch
+        self._now_s = now_s
+        self._sleep = sleep
+        self._processes: dict[int, Process] = {}
+        self._policies = [RestartPolicy() for _ in self._numbers]
+        self._keepers: list[asyncio.Task[None]] = []
+        self._is_stopping = False
+
+    async def start(self) -> None:
+        """Start all and return when all serve; WorkerFailed when one cannot."""
+        await asyncio.gather(*(self._begin(number) for number in self._numbers))
+        ready = [self._processes[number].wait_ready() for number in self._numbers]
+        for number, is_ready in zip(self._numbers, await asyncio.gather(*ready), strict=True):
+            if not is_ready:
+                code = await self._processes[number].wait()
+                raise WorkerFailed(f"worker {number} did not start", code if code > 0 else 1)
+        for number in self._numbers:
+            self._keepers.append(asyncio.create_task(self._keep(number)))
+
+    async def watch(self) -> None:
+        """Keep the workers alive; ends by WorkerFailed, or when `stop` was called."""
+        await asyncio.gather(*self._keepers)
+
+    async def stop(self) -> None:
+        """Have all stop cleanly, and end those that do not."""
+        self._is_stopping = True
+        for process in self._processes.values():
+            process.terminate()
+        ends = [asyncio.ensure_future(process.wait()) for process in self._processes.values()]
+        if ends:
+            _, late = await asyncio.wait(ends, timeout=STOP_S_MAX)
+            if late:
+                log.error("%d workers did not stop in time and are ended", len(late))
+                for process in self._processes.values():
+                    process.kill()
+                await asyncio.wait(late)
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+
+    async def _begin(self, number: int) -> None:
+        process = await self._launch(number)
+        self._processes[number] = process
+        if self._is_stopping:
+            process.terminate()
+        log.info("worker %d runs as process %d", number, process.pid)
+
+    def _must_stop(self) -> bool:
+        return self._is_stopping
+
+    async def _keep(self, number: int) -> None:
+        """Start a worker again whenever it ends."""
+        while True:
+            code = await self._processes[number].wait()
+            if self._must_stop():
+                return
+            pause_s = self._policies[number].pause_s(self._now_s())
+            if pause_s is None:
+                raise WorkerFailed(
+                    f"worker {number} ended {DEATHS_MAX} times within {DEATHS_WINDOW_S:.0f} s, "
+                    f"the last time with code {code}; its reasons are in the log above",
+                    1,
+                )
+            log.error("worker %d ended with code %d: starting it again", number, code)
+            await self._sleep(pause_s)
+            if self._must_stop():
+                return
+            await self._begin(number)
+            if await self._processes[number].wait_ready():
+                log.info("worker %d serves again", number)

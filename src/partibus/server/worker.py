@@ -1,0 +1,84 @@
+"""One worker: a full node as a child of the supervisor.
+
+Owns the life of that process: it reads its assignment from stdin, says on stdout when it is
+ready, and stops on SIGTERM or when stdin ends, which is how the death of the supervisor shows:
+no worker outlives it. Run as `python -m partibus.server.worker`, by the supervisor only.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from partibus.domain.clock import SystemClock
+from partibus.domain.errors import BusError
+from partibus.ops.logging import configure_logging
+from partibus.server.assignment import Assignment, decode_assignment
+from partibus.server.failure import EXIT_CLEAN, EXIT_FAILED, report
+from partibus.server.lifecycle import (
+    DESCRIPTORS_RESERVED,
+    SOCKETS_MIN,
+    SWITCH_INTERVAL_S,
+    log_loop_exception,
+    new_event_loop,
+    raise_descriptor_limit,
+)
+from partibus.server.node import Node
+from partibus.server.service import Service
+
+log = logging.getLogger(__name__)
+
+
+def main() -> int:
+    """Serve until told to stop; answers the exit code."""
+    # Ctrl-C goes to the whole group; the supervisor decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return EXIT_FAILED
+    assignment = decode_assignment(line)
+    configure_logging(process=f"worker {assignment.membership.worker}")
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    sockets_max = max(SOCKETS_MIN, raise_descriptor_limit() - DESCRIPTORS_RESERVED)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_serve(assignment, sockets_max))
+    except (BusError, OSError) as error:
+        return report(error)
+    return EXIT_CLEAN
+
+
+async def _serve(assignment: Assignment, sockets_max: int) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log_loop_exception)
+    stopping = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping)
+    clock = SystemClock()
+    settings, membership = assignment.settings, assignment.membership
+    node = Node(settings, clock, membership=membership)
+    service = Service(node, settings, clock, sockets_max, membership)
+    await service.start()
+    _say_ready()
+    await stopping.wait()
+    await service.stop()
+    log.info("stopped")
+
+
+def _on_stdin(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+    """The supervisor writes nothing more; the end of the pipe is its end."""
+    if not os.read(sys.stdin.fileno(), 1024):
+        loop.remove_reader(sys.stdin.fileno())
+        if not stopping.is_set():
+            log.error("the supervisor is gone: stopping")
+        stopping.set()
+
+
+def _say_ready() -> None:
+    sys.stdout.buffer.write(b"ready\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

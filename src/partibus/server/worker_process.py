@@ -1,0 +1,60 @@
+"""A worker as the supervisor holds it: a child process and the two pipes to it.
+
+Owns the command line of a worker and what is said over the pipes: the assignment goes in and
+the pipe stays open as the sign of life, the word `ready` comes out. It decides nothing about
+restarts. Made by the supervisor.
+"""
+
+import asyncio
+import contextlib
+import sys
+from typing import Final
+
+from partibus.server.assignment import Assignment, encode_assignment
+
+READY_WORD: Final = b"ready"
+
+
+class WorkerProcess:
+    """One life of one worker."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    async def wait_ready(self) -> bool:
+        """Whether it serves; False when it ended instead, having said why on stderr."""
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        return line.strip() == READY_WORD
+
+    async def wait(self) -> int:
+        """Its exit code, negative for the signal that ended it."""
+        return await self._process.wait()
+
+    def terminate(self) -> None:
+        """Ask it to stop cleanly."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """End it."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+
+async def launch(assignment: Assignment) -> WorkerProcess:
+    """Start a worker and hand it its assignment."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "partibus.server.worker",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    # A worker that died already shows when it is waited for.
+    with contextlib.suppress(ConnectionError):
+        process.stdin.write(encode_assignment(assignment))
+        await process.stdin.drain()
+    return WorkerProcess(process)

@@ -1,0 +1,48 @@
+"""Durations, rates and sizes as people type and read them."""
+
+import pytest
+import typer
+
+from partibus.cli.quantities import rate_per_s, span_ms, spoken_bytes, spoken_span
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("70ms", 70), ("30s", 30_000), ("1.5s", 1500), ("1m30s", 90_000), ("2h", 7_200_000)],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert span_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "30", "s", "30 s", "-1s", "30x", "PT30S"])
+def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="write for example 70ms"):
+        span_ms(text)
+
+
+@pytest.mark.parametrize(("text", "rate"), [("100/s", 100), ("100", 100), ("30/m", 0.5)])
+def test_rates(text: str, rate: float) -> None:
+    assert rate_per_s(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "fast", "100/d", "-1/s"])
+def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="write for example 100/s"):
+        rate_per_s(text)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, "0ms"), (999, "999ms"), (27_240, "27.2s"), (60_000, "1m"), (3_661_000, "1h1m1s")],
+)
+def test_durations_are_told_in_the_same_words(milliseconds: int, text: str) -> None:
+    assert spoken_span(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 26, "64.0 MiB")],
+)
+def test_sizes(count: int | None, text: str) -> None:
+    assert spoken_bytes(count) == text
+    assert spoken_bytes(5 << 40) == "5.0 TiB"
