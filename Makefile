@@ -58,7 +58,7 @@ test-all: lint ## the test suite with the slow tests
 	$(PYTEST)
 
 bench: install ## the benchmarks
-	$(BIN)/python bench/run.py
+	$(BIN)/python -m bench
 
 rules: install ## which rules of the rule book have a test, and which have none
 	@$(BIN)/python tools/rules.py

@@ -25,14 +25,18 @@ PACKAGE: Final = "partibus"
 # and modules that mostly wait for system calls, which gain nothing.
 HOT: Final = {
     "amqp": (
-        "connection decode delivery disposition encode errors events fields framing idle link"
-        " performatives properties scalars section_walk sections serial session terminus transfer"
+        "connection decode delivery disposition encode errors events fields framing handshake idle"
+        " link outgoing performatives properties scalars section_walk sections serial session"
+        " terminus transfer"
     ),
     "fragment": (
         "arrivals broker changes commands dispatch effects expiry handle machine message records"
         " replay scheduling settlement snapshot state subqueue table"
     ),
-    "gateway": "connection envelope inbound_link lanes lock_token outbound_link router",
+    "gateway": (
+        "connection envelope inbound_link lanes lock_token outbound_link outcomes router source"
+        " submission"
+    ),
     "store": "record",
 }
 # The commands in which modules are built; the others only ask for metadata.

@@ -98,9 +98,10 @@ class Ledger:
         number = message.sequence_number
         assert number is not None
         self._own(name, number)
-        if place is not Place.SCHEDULED:
-            known = self.number_of.setdefault(name, number)
-            assert known == number, f"{name} had the number {known} and has {number}"
+        # Only becoming active gives a scheduled message a new number (SEQ-8).
+        numbers = self._scheduled_numbers if place is Place.SCHEDULED else self.number_of
+        known = numbers.setdefault(name, number)
+        assert known == number, f"{name} had the number {known} and has {number}"
         count = message.delivery_count or 0
         least = self._abandons_answered.get(name, 0)
         most = self._abandons_asked.get(name, 0)

@@ -103,6 +103,12 @@ class Inbox(Receiver):
 class LoadClient(BusClient):
     """One connection with the means above."""
 
+    async def close(self) -> None:
+        """Leave no bytes behind that a dead server will never take."""
+        await super().close()
+        if self._transport is not None:
+            self._transport.abort()
+
     async def pipeline(
         self, address: str, on_accepted: Callable[[object], None] = lambda name: None
     ) -> Pipeline:

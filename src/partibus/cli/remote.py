@@ -14,6 +14,13 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from partibus.control.sas import TOKEN_PREFIX, sign
+from partibus.server.failure import (
+    EXIT_FAILED,
+    EXIT_NOT_FOUND,
+    EXIT_UNAUTHORIZED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+)
 
 PREFIX: Final = "/$partibus"
 DEVELOPMENT_POLICY: Final = "RootManageSharedAccessKey"
@@ -25,11 +32,6 @@ TIMEOUT_S: Final = 60.0
 TOKEN_LIFETIME_S: Final = 300
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_NOT_FOUND: Final = 4
-EXIT_UNREACHABLE: Final = 5
-EXIT_UNAUTHORIZED: Final = 6
 _ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
 
 Answer = dict[str, Any]
@@ -134,13 +136,15 @@ class RemoteServer:
             answer = json.loads(raw)
             if status == http.client.OK and isinstance(answer, dict):
                 return answer
-            error = answer["error"]
+            error = RemoteError(
+                answer["error"]["text"], _exit_code(status, answer["error"]["condition"])
+            )
         except (ValueError, KeyError, TypeError) as cause:
             raise RemoteError(
                 f"{self.target.url} answers {status}, but not as a Partibus server of this version"
                 " does. Is this the right port?"
             ) from cause
-        raise RemoteError(error["text"], _exit_code(status, error["condition"]))
+        raise error
 
     def _exchange(self, method: str, path: str, body: Answer | None) -> tuple[int, bytes]:
         connection = self._connection()
@@ -179,9 +183,9 @@ class RemoteServer:
 def _exit_code(status: int, condition: str) -> int:
     if condition == _ARGUMENT_ERROR:
         return EXIT_USAGE
-    codes = {
+    codes: dict[int, int] = {
         http.client.NOT_FOUND: EXIT_NOT_FOUND,
         http.client.UNAUTHORIZED: EXIT_UNAUTHORIZED,
         http.client.FORBIDDEN: EXIT_UNAUTHORIZED,
     }
-    return codes.get(http.HTTPStatus(status), EXIT_FAILED)
+    return codes.get(status, EXIT_FAILED)

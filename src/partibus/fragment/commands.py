@@ -296,8 +296,8 @@ class Purge(Command):
 class QuestionPort(Protocol):
     """Where the answer to a question goes."""
 
-    def answered(self, payload: dict[str, object]) -> None:
-        """What the process says."""
+    def answered(self, payload: bytes) -> None:
+        """What the process says, in JSON."""
         ...
 
     def failed(self, error: BusError) -> None:
@@ -310,10 +310,11 @@ class Question(Command):
 
     __slots__ = ("name", "payload", "port")
 
-    def __init__(self, port: QuestionPort, name: str, payload: dict[str, object]) -> None:
+    def __init__(self, port: QuestionPort, name: str, payload: bytes) -> None:
         self.port = port
         self.name = name
         self.payload = payload
+        """An object in JSON."""
 
 
 class Undelivered(Command):

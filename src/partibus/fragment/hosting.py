@@ -55,7 +55,7 @@ class Outbox(Protocol):
         ...
 
 
-Answerer = Callable[[str, dict[str, Any]], dict[str, Any]]
+Answerer = Callable[[str, bytes], bytes]
 """Answers administrative questions: a name and a JSON object in, a JSON object out."""
 
 

@@ -89,14 +89,16 @@ class DelayedWire:
 
     def _set_timer(self) -> None:
         if self._waiting:
-            delay_ms = max(0, self._waiting[0][0] - self._now_ms())
+            left_ms = self._waiting[0][0] - self._now_ms()
+            delay_ms = max(0, min(left_ms, self._trouble.rtt_ms + 1))
             self._timer = self._scheduler.call_later_ms(delay_ms, self._release)
 
     def _release(self) -> None:
         """Send what is due; close when that was the last and an end was asked for."""
         self._timer = None
         now_ms = self._now_ms()
-        while self._waiting and self._waiting[0][0] <= now_ms:
+        # What seems to be due later than the delay was caught by a clock that was set back.
+        while self._waiting and not 0 < self._waiting[0][0] - now_ms <= self._trouble.rtt_ms + 1:
             self._let_go()
         if self._waiting:
             self._set_timer()

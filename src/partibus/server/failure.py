@@ -2,7 +2,7 @@
 
 Owns the exit codes of the command line. Only errors of our own taxonomy and of the
 operating system are told this way; anything else is our mistake and shows its traceback.
-Called by the lifecycle and by verbs that check things.
+Called by the lifecycle and by verbs that check things or ask a server.
 """
 
 import sys
@@ -13,7 +13,11 @@ from partibus.domain.errors import BusError, ConfigError, StoreCorrupt
 EXIT_CLEAN: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_CONFIG: Final = 2
+EXIT_USAGE: Final = EXIT_CONFIG
 EXIT_CORRUPT: Final = 3
+EXIT_NOT_FOUND: Final = 4
+EXIT_UNREACHABLE: Final = 5
+EXIT_UNAUTHORIZED: Final = 6
 
 
 def report(error: BusError | OSError) -> int:

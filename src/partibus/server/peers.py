@@ -12,7 +12,9 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from partibus.control.record import Placement
 from partibus.domain.errors import BusError, OperationTimeout
@@ -33,9 +35,9 @@ HELLO: Final = 0
 RETRY_S_MIN: Final = 0.02
 RETRY_S_MAX: Final = 0.5
 GREETING_S: Final = 5.0
-PING_S: Final = 2.0
-SILENCE_S: Final = 10.0
-"""Under the 15 seconds within which a send must end (SEED-40)."""
+PING_S: Final = 1.0
+SILENCE_S: Final = 5.0
+"""Well under the 15 seconds within which a send must go elsewhere (SEED-40)."""
 GATHERING_S: Final = 15.0
 """How long a starting worker waits for the others before it serves without them."""
 ANSWER_S: Final = 5.0
@@ -166,15 +168,17 @@ class Peers:
     async def ask(self, worker: int, name: str, payload: Payload) -> Payload:
         """Put a question to another worker; a BusError when it does not answer in time."""
         answer = _Answer(self.loop)
-        self._far[worker].submit(0, Question(answer, name, payload))
+        self._far[worker].submit(0, Question(answer, name, msgspec.json.encode(payload)))
         try:
-            return await asyncio.wait_for(answer.future, ANSWER_S)
+            line = await asyncio.wait_for(answer.future, ANSWER_S)
         except TimeoutError:
             raise OperationTimeout(f"Worker {worker} did not answer '{name}' in time.") from None
+        return msgspec.json.decode(line, type=Payload)
 
-    def _answer(self, name: str, payload: Payload) -> Payload:
+    def _answer(self, name: str, payload: bytes) -> bytes:
         try:
-            return self._control.answer(name, payload)
+            answer = self._control.answer(name, msgspec.json.decode(payload, type=Payload))
+            return msgspec.json.encode(answer)
         except BusError:
             raise
         except Exception as cause:
@@ -220,12 +224,16 @@ class Caller:
     async def until_lost(self) -> None:
         """Return when the connection has ended, or has been silent for too long."""
         loop, channel = self._peers.loop, self.channel
+        quiet_s = 0.0
         while not self._over.done():
+            asked_at = loop.time()
+            channel.post((PING, 0), ROW_BYTES)
             await asyncio.wait([self._over], timeout=PING_S)
-            if loop.time() - channel.last_heard > SILENCE_S:
+            # Counted in pings, so that a pause of this process is not taken for one of the other.
+            quiet_s = 0.0 if channel.last_heard >= asked_at else quiet_s + PING_S
+            if quiet_s >= SILENCE_S:
                 log.error("worker %d says nothing and is taken for lost", self._far.worker)
                 return
-            channel.post((PING, 0), ROW_BYTES)
 
     def _hear_greeting(self, rows: Sequence[Row]) -> None:
         if not is_greeting(rows, self._peers.membership):
@@ -298,9 +306,9 @@ class _Answer:
     __slots__ = ("future",)
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.future: asyncio.Future[Payload] = loop.create_future()
+        self.future: asyncio.Future[bytes] = loop.create_future()
 
-    def answered(self, payload: dict[str, Any]) -> None:
+    def answered(self, payload: bytes) -> None:
         if not self.future.done():
             self.future.set_result(payload)
 

@@ -124,7 +124,9 @@ class Service:
 
     async def _start(self) -> Endpoints:
         loop = asyncio.get_running_loop()
-        ports = self._bind()
+        # A worker's share of the clients goes to the others for as long as it does not listen,
+        # so it binds last; a server of one process first, since a busy port ends it anyway.
+        ports = self._bind() if self._membership is None else {}
         make_data_directory(self._settings)
         authority = DevelopmentAuthority(
             self._tls_directory(), certificate_names(self._settings.host), self._clock
@@ -137,6 +139,7 @@ class Service:
         if isinstance(made, BaseException):
             await self._node.stop()
             raise made
+        ports = ports or self._bind()
         self._listener = self._listen(loop, authority)
         for sockets in ports.values():
             for sock in sockets:

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.clock import SystemClock
-from partibus.domain.errors import ConfigError
+from partibus.domain.errors import BusError, ConfigError
 from partibus.listener.accept import reserve
 from partibus.listener.tls import DevelopmentAuthority, certificate_names
 from partibus.server.assignment import Assignment
 from partibus.server.catalog_start import catalog_file, connection_string, start_catalog
 from partibus.server.config import Configuration, ServeSettings
-from partibus.server.failure import EXIT_CLEAN, EXIT_CONFIG
+from partibus.server.failure import EXIT_CLEAN, EXIT_CONFIG, report
 from partibus.server.membership import Membership
 from partibus.server.service import Endpoints, endpoints_of, make_data_directory, wanted_ports
 from partibus.server.supervisor import Supervisor, WorkerFailed
@@ -57,7 +57,7 @@ async def supervise(
         except WorkerFailed as failure:
             # A worker that failed for a reason the user can act on has told it already.
             if failure.exit_code < EXIT_CONFIG:
-                log.critical("stopping: %s", failure)
+                return report(BusError(str(failure)))
             return failure.exit_code
         finally:
             await supervisor.stop()

@@ -27,7 +27,8 @@ from partibus.server.lifecycle import (
 from partibus.server.node import Node
 from partibus.server.service import Service
 
-log = logging.getLogger(__name__)
+# Not `__name__`, which is `__main__` here.
+log = logging.getLogger("partibus.server.worker")
 
 
 def main() -> int:

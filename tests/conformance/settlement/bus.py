@@ -1,7 +1,7 @@
 """The stock Python client with handlers that live as long as their test.
 
-Opening and closing a handler costs the client about half a second each, spent in its own
-pauses. So a test opens few, and they are closed behind its back, while the next test runs.
+Closing a handler costs the client half a second, spent waiting for a thread of its own. So
+handlers are closed behind the test's back, while the next test runs.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from azure.servicebus import (
     ServiceBusClient,
-    ServiceBusReceiver,
     ServiceBusReceiveMode,
+    ServiceBusReceiver,
     ServiceBusSender,
     ServiceBusSubQueue,
 )

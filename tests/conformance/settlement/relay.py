@@ -5,6 +5,7 @@ both sides without a word of AMQP, as a broken network does. What the server sai
 that a test can look at its frames.
 """
 
+import contextlib
 import socket
 import struct
 import threading
@@ -100,7 +101,5 @@ class Relay:
 
 
 def _shut(end: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass

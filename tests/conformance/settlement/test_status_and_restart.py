@@ -90,7 +90,7 @@ def test_a_queue_that_was_switched_off_keeps_its_messages(tmp_path: Path) -> Non
         )
         server.start()
         with Backstage(server) as stage:
-            with pytest.raises(LinkException, match="com.microsoft:entity-disabled"):
+            with pytest.raises(LinkException, match=r"com\.microsoft:entity-disabled"):
                 stage.sender("sends")
             (number,) = [n for _, state, n in states(stage, "sends") if state == SCHEDULED]
             assert stage.management("sends").cancel_scheduled(number).status == 200
@@ -100,6 +100,6 @@ def test_a_queue_that_was_switched_off_keeps_its_messages(tmp_path: Path) -> Non
                 "locked",
             ]
             assert stage.shown(dead("sends")) == ["dead"]
-            with pytest.raises(LinkException, match="com.microsoft:entity-disabled"):
+            with pytest.raises(LinkException, match=r"com\.microsoft:entity-disabled"):
                 stage.receiver("receives")
             stage.send("receives", "one more")

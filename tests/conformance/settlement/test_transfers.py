@@ -39,7 +39,7 @@ def test_sends_on_the_wire_are_settled_one_by_one_and_in_ranges(
         client.wait(lambda: link.credit >= 200, "credit")
         # Nothing is read before all is written; every tenth message is to be refused.
         ids = [TOO_LONG if number % 10 == 5 else str(number) for number in range(200)]
-        pending = [link.send(Message(body=number, id=id)) for number, id in enumerate(ids)]
+        pending = [link.send(Message(body=at, id=each)) for at, each in enumerate(ids)]
         client.wait(lambda: all(delivery.settled for delivery in pending), "settlement")
         refused = [n for n, d in enumerate(pending) if d.remote_state == Delivery.REJECTED]
         accepted = [n for n, d in enumerate(pending) if d.remote_state == Delivery.ACCEPTED]

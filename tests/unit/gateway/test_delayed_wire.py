@@ -85,6 +85,19 @@ def test_order_is_kept_when_the_delay_ends() -> None:
     assert bench.wire.calls == [b"a", b"b", b"c"]
 
 
+def test_a_clock_that_is_set_back_holds_nothing_up() -> None:
+    bench = Bench()
+    set_back_ms = 0
+    wire = DelayedWire(
+        bench.wire, bench.trouble, bench.scheduler, lambda: bench.clock.now_ms() - set_back_ms
+    )
+    bench.trouble.rtt_ms = 70
+    wire.write(b"a")
+    set_back_ms = 3_600_000
+    bench.scheduler.advance_ms(71)
+    assert bench.wire.calls == [b"a"]
+
+
 def test_a_close_waits_for_what_was_written() -> None:
     bench = Bench()
     bench.trouble.rtt_ms = 70

@@ -1,0 +1,263 @@
+"""Every command and every answer comes out of its row as it went in.
+
+The rows go through the same serialiser as between workers. A field that is added to a message
+or a command and forgotten in its row fails here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partibus.domain import errors
+from partibus.domain.errors import BusError
+from partibus.fragment import commands, rows
+from partibus.fragment.commands import (
+    CancelScheduled,
+    Command,
+    Enqueue,
+    Lane,
+    Outcome,
+    Peek,
+    Purge,
+    Question,
+    ReceiveDeferred,
+    Renew,
+    Settle,
+)
+from partibus.fragment.hosting import Host, Reply
+from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
+from partibus.fragment.rows import ANSWERS, DECODERS, ENCODERS, Row
+
+OF_RECEIVERS = {commands.Demand, commands.Interest, commands.Detach}
+"""Sent as rows that name the receiver; see the tests of `remote`."""
+INSIDE = {
+    commands.Undelivered,
+    commands.Suspend,
+    commands.Resume,
+    commands.Tick,
+    commands.DropLocks,
+}
+"""Never leave the process that runs the fragment."""
+KEPT_BY_THE_OWNER = {"position", "deferred", "busy"}
+"""What a gateway has no use for."""
+
+numbers = st.integers(0, 2**63 - 1)
+millis = st.integers(0, 2**48)
+small = st.integers(-1, 2**31 - 1)
+texts = st.none() | st.text(max_size=20)
+blobs = st.binary(max_size=40)
+number_lists = st.lists(numbers, max_size=5)
+lanes = st.sampled_from(Lane)
+overlays = st.none() | st.builds(Overlay, blobs, texts, texts)
+new_messages = st.builds(NewMessage, blobs, small, millis, texts, texts)
+
+
+@st.composite
+def held_messages(draw: st.DrawFn) -> Held:
+    held = Held(draw(numbers), 0, draw(small), draw(millis), draw(millis), draw(small), None)
+    held.overlay = draw(overlays)
+    held.token = draw(numbers)
+    held.locked_until_ms = draw(millis)
+    held.state = draw(st.sampled_from(MessageState))
+    return held
+
+
+@st.composite
+def bus_errors(draw: st.DrawFn) -> BusError:
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, BusError)
+    ]
+    return draw(st.sampled_from(kinds))(draw(st.text(max_size=30)))
+
+
+PORT: Any = object()
+COMMANDS: dict[type[Command], st.SearchStrategy[Any]] = {
+    Enqueue: st.builds(
+        lambda messages, size: Enqueue(PORT, messages, list(range(len(messages))), size),
+        st.lists(new_messages, max_size=4),
+        small,
+    ),
+    Settle: st.builds(
+        lambda lane, tokens, outcome, overlay: Settle(PORT, None, lane, tokens, outcome, overlay),
+        lanes,
+        number_lists,
+        st.sampled_from(Outcome),
+        overlays,
+    ),
+    Renew: st.builds(lambda lane, tokens: Renew(PORT, lane, tokens), lanes, number_lists),
+    CancelScheduled: st.builds(lambda numbers: CancelScheduled(PORT, numbers), number_lists),
+    ReceiveDeferred: st.builds(
+        lambda lane, numbers, deletes: ReceiveDeferred(PORT, lane, numbers, deletes),
+        lanes,
+        number_lists,
+        st.booleans(),
+    ),
+    Peek: st.builds(
+        lambda lane, first, count, size: Peek(PORT, lane, first, count, size),
+        lanes,
+        numbers,
+        small,
+        small,
+    ),
+    Purge: st.builds(
+        lambda lane, count, before: Purge(PORT, lane, count, before), lanes, small, millis
+    ),
+    Question: st.builds(lambda name, payload: Question(PORT, name, payload), st.text(), blobs),
+}
+
+
+def travelled(row: Row) -> Row:
+    """A row as it arrives in another process."""
+    (arrived,) = msgspec.msgpack.decode(msgspec.msgpack.encode([row]), type=list[list[Any]])
+    return arrived
+
+
+def seen(value: object, kept: set[str] = frozenset()) -> object:  # type: ignore[assignment]
+    """What an object is made of, for comparing."""
+    if isinstance(value, (list, tuple)):
+        return [seen(item, kept) for item in value]
+    slots = getattr(type(value), "__slots__", None)
+    if slots is None or isinstance(value, (int, str, bytes)):
+        return value
+    return {name: seen(getattr(value, name), kept) for name in slots if name not in kept}
+
+
+def test_every_command_has_a_way() -> None:
+    every = {
+        kind
+        for kind in vars(commands).values()
+        if isinstance(kind, type) and issubclass(kind, Command) and kind is not Command
+    }
+    assert every == set(ENCODERS) | OF_RECEIVERS | INSIDE
+    assert set(ENCODERS) == set(COMMANDS)
+    assert len(DECODERS) == len(ENCODERS)
+
+
+@pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: kind.__name__)
+@settings(deadline=None)
+@given(data=st.data())
+def test_a_command_comes_out_as_it_went_in(kind: type[Command], data: st.DataObject) -> None:
+    command = data.draw(COMMANDS[kind])
+    row = travelled(ENCODERS[kind](command, 7, 12))
+    assert row[1:3] == [7, 12]
+    assert row[0] <= rows.REQUEST_CODE_MAX
+    arrived = DECODERS[row[0]](row, PORT)
+    assert type(arrived) is kind
+    assert seen(arrived) == seen(command)
+
+
+def test_a_settlement_that_wants_no_answer_gets_no_port() -> None:
+    command = Settle(None, None, Lane.MAIN, [1], Outcome.RELEASE)
+    row = travelled(ENCODERS[Settle](command, 0, 12))
+    arrived = DECODERS[row[0]](row, PORT)
+    assert isinstance(arrived, Settle)
+    assert arrived.port is None
+
+
+class Outbox:
+    """Takes the one row of an answer."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def post(self, row: Row, byte_count: int) -> None:
+        self.rows.append(travelled(row))
+
+
+class Ear:
+    """A port that notes whatever it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments: self.heard.append((name, arguments))
+
+
+def told(command: Any, say: Callable[[Any], None]) -> tuple[str, Any]:
+    """What the port of a command hears when the far port is told something."""
+    outbox, ear = Outbox(), Ear()
+    host = Host(outbox, lambda fragment_id: None, lambda name, payload: b"")
+    count = len(command.requests) if isinstance(command, Enqueue) else 0
+    command.port = ear
+    say(Reply(host, 7, count, 0))
+    (row,) = outbox.rows
+    assert row[1] == 7
+    ANSWERS[row[0]](command, row)
+    ((name, arguments),) = ear.heard
+    return name, seen(arguments, KEPT_BY_THE_OWNER)
+
+
+def error_seen(error: BusError) -> tuple[type[BusError], str, str]:
+    return type(error), error.text, error.tracking_id
+
+
+@settings(deadline=None)
+@given(first=numbers, requests=st.lists(small, min_size=1, max_size=5), data=st.data())
+def test_confirmations(first: int, requests: list[int], data: st.DataObject) -> None:
+    command = Enqueue(PORT, [], requests, 0)
+    places = data.draw(st.lists(st.sampled_from(range(len(requests))), min_size=1, unique=True))
+    heard = told(command, lambda port: port.confirmed(places, first))
+    every = len(places) == len(requests)
+    expected = requests if every else [requests[place] for place in places]
+    assert heard == ("confirmed", [expected, first])
+
+
+@settings(deadline=None)
+@given(error=bus_errors())
+def test_errors_keep_their_class_text_and_tracking_id(error: BusError) -> None:
+    ear = Ear()
+    rows.fail(CancelScheduled(ear, []), rows.to_error(travelled(rows.error_row(error))))
+    ((name, (arrived,)),) = ear.heard
+    assert name == "failed"
+    assert error_seen(arrived) == error_seen(error)
+
+
+@settings(deadline=None)
+@given(error=bus_errors(), lost=number_lists)
+def test_refusals_and_failures(error: BusError, lost: list[int]) -> None:
+    name, (requests, refused) = told(
+        Enqueue(PORT, [], [4, 5], 0), lambda port: port.refused([0, 1], error)
+    )
+    assert (name, requests) == ("refused", [4, 5])
+    assert error_seen(refused) == error_seen(error)
+    settle = Settle(PORT, "mine", Lane.MAIN, lost, Outcome.COMPLETE)
+    assert told(settle, lambda port: port.settled(None, lost, None)) == (
+        "settled",
+        ["mine", lost, None],
+    )
+    _, (_, _, failed) = told(settle, lambda port: port.settled(None, [], error))
+    assert error_seen(failed) == error_seen(error)
+
+
+@settings(deadline=None)
+@given(held=st.lists(held_messages(), max_size=4), numbers=number_lists, count=small)
+def test_messages_and_numbers(held: list[Held], numbers: list[int], count: int) -> None:
+    bodies = [b"body"] * len(held)
+    peek = Peek(PORT, Lane.MAIN, 0, 1, 1)
+    assert told(peek, lambda port: port.found(held, bodies)) == (
+        "found",
+        [seen(held, KEPT_BY_THE_OWNER), bodies],
+    )
+    renew = Renew(PORT, Lane.MAIN, [])
+    assert told(renew, lambda port: port.renewed(numbers)) == ("renewed", [numbers])
+    purge = Purge(PORT, Lane.MAIN, 1, 1)
+    assert told(purge, lambda port: port.done(count)) == ("done", [count])
+
+
+@settings(deadline=None)
+@given(answer=blobs)
+def test_answers_to_questions(answer: bytes) -> None:
+    outbox, ear = Outbox(), Ear()
+    host = Host(outbox, lambda fragment_id: None, lambda name, payload: answer)
+    question = Question(ear, "how", b"{}")
+    host.receive([travelled(ENCODERS[Question](question, 7, 0))])
+    (row,) = outbox.rows
+    ANSWERS[row[0]](question, row)
+    assert ear.heard == [("answered", (answer,))]
