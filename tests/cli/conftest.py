@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusClient
 
+from adversity.waiting import wait_until
 from cli.command import FRAGMENTS, QUEUES, STORES, Partibus
 from support.server import ServerProcess
 
@@ -44,6 +45,7 @@ def partibus(server: ServerProcess) -> Iterator[Partibus]:
     command = Partibus(server.connection_string)
     yield command
     command("fault", "clear")
+    wait_until(lambda: set(command.store_states()) == {"up"}, "all stores are up")
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ class BusError(Exception):
 
     @property
     def description(self) -> str:
-        """The text as a peer reads it, with the marks that support asks for (ERR-22)."""
+        """The text as a peer reads it, with the marks that support asks for."""
         stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
         return (
             f"{self.text} TrackingId:{self.tracking_id}, SystemTracker:partibus, Timestamp:{stamp}"
@@ -44,11 +44,11 @@ class RequestError(BusError):
 
 
 class InvalidOperation(RequestError):
-    """The operation is not valid in the entity's present state (ERR-13)."""
+    """The operation is not valid in the entity's present state."""
 
 
 class EntityNotFound(RequestError):
-    """The messaging entity could not be found. Create it, or correct its name (ERR-1)."""
+    """The messaging entity could not be found. Create it, or correct its name."""
 
     condition: ClassVar[str] = "amqp:not-found"
     http_status: ClassVar[int] = 404
@@ -62,70 +62,70 @@ class EntityNotFound(RequestError):
 
 
 class EntityExists(RequestError):
-    """An entity with this name exists already; choose another name (ERR-2)."""
+    """An entity with this name exists already; choose another name."""
 
     condition: ClassVar[str] = "com.microsoft:entity-already-exists"
     http_status: ClassVar[int] = 409
 
 
 class EntityDisabled(RequestError):
-    """The entity is disabled for this operation; set its status to Active (ERR-3)."""
+    """The entity is disabled for this operation; set its status to Active."""
 
     condition: ClassVar[str] = "com.microsoft:entity-disabled"
     http_status: ClassVar[int] = 403
 
 
 class MessageLockLost(RequestError):
-    """The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue. Receive the message again (ERR-4)."""  # noqa: E501
+    """The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue. Receive the message again."""  # noqa: E501
 
     condition: ClassVar[str] = "com.microsoft:message-lock-lost"
     http_status: ClassVar[int] = 410
 
 
 class SessionLockLost(RequestError):
-    """The session lock was lost. Accept the session again (ERR-5)."""
+    """The session lock was lost. Accept the session again."""
 
     condition: ClassVar[str] = "com.microsoft:session-lock-lost"
     http_status: ClassVar[int] = 410
 
 
 class SessionCannotBeLocked(RequestError):
-    """The session is held by another receiver; try again when it is released (ERR-6)."""
+    """The session is held by another receiver; try again when it is released."""
 
     condition: ClassVar[str] = "com.microsoft:session-cannot-be-locked"
     http_status: ClassVar[int] = 410
 
 
 class MessageNotFound(RequestError):
-    """No such message; look the sequence number up by peek (ERR-7)."""
+    """No such message; look the sequence number up by peek."""
 
     condition: ClassVar[str] = "com.microsoft:message-not-found"
     http_status: ClassVar[int] = 404
 
 
 class MessageTooLarge(RequestError):
-    """The message is larger than the entity accepts; make it smaller (ERR-8)."""
+    """The message is larger than the entity accepts; make it smaller."""
 
     condition: ClassVar[str] = "amqp:link:message-size-exceeded"
     http_status: ClassVar[int] = 413
 
 
 class QuotaExceeded(RequestError):
-    """A quota is used up; free space or raise the limit (ERR-9)."""
+    """A quota is used up; free space or raise the limit."""
 
     condition: ClassVar[str] = "amqp:resource-limit-exceeded"
     http_status: ClassVar[int] = 403
 
 
 class Unauthorized(RequestError):
-    """The token or key does not allow this; use a policy that has the right (ERR-12)."""
+    """The token or key does not allow this; use a policy that has the right."""
 
     condition: ClassVar[str] = "amqp:unauthorized-access"
     http_status: ClassVar[int] = 401
 
 
 class ArgumentError(RequestError):
-    """An argument is not valid; correct it (ERR-14)."""
+    """An argument is not valid; correct it."""
 
     condition: ClassVar[str] = "com.microsoft:argument-error"
 
@@ -154,18 +154,18 @@ class TransientError(BusError):
 
 
 class ServerBusy(TransientError):
-    """The server is busy; wait a few seconds and try again (ERR-10)."""
+    """The server is busy; wait a few seconds and try again."""
 
 
 class OperationTimeout(TransientError):
-    """The operation did not end in time; its outcome is not known (ERR-11)."""
+    """The operation did not end in time; its outcome is not known."""
 
     condition: ClassVar[str] = "com.microsoft:timeout"
     http_status: ClassVar[int] = 408
 
 
 class StoreUnavailable(TransientError):
-    """The store of this fragment is down; it is probed until it answers, so try again (ERR-16)."""
+    """The store of this fragment is down; it is probed until it answers, so try again."""
 
 
 # --- configuration ------------------------------------------------------------------------

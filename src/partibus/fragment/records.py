@@ -37,7 +37,7 @@ _OVERLAY_SIZES: Final = struct.Struct("<IHH")
 _ABSENT: Final = 0xFFFF
 
 REASON_CHARS_MAX: Final = 4096
-"""Longer reasons and descriptions are cut, not refused (DLQ-11)."""
+"""What a record has room for; whoever gives a reason has cut it already (DLQ-11)."""
 
 
 def pack_sequences(sequences: list[int]) -> bytes:

@@ -27,8 +27,9 @@ from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, SESS
 from partibus.fragment.message import Held, NewMessage, Overlay
 
 STORED_VERSION: Final = 1
-_PREFIX: Final = struct.Struct(">BBBHII")
-"""version, durable, priority, annotation count, annotation bytes, ttl_ms (all ones: none)."""
+_PREFIX: Final = struct.Struct(">BBBHIII")
+"""version, durable, priority, annotation count, annotation bytes, ttl_ms (all ones: none),
+bytes of header and properties."""
 _PREFIX_BYTES: Final = _PREFIX.size
 _NO_TTL: Final = 0xFFFF_FFFF
 
@@ -109,6 +110,7 @@ def _to_stored(payload: bytes) -> NewMessage:
         count,
         len(pairs),
         ttl_ms if 0 <= ttl_ms < _NO_TTL else _NO_TTL,
+        sections.body_offset if sections.body_offset >= 0 else sections.bare_end,
     )
     return NewMessage(prefix + pairs + bare, ttl_ms, scheduled_ms, session_id, partition_key)
 
@@ -235,7 +237,7 @@ def _encode(
     stored: bytes, held: Held, delivery_annotations: bytes, own: bytes, own_count: int
 ) -> bytes:
     """Header, annotations and the bare message, with what has changed laid over."""
-    _, durable, priority, count, pair_bytes, ttl_ms = _PREFIX.unpack_from(stored)
+    _, durable, priority, count, pair_bytes, ttl_ms, _ = _PREFIX.unpack_from(stored)
     bare_at = _PREFIX_BYTES + pair_bytes
     if held.expires_ms:
         life_ms = held.expires_ms - held.enqueued_ms
@@ -284,6 +286,12 @@ def _changed(bare: bytes, held: Held) -> bytes:
         out += encode_application_properties(application)
     rest = max(sections.properties_end, sections.application_end, 0)
     return out + bare[rest:]
+
+
+def header_bytes(stored: bytes, held: Held) -> int:
+    """What a message's header and properties take, with what was laid over since (MSG-4)."""
+    size: int = _PREFIX.unpack_from(stored)[6]
+    return size if held.overlay is None else size + len(held.overlay.properties)
 
 
 def lay_over(application: dict[str, object], overlay: Overlay) -> None:

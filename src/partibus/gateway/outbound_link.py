@@ -17,11 +17,11 @@ from partibus.domain.errors import BusError, MessageLockLost
 from partibus.fragment.commands import Lane, Outcome
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
-from partibus.gateway.envelope import to_delivery
+from partibus.gateway.envelope import header_bytes, to_delivery
 from partibus.gateway.faults import rejection
 from partibus.gateway.lock_token import pack_number
-from partibus.gateway.outcomes import outcome_of
-from partibus.gateway.source import Source, lock_of
+from partibus.gateway.outcomes import HEADER_SIZE_EXCEEDED, outcome_of, outgrows
+from partibus.gateway.source import Lock, Source, lock_of
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -157,7 +157,8 @@ class OutboundLink:
             for held, body in zip(messages, bodies, strict=False):
                 number = pack_number(held.token)
                 payload = to_delivery(body, held, base | held.sequence, in_uuids + number)
-                send(payload, in_tags + number, False, 0, (source, held.token))
+                lock = Lock(source, held.token, header_bytes(body, held))
+                send(payload, in_tags + number, False, 0, lock)
         self._connection.has_output()
         self.pull()
 
@@ -216,16 +217,23 @@ class OutboundLink:
                 self._answer(deliveries, rejection(error))
             return
         groups: dict[Source, list[Delivery]] = {}
+        swollen: list[Delivery] = []
         for delivery in deliveries:
-            source, _ = lock_of(delivery)
-            if source in groups:
-                groups[source].append(delivery)
+            lock = lock_of(delivery)
+            if overlay is not None and outgrows(lock.header_bytes, outcome, overlay):
+                swollen.append(delivery)
+            elif lock.source in groups:
+                groups[lock.source].append(delivery)
             else:
-                groups[source] = [delivery]
+                groups[lock.source] = [delivery]
         for source, group in groups.items():
-            tokens = [lock_of(delivery)[1] for delivery in group]
+            tokens = [lock_of(delivery).token for delivery in group]
             request = None if is_settled else Settlement(group, answer)
             source.settle(request, tokens, outcome, overlay)
+        for delivery in swollen:
+            lock = lock_of(delivery)
+            request = None if is_settled else Settlement([delivery], answer)
+            lock.source.settle(request, [lock.token], Outcome.DEAD_LETTER, HEADER_SIZE_EXCEEDED)
 
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
         """The fragment has settled, or could not."""
@@ -236,8 +244,8 @@ class OutboundLink:
             self._answer(request.deliveries, request.answer)
         else:
             gone = set(lost)
-            done = [d for d in request.deliveries if lock_of(d)[1] not in gone]
-            failed = [d for d in request.deliveries if lock_of(d)[1] in gone]
+            done = [d for d in request.deliveries if lock_of(d).token not in gone]
+            failed = [d for d in request.deliveries if lock_of(d).token in gone]
             self._answer(done, request.answer)
             self._answer(failed, rejection(MessageLockLost()))
         self.pull()

@@ -24,6 +24,13 @@ from partibus.fragment.commands import Outcome
 from partibus.fragment.message import Overlay
 from partibus.gateway.envelope import overlay_pairs
 
+HEADER_SIZE_EXCEEDED: Final = Overlay(
+    reason="HeaderSizeExceeded",
+    description="The size quota for the header and properties of this message was exceeded.",
+)
+"""System reason: properties added by settlements pushed a message over the limit (DLQ-6)."""
+TEXT_CHARS_MAX: Final = 4096
+"""Longer reasons and descriptions are cut, not refused (DLQ-11)."""
 REASON_KEY: Final = "DeadLetterReason"
 DESCRIPTION_KEY: Final = "DeadLetterErrorDescription"
 
@@ -66,6 +73,13 @@ def dead_letter_overlay(
     changed = changed_properties(properties)
     return Overlay(
         changed.properties if changed is not None else b"",
-        str(reason) if reason is not None else None,
-        str(description) if description is not None else None,
+        str(reason)[:TEXT_CHARS_MAX] if reason is not None else None,
+        str(description)[:TEXT_CHARS_MAX] if description is not None else None,
     )
+
+
+def outgrows(header_bytes: int, outcome: Outcome, overlay: Overlay) -> bool:
+    """Whether a settlement would make a message's header larger than is allowed (MSG-4)."""
+    if outcome not in (Outcome.ABANDON, Outcome.DEFER):
+        return False
+    return header_bytes + len(overlay.properties) > HEADER_BYTES_MAX

@@ -137,8 +137,20 @@ class Source:
             self._link.came_back(self)
 
 
-def lock_of(delivery: Delivery) -> tuple[Source, int]:
-    """The source and the number of the lock that a delivery carries."""
-    context = delivery.context
-    assert isinstance(context, tuple)
-    return context
+class Lock:
+    """What a delivery carries along for its settlement."""
+
+    __slots__ = ("header_bytes", "source", "token")
+
+    def __init__(self, source: Source, token: int, header_bytes: int) -> None:
+        self.source = source
+        self.token = token
+        self.header_bytes = header_bytes
+        """Size of the message's header and properties as it was delivered."""
+
+
+def lock_of(delivery: Delivery) -> Lock:
+    """The lock that a delivery carries."""
+    lock = delivery.context
+    assert isinstance(lock, Lock)
+    return lock

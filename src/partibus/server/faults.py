@@ -6,6 +6,7 @@ hub. A server that was started without `--faults` refuses everything here. Calle
 HTTP side (`ops.admin`).
 """
 
+import asyncio
 from typing import Final
 
 from partibus.control.catalog import Catalog
@@ -22,7 +23,11 @@ from partibus.server.fault_requests import (
     read_request,
     write_request,
 )
+from partibus.server.inspection import STORES, is_available
 
+NOTICE_POLL_MS: Final = 5
+NOTICE_MS_MAX: Final = 2_000
+"""A store in the middle of a slow commit notices later; nobody waits for that."""
 SWITCHED_OFF: Final = (
     "This server makes no faults: it was started without --faults. Start it with "
     "'partibus serve --faults', or set PARTIBUS_FAULTS=true, where faults are wanted."
@@ -46,7 +51,18 @@ class FaultDesk:
             answer = await self._control.ask(request.worker, SET_FAULT, written)
             return {**written, "count": answer["count"]}
         answers = await self._control.ask_all(SET_FAULT, written)
+        if isinstance(request, StoreFault) and request.mode in ("down", "full"):
+            await self._until_down(request.store)
         return {**written, "count": sum(answer["count"] for answer in answers.values())}
+
+    async def _until_down(self, store: int) -> None:
+        """Answer when the store has noticed, so that whoever asked finds it down."""
+        for _ in range(NOTICE_MS_MAX // NOTICE_POLL_MS):
+            for stores in (await self._control.ask_all(STORES, {})).values():
+                told = stores.get(str(store))
+                if told is not None and not is_available(told["state"]):
+                    return
+            await asyncio.sleep(NOTICE_POLL_MS / 1000)
 
     async def list(self) -> Payload:
         """The standing faults of all workers, each once."""

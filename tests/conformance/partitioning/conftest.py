@@ -52,7 +52,7 @@ def queue(queues: Queues) -> str:
     return queues.fresh()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def _closing(server: ServerProcess) -> Iterator[Closing]:
     closing = Closing()
     yield closing

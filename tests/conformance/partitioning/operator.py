@@ -48,8 +48,12 @@ class Operator:
 
     def break_store(self, number: int, mode: str = "down") -> None:
         """Returns when the server has noticed."""
-        self._ask("POST", "/faults", {"kind": "store", "store": number, "mode": mode})
+        self.begin_outage(number, mode)
         until(f"store {number} to be down", lambda: self.store(number)["state"] == "down")
+
+    def begin_outage(self, number: int, mode: str = "down") -> None:
+        """Returns at once; the server notices with the next write."""
+        self._ask("POST", "/faults", {"kind": "store", "store": number, "mode": mode})
 
     def mend_store(self, number: int) -> None:
         """Returns when the server has noticed."""

@@ -58,18 +58,18 @@ def _links_open_quickly() -> Iterator[None]:
 
 
 @pytest.fixture(scope="package")
-def _closing(server: ServerProcess) -> Iterator[Closing]:
-    closing = Closing()
-    yield closing
-    closing.finish()
+def closing(server: ServerProcess) -> Iterator[Closing]:
+    pool = Closing()
+    yield pool
+    pool.finish()
 
 
 @pytest.fixture
-def bus(server: ServerProcess, _closing: Closing) -> Iterator[Bus]:
+def bus(server: ServerProcess, closing: Closing) -> Iterator[Bus]:
     """The stock Python client under test."""
     bus = Bus(server.connection_string)
     yield bus
-    _closing.close(bus.client)
+    closing.close(bus.client)
 
 
 @pytest.fixture

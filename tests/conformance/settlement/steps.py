@@ -4,11 +4,13 @@ A wait asks the server until the answer is right; its limit keeps a failing test
 hanging, a passing one never sits it out.
 """
 
+import asyncio
 import datetime
 import threading
 import time
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
 
 from azure.servicebus import ServiceBusReceivedMessage
 
@@ -47,3 +49,13 @@ def text_properties(message: ServiceBusReceivedMessage) -> dict[str, object]:
 
 def _text(value: object) -> object:
     return value.decode() if isinstance(value, bytes) else value
+
+
+@asynccontextmanager
+async def opened(*handlers: Any) -> AsyncIterator[Any]:
+    """Open senders and receivers side by side, and close them so."""
+    await asyncio.gather(*(handler.__aenter__() for handler in handlers))
+    try:
+        yield handlers
+    finally:
+        await asyncio.gather(*(handler.__aexit__() for handler in handlers))

@@ -6,8 +6,6 @@ steps on several queues at once.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -23,7 +21,7 @@ from azure.servicebus.exceptions import (
 )
 
 from conformance.settlement.namespace import Queues
-from conformance.settlement.steps import seconds, utc_now
+from conformance.settlement.steps import opened, seconds, utc_now
 from support.receiving import bodies, collect_async
 from support.server import ServerProcess
 
@@ -34,16 +32,6 @@ async def client(server: ServerProcess) -> AsyncIterator[ServiceBusClient]:
         server.connection_string, retry_total=0
     ) as connected:
         yield connected
-
-
-@asynccontextmanager
-async def opened(*handlers: Any) -> AsyncIterator[Any]:
-    """Open senders and receivers side by side, and close them so."""
-    await asyncio.gather(*(handler.__aenter__() for handler in handlers))
-    try:
-        yield handlers
-    finally:
-        await asyncio.gather(*(handler.__aexit__() for handler in handlers))
 
 
 def texts(*bodies: str) -> list[ServiceBusMessage]:

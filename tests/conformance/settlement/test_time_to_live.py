@@ -1,8 +1,11 @@
 """Time to live: messages end in time, dropped or dead-lettered, unless somebody holds them.
 
-Each test that waits for an expiry has a witness: a message that expires no earlier than the
-one in question, and whose arrival among the dead letters says that the time has come.
+Who waits for an expiry has a witness: a message that expires no earlier than the one in
+question, and whose arrival among the dead letters says that the time has come.
 """
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -12,7 +15,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage, Servi
 from azure.servicebus.exceptions import MessageNotFoundError
 
 from conformance.settlement.backstage import Backstage, dead, text_message
-from conformance.settlement.bus import RECEIVE_AND_DELETE, Bus
+from conformance.settlement.bus import RECEIVE_AND_DELETE, Bus, Closing
 from conformance.settlement.namespace import Queues, write_queues
 from conformance.settlement.steps import seconds, until
 from support.receiving import collect
@@ -25,15 +28,34 @@ def send(stage: Backstage, queue: str, *texts: str, ttl: float = 1) -> None:
     stage.send(queue, *(text_message(text, ttl=ttl) for text in texts))
 
 
-def hold(
-    bus: Bus, stage: Backstage, queue: str
-) -> tuple[ServiceBusReceiver, ServiceBusReceivedMessage]:
-    """A message that is locked and has a second to live, with its receiver."""
-    receiver = bus.receiver(queue)
-    assert receiver.peek_messages() == []  # the link is open before the clock starts
-    send(stage, queue, "held")
-    (message,) = collect(receiver, 1)
-    return receiver, message
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """A message that somebody took in time, and whose time is over now."""
+
+    queue: str
+    receiver: ServiceBusReceiver
+    message: ServiceBusReceivedMessage
+
+
+@pytest.fixture(scope="module")
+def aged(server: ServerProcess, queues: Queues, closing: Closing) -> Iterator[dict[str, Aged]]:
+    """Messages in several hands, by what is or will be done with them; one wait for all."""
+    bus = Bus(server.connection_string)
+    taken = {}
+    with Backstage(server) as stage:
+        for fate in ("completed", "abandoned", "dead-lettered", "deferred"):
+            queue = queues.fresh("mourning")
+            receiver = bus.receiver(queue)
+            assert receiver.peek_messages() == []  # the link is open before the clock starts
+            send(stage, queue, "held")
+            taken[fate] = Aged(queue, receiver, *collect(receiver, 1))
+            if fate == "dead-lettered":
+                receiver.dead_letter_message(taken[fate].message, reason="own")
+            elif fate == "deferred":
+                receiver.defer_message(taken[fate].message)
+        await_expiry(stage, queues.fresh("mourning"))
+    yield taken
+    closing.close(bus.client)
 
 
 def await_expiry(stage: Backstage, queue: str) -> None:
@@ -85,24 +107,21 @@ def test_the_default_of_the_queue_is_a_ceiling(bus: Bus, stage: Backstage, queue
 
 @pytest.mark.rule("TTL-5")
 def test_a_locked_message_is_spared_and_can_be_completed(
-    bus: Bus, stage: Backstage, queues: Queues
+    aged: dict[str, Aged], stage: Backstage
 ) -> None:
-    queue = queues.fresh("mourning")
-    receiver, message = hold(bus, stage, queue)
-    await_expiry(stage, queue)
-    receiver.complete_message(message)
-    assert stage.peek(queue) == stage.peek(dead(queue)) == []
+    held = aged["completed"]
+    assert stage.shown(held.queue) == ["held"]
+    held.receiver.complete_message(held.message)
+    assert stage.peek(held.queue) == stage.peek(dead(held.queue)) == []
 
 
 @pytest.mark.rule("TTL-5", "TTL-6")
 def test_an_abandoned_message_that_has_expired_ends_at_once(
-    bus: Bus, stage: Backstage, queues: Queues
+    aged: dict[str, Aged], stage: Backstage
 ) -> None:
-    queue = queues.fresh("mourning")
-    receiver, message = hold(bus, stage, queue)
-    await_expiry(stage, queue)
-    receiver.abandon_message(message)
-    (late,) = stage.take_dead(queue, 1)
+    held = aged["abandoned"]
+    held.receiver.abandon_message(held.message)
+    (late,) = stage.take_dead(held.queue, 1)
     assert late.properties["DeadLetterReason"] == "TTLExpiredException"
 
 
@@ -117,31 +136,22 @@ def test_a_lapsed_message_that_has_expired_ends_at_once(stage: Backstage, queues
 
 
 @pytest.mark.rule("TTL-9", "DLQ-3")
-def test_dead_letters_do_not_expire(bus: Bus, stage: Backstage, queues: Queues) -> None:
-    queue = queues.fresh("mourning")
-    receiver, message = hold(bus, stage, queue)
-    receiver.dead_letter_message(message, reason="own")
-    send(stage, queue, "witness")
-    until("the witness", lambda: len(stage.peek(dead(queue))) == 2)
-    first, second = stage.take_dead(queue, 2)
-    assert (bytes(first.body), bytes(second.body)) == (b"held", b"witness")
-    assert first.properties["DeadLetterReason"] == "own"
+def test_dead_letters_do_not_expire(aged: dict[str, Aged], stage: Backstage) -> None:
+    (letter,) = stage.take_dead(aged["dead-lettered"].queue, 1)
+    assert letter.properties["DeadLetterReason"] == "own"
 
 
 @pytest.mark.rule("TTL-10", "DEF-3")
 def test_a_deferred_message_expires_when_it_is_asked_for(
-    bus: Bus, stage: Backstage, queues: Queues
+    aged: dict[str, Aged], stage: Backstage
 ) -> None:
-    queue = queues.fresh("mourning")
-    receiver, message = hold(bus, stage, queue)
-    receiver.defer_message(message)
-    await_expiry(stage, queue)
-    assert stage.shown(queue) == ["held"], "the sweep leaves it alone"
+    held = aged["deferred"]
+    assert stage.shown(held.queue) == ["held"], "the sweep leaves it alone"
     with pytest.raises(MessageNotFoundError):
-        receiver.receive_deferred_messages(message.sequence_number)
-    (late,) = stage.take_dead(queue, 1)
+        held.receiver.receive_deferred_messages(held.message.sequence_number)
+    (late,) = stage.take_dead(held.queue, 1)
     assert late.properties["DeadLetterReason"] == "TTLExpiredException"
-    assert stage.peek(queue) == []
+    assert stage.peek(held.queue) == []
 
 
 @pytest.mark.rule("TTL-8", "PRE-3")

@@ -17,6 +17,7 @@ from conformance.settlement.backstage import Backstage, dead, plain, text_messag
 from conformance.settlement.bus import Bus
 from conformance.settlement.namespace import Queues
 from conformance.settlement.relay import Relay
+from conformance.settlement.steps import opened
 from support.proton_client import ENQUEUED_TIME, LOCKED_UNTIL, SEQUENCE_NUMBER, Client, symbol
 from support.receiving import bodies, collect
 from support.server import ServerProcess
@@ -63,15 +64,13 @@ async def test_overlapping_sends_to_several_queues_end_each_in_its_own_way(
         AsyncServiceBusClient.from_connection_string(
             server.connection_string, retry_total=0
         ) as client,
-        client.get_queue_sender(full) as one,
-        client.get_queue_sender(free[0]) as two,
-        client.get_queue_sender(free[1]) as three,
+        opened(*(client.get_queue_sender(queue) for queue in (full, *free))) as senders,
     ):
         ends = await asyncio.gather(
             *(
                 sender.send_messages(ServiceBusMessage(body))
                 for _ in range(10)
-                for sender in (one, two, three)
+                for sender in senders
             ),
             return_exceptions=True,
         )

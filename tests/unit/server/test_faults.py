@@ -9,6 +9,7 @@ from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
 from partibus.server.fault_box import CLEAR_FAULTS, LIST_FAULTS, SET_FAULT
 from partibus.server.faults import FaultDesk
+from partibus.server.inspection import STORES
 
 
 class FarWorker:
@@ -32,7 +33,7 @@ class Desk:
         catalog = Catalog(stores=2)
         catalog.create("Orders", QueueSpec())
         control = ControlHub()
-        for name in (SET_FAULT, LIST_FAULTS, CLEAR_FAULTS):
+        for name in (SET_FAULT, LIST_FAULTS, CLEAR_FAULTS, STORES):
             control.register(name, lambda payload, name=name: self.answer(0, name, payload))
         if workers == 2:
             control.reach(FarWorker(self))
@@ -55,6 +56,23 @@ async def test_every_worker_is_asked_and_the_counts_are_summed() -> None:
     answer = await bench.desk.set({"kind": "connections"})
     assert answer["count"] == 2
     assert [worker for worker, _, _ in bench.asked] == [0, 1]
+
+
+async def test_a_store_is_down_when_the_answer_comes() -> None:
+    bench = Desk()
+    bench.answers[0, STORES] = {"0": {"state": "down"}}
+    states = iter(["up", "degraded", "down"])
+    told: list[str] = []
+
+    def stores(worker: int, name: str, payload: Payload) -> Payload:
+        if (worker, name) != (1, STORES):
+            return Desk.answer(bench, worker, name, payload)
+        told.append(next(states))
+        return {"1": {"state": told[-1]}}
+
+    bench.answer = stores  # type: ignore[method-assign]
+    await bench.desk.set({"kind": "store", "store": 1, "mode": "down"})
+    assert told == ["up", "degraded", "down"]
 
 
 async def test_an_entity_is_asked_for_by_its_own_spelling() -> None:

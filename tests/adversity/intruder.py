@@ -1,0 +1,164 @@
+"""A peer with bad manners: hand-made frames on a plain socket, as many and as wrong as wanted.
+
+It reads only when told to. Sending stops by itself when the server has had enough of it: by
+closing, or by not reading any more.
+"""
+
+import contextlib
+import select
+import socket
+from collections.abc import Iterable
+from typing import Final, Self
+
+from partibus.amqp.framing import AMQP_HEADER, FRAME_HEAD, SASL_HEADER, encode_frame
+from partibus.amqp.encode import encode_described_list, encode_value
+from partibus.amqp.terminus import encode_source, encode_target
+from partibus.amqp.types import Symbol, UByte, UInt
+
+from support.engines import parse_frames
+from support.namespace import ROOT_KEY, ROOT_POLICY
+from support.server import ServerProcess
+
+ANSWER_SECONDS_MAX: Final = 30.0
+# A server that takes nothing for so long is not going to: it has stopped reading.
+STALLED_SECONDS: Final = 1.0
+WINDOW_MAX: Final = 0x7FFFFFFF
+
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
+
+
+class Intruder:
+    """One raw connection."""
+
+    def __init__(self, server: ServerProcess, *, receive_buffer_bytes: int = 0) -> None:
+        self.socket = socket.socket()
+        if receive_buffer_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self.socket.settimeout(ANSWER_SECONDS_MAX)
+        self.socket.connect(("127.0.0.1", server.ready.amqp_port))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.socket.close()
+
+    # --- sending ----------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def frame(self, code: int, *fields: object, channel: int = 0, payload: bytes = b"") -> None:
+        self.send(frame(code, *fields, channel=channel, payload=payload))
+
+    def flood(self, pieces: Iterable[bytes], bytes_max: int) -> int:
+        """Send without reading until it is enough or no longer taken; how much was."""
+        sent = 0
+        self.socket.setblocking(False)
+        for piece in pieces:
+            view = memoryview(piece)
+            while view:
+                if not select.select([], [self.socket], [], STALLED_SECONDS)[1]:
+                    return sent
+                try:
+                    taken = self.socket.send(view)
+                except BlockingIOError:
+                    continue
+                except ConnectionError:
+                    return sent
+                sent += taken
+                view = view[taken:]
+            if sent >= bytes_max:
+                return sent
+        return sent
+
+    # --- a decent beginning -----------------------------------------------------------------
+
+    def opened(self, *, anonymous: bool = False, max_frame_size: int | None = None) -> Self:
+        """Authenticate and open."""
+        plain = b"\0" + ROOT_POLICY.encode() + b"\0" + ROOT_KEY.encode()
+        mechanism = Symbol("ANONYMOUS" if anonymous else "PLAIN")
+        initial = None if anonymous else plain
+        init = encode_described_list(0x41, [encode_value(v) for v in (mechanism, initial, None)])
+        self.send(SASL_HEADER + encode_frame(0, init, 1) + AMQP_HEADER)
+        size = None if max_frame_size is None else UInt(max_frame_size)
+        self.frame(OPEN, "intruder", "127.0.0.1", size)
+        self.await_frame(OPEN)
+        return self
+
+    def begun(self, channel: int = 0) -> Self:
+        self.frame(
+            BEGIN, None, UInt(0), UInt(WINDOW_MAX), UInt(WINDOW_MAX), UInt(65535), channel=channel
+        )
+        self.await_frame(BEGIN)
+        return self
+
+    def attached(self, address: str, *, sends: bool, handle: int = 0, channel: int = 0) -> Self:
+        self.send(attach(address, f"link-{channel}-{handle}", sends, handle, channel))
+        self.await_frame(ATTACH)
+        return self
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def await_frame(self, code: int) -> list[object]:
+        """Read until a frame of this kind comes; its fields."""
+        for _, found, fields in self.frames():
+            if found == code:
+                return fields
+        raise AssertionError(f"the server ended the connection before a frame {code:#x}")
+
+    def frames(self) -> Iterable[tuple[int, int, list[object]]]:
+        """Every frame that comes, until the connection ends."""
+        buffer = b""
+        while True:
+            with contextlib.suppress(ConnectionError):
+                data = self.socket.recv(65536)
+                if data:
+                    buffer += data
+                    whole = _whole_frames(buffer)
+                    yield from parse_frames(buffer[:whole])
+                    buffer = buffer[whole:]
+                    continue
+            return
+
+    def read_to_end(self) -> list[int]:
+        """The codes of all frames until the server ends the connection."""
+        return [code for _, code, _ in self.frames()]
+
+
+def frame(code: int, *fields: object, channel: int = 0, payload: bytes = b"") -> bytes:
+    body = encode_described_list(code, [encode_value(field) for field in fields])
+    return encode_frame(channel, body + payload)
+
+
+def attach(address: str, name: str, sends: bool, handle: int = 0, channel: int = 0) -> bytes:
+    """An attach frame of a link that sends to an address, or receives from it."""
+    values = [name, UInt(handle), not sends, UByte(0), UByte(0)]
+    fields = [encode_value(value) for value in values]
+    fields += [encode_source(name if sends else address), encode_target(address if sends else name)]
+    fields += [encode_value(value) for value in (None, None, UInt(0) if sends else None)]
+    return encode_frame(channel, encode_described_list(ATTACH, fields))
+
+
+def transfer(
+    number: int, payload: bytes, *, more: bool = False, settled: bool = False, handle: int = 0
+) -> bytes:
+    tag = number.to_bytes(4, "big")
+    fields = (UInt(handle), UInt(number), tag, UInt(0), settled, more)
+    return frame(TRANSFER, *fields, payload=payload)
+
+
+def flow(credit: int, *, handle: int = 0) -> bytes:
+    window = (UInt(0), UInt(WINDOW_MAX), UInt(0), UInt(WINDOW_MAX))
+    return frame(FLOW, *window, UInt(handle), UInt(0), UInt(credit))
+
+
+def _whole_frames(buffer: bytes) -> int:
+    """How many bytes of the buffer are whole frames and headers."""
+    at = 0
+    while len(buffer) - at >= 8:
+        size = 8 if buffer.startswith(b"AMQP", at) else FRAME_HEAD.unpack_from(buffer, at)[0]
+        if len(buffer) - at < size:
+            break
+        at += size
+    return at
