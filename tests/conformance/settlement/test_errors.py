@@ -176,7 +176,7 @@ REFUSALS = (
 )
 
 
-@pytest.mark.rule("SEED-83", "SEED-84", "SEED-103", "ERR-22")
+@pytest.mark.rule("SEED-83", "SEED-84", "SEED-103", "ERR-22", "CON-14")
 @pytest.mark.rule("ERR-1", "ERR-3", "ERR-4", "ERR-7", "ERR-8", "ERR-9", "ERR-13", "ERR-14")
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.provoke.__name__)
 def test_a_refusal_has_its_class_its_condition_and_the_marks_that_support_asks_for(

@@ -96,7 +96,7 @@ def test_several_locks_are_renewed_in_one_request(stage: Backstage, queue: str) 
 # --- locks that are lost ----------------------------------------------------------------------
 
 
-@pytest.mark.rule("SEED-103", "SEED-108", "LCK-5", "ERR-4", "ERR-22", "CON-14")
+@pytest.mark.rule("SEED-103", "SEED-108", "LCK-5", "ERR-4", "ERR-22")
 def test_every_operation_with_a_lost_lock_fails_as_lock_lost(
     bus: Bus, stage: Backstage, queue: str
 ) -> None:
@@ -117,7 +117,7 @@ def test_every_operation_with_a_lost_lock_fails_as_lock_lost(
     assert stage.peek(dead(queue)) == []
 
 
-@pytest.mark.rule("SEED-105", "SEED-106", "LCK-5", "CON-14")
+@pytest.mark.rule("SEED-105", "SEED-106", "LCK-5")
 def test_after_a_failed_complete_the_message_comes_again_under_its_id(
     bus: Bus, stage: Backstage, queues: Queues
 ) -> None:
