@@ -115,6 +115,7 @@ class Client:
             rcv_settle_mode=1 if job.settles_second and not job.sends else 0,
         )
         self.is_attached = False
+        self.is_leaving = False
         self.flush()
 
     def flush(self) -> None:
@@ -135,7 +136,7 @@ class Client:
             self.is_attached = True
         elif isinstance(event, SaslOutcomeReceived) and event.code != 0:
             raise LoadError("the server did not accept the password")
-        elif isinstance(event, _ENDS) and not self.engine.closing:
+        elif isinstance(event, _ENDS) and not self.is_leaving:
             raise LoadError(f"the server ended the link: {event!r}")
 
     @property
@@ -146,7 +147,12 @@ class Client:
         """Do what can be done now."""
 
     def close(self) -> None:
-        """In good order, so that the server has done all that it was asked for."""
+        """In good order: a server may drop what its session has not come to when it closes."""
+        self.is_leaving = True
+        self.link.detach()
+        self.flush()
+        while not self.link.detach_received:
+            self.read()
         self.engine.close()
         self.flush()
         while not self.engine.closed:

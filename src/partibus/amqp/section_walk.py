@@ -29,6 +29,9 @@ _GROUP_ID_FIELD: Final = 10
 
 _UINT32: Final = struct.Struct(">I")
 _LIST_CODES: Final = (0x45, 0xC0, 0xD0)
+_NESTED_CODES: Final = frozenset((0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
+_EXPIRY_FIELD: Final = 8
+SHORT_TEXT: Final = 128  # ids that are longer are for the owner to look at
 _ULONG_CODES: Final = (0x44, 0x53, 0x80)
 
 _SECTION_NAMES: Final[dict[str, int]] = {
@@ -61,7 +64,10 @@ class MessageSections:
         "body_offset",
         "delivery_count",
         "durable",
+        "expiry_offset",
         "group_id_offset",
+        "has_long_property",
+        "has_nested_property",
         "message_id_offset",
         "priority",
         "properties_end",
@@ -85,6 +91,9 @@ class MessageSections:
         self.body_offset = -1
         self.message_id_offset = -1  # of the field's constructor, which may be null's
         self.group_id_offset = -1
+        self.expiry_offset = -1  # of absolute-expiry-time, only when it is set
+        self.has_long_property = False  # a text in the properties is longer than SHORT_TEXT
+        self.has_nested_property = False  # an application property is a list, map or array
 
 
 def parse_sections(payload: bytes) -> MessageSections:
@@ -123,11 +132,11 @@ def _walk_sections(payload: bytes, found: MessageSections) -> int:
                 at = found.properties_end = _walk_properties(payload, value, found)
             elif section == APPLICATION_PROPERTIES:
                 found.application_offset = at
-                at = found.application_end = _walk_map(payload, value, None)
+                at = found.application_end = _walk_map(payload, value, found, False)
             else:
                 return _walk_body(payload, found, at, end)
         elif section == MESSAGE_ANNOTATIONS:
-            at = _walk_map(payload, value, found)
+            at = _walk_map(payload, value, found, True)
         elif section == HEADER:
             at = _read_header(payload, value, found)
         elif section == DELIVERY_ANNOTATIONS:
@@ -218,8 +227,15 @@ def _walk_properties(payload: bytes, value: int, found: MessageSections) -> int:
         if code == 0x40:
             at += 1
         elif code == 0xA1 or code == 0xA3:
-            at += 2 + payload[at + 1]
+            length = payload[at + 1]
+            at += 2 + length
+            if length > SHORT_TEXT:
+                found.has_long_property = True
         else:
+            if code == 0x83 and field == _EXPIRY_FIELD:
+                found.expiry_offset = at
+            elif code == 0xB1 or code == 0xB3:
+                found.has_long_property = True
             step = STEPS[code]
             at = at + step if step > 0 else skip_value(payload, at, stop)
     if at != stop:
@@ -227,22 +243,22 @@ def _walk_properties(payload: bytes, value: int, found: MessageSections) -> int:
     return stop
 
 
-def _walk_map(payload: bytes, value: int, annotated: MessageSections | None) -> int:
-    """The offset after a map with text as keys, whose pairs `annotated` keeps when given."""
+def _walk_map(payload: bytes, value: int, found: MessageSections, is_annotations: bool) -> int:
+    """The offset after a map with text as keys; the pairs of annotations are kept."""
     if payload[value] == 0xC1:
         stop = value + 2 + payload[value + 1]
         count = payload[value + 2]
         at = value + 3
     else:
         count, at, stop = open_compound(payload, value, 0xC1)
-    if annotated is not None:
-        annotated.annotation_count = count >> 1
-        annotated.annotation_pairs = payload[at:stop]
+    if is_annotations:
+        found.annotation_count = count >> 1
+        found.annotation_pairs = payload[at:stop]
     for _ in range(0, count, 2):
         code = payload[at]
         if code == 0xA1 or code == 0xA3:
             at += 2 + payload[at + 1]
-        elif code == 0xB1 or code == 0xB3 or (annotated is not None and code in _ULONG_CODES):
+        elif code == 0xB1 or code == 0xB3 or (is_annotations and code in _ULONG_CODES):
             at = skip_value(payload, at, stop)  # ulong keys are reserved, not refused [3.2.10]
         else:
             raise DecodeError(f"a key has the type 0x{code:02x}")
@@ -250,6 +266,8 @@ def _walk_map(payload: bytes, value: int, annotated: MessageSections | None) -> 
         if code == 0xA1:
             at += 2 + payload[at + 1]
         else:
+            if not is_annotations and code in _NESTED_CODES:
+                found.has_nested_property = True
             step = STEPS[code]
             at = at + step if step > 0 else skip_value(payload, at, stop)
     if at != stop or count & 1:

@@ -41,8 +41,12 @@ class Address:
 
     @property
     def path(self) -> str:
-        """The path that rights are checked for: the entity and its sub-queue."""
-        return f"{self.entity_path}/{self.sub_queue}" if self.sub_queue else self.entity_path
+        """The path that rights are checked for: the entity, its sub-queue, its node.
+
+        JavaScript clients put a token for the management node alone (amqp-contract 3.2).
+        """
+        path = f"{self.entity_path}/{self.sub_queue}" if self.sub_queue else self.entity_path
+        return f"{path}/{MANAGEMENT}" if self.node == "management" else path
 
 
 def subscription_path(topic: str, subscription: str) -> str:

@@ -23,7 +23,7 @@ from partibus.amqp.sections import (
     parse_sections,
 )
 from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMessage
-from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, SESSION_ID_LENGTH_MAX
+from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, PROPERTY_BYTES_MAX
 from partibus.fragment.message import Held, NewMessage, Overlay
 
 STORED_VERSION: Final = 1
@@ -119,11 +119,6 @@ def _session_id(payload: bytes, at: int, partition_key: str | None) -> str:
     """The session id; a partition key beside it must be the same (SEED-33)."""
     value, _ = decode_value(payload, at, len(payload))
     session_id = str(value)
-    if len(session_id) > SESSION_ID_LENGTH_MAX:
-        raise ArgumentError(
-            f"The message's group-id (SessionId) has {len(session_id)} characters; "
-            f"{SESSION_ID_LENGTH_MAX} are allowed."
-        )
     if partition_key is not None and partition_key != session_id:
         raise InvalidOperation(
             f"The partition key '{partition_key}' differs from the session id '{session_id}'; "
@@ -139,27 +134,54 @@ def _bare_message(payload: bytes, sections: MessageSections) -> bytes:
             f"The message's header and properties take {head_end} bytes; "
             f"{HEADER_BYTES_MAX} are allowed (MSG-4). Move what is large into the body."
         )
+    if sections.has_nested_property:
+        raise ArgumentError(
+            "An application property is a list, map or array; only simple values are allowed "
+            "(text, numbers, booleans, times, ids, bytes). Put it into the body."
+        )
+    if sections.application_end - sections.application_offset > PROPERTY_BYTES_MAX:
+        _check_properties(payload, sections)
+    if sections.has_long_property:
+        _check_ids(payload, sections)
     at = sections.message_id_offset
-    if at < 0 or payload[at] == 0x40:
-        return _with_message_id(payload, sections)
-    # A one-byte length shows at once that an ordinary id is short enough (QTA-8).
-    if payload[at] != 0xA1 or payload[at + 1] > MESSAGE_ID_LENGTH_MAX:
-        _check_message_id(payload, at)
+    if at < 0 or payload[at] == 0x40 or sections.expiry_offset >= 0:
+        return _with_properties(payload, sections)
     return payload[sections.bare_offset : sections.bare_end]
 
 
-def _check_message_id(payload: bytes, at: int) -> None:
-    value, _ = decode_value(payload, at, len(payload))
-    if isinstance(value, str | bytes) and len(value) > MESSAGE_ID_LENGTH_MAX:
-        raise ArgumentError(
-            f"The message's id has {len(value)} characters; {MESSAGE_ID_LENGTH_MAX} are allowed."
-        )
+def _check_properties(payload: bytes, sections: MessageSections) -> None:
+    for key, value in decode_application_properties(payload, sections).items():
+        size = len(encode_value(value))
+        if size > PROPERTY_BYTES_MAX:
+            raise ArgumentError(
+                f"The application property '{key}' takes {size} bytes; {PROPERTY_BYTES_MAX} "
+                "are allowed (MSG-4). Put it into the body."
+            )
 
 
-def _with_message_id(payload: bytes, sections: MessageSections) -> bytes:
-    """Clients that send no id still settle by it, so the broker gives one."""
+def _check_ids(payload: bytes, sections: MessageSections) -> None:
     properties = decode_properties(payload, sections)
-    properties.message_id = uuid.uuid4().hex
+    for name, value in (
+        ("id", properties.message_id),
+        ("group-id (SessionId)", properties.group_id),
+        ("reply-to-group-id (ReplyToSessionId)", properties.reply_to_group_id),
+    ):
+        if isinstance(value, str | bytes) and len(value) > MESSAGE_ID_LENGTH_MAX:
+            raise ArgumentError(
+                f"The message's {name} has {len(value)} characters; {MESSAGE_ID_LENGTH_MAX} "
+                "are allowed."
+            )
+
+
+def _with_properties(payload: bytes, sections: MessageSections) -> bytes:
+    """Properties written anew: an id where there is none, no expiry of the sender's (MSG-2).
+
+    Clients that send no id still settle by it; when a message expires is the broker's to say.
+    """
+    properties = decode_properties(payload, sections)
+    properties.absolute_expiry_time_ms = None
+    if properties.message_id is None:
+        properties.message_id = uuid.uuid4().hex
     start = sections.properties_end if sections.properties_end >= 0 else sections.bare_offset
     return encode_properties(properties) + payload[start : sections.bare_end]
 

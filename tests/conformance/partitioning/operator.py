@@ -60,16 +60,25 @@ class Operator:
         self._ask("POST", "/faults", {"kind": "store", "store": number, "mode": "up"})
         until(f"store {number} to be up", lambda: self.store(number)["state"] == "up")
 
+    def mend_all(self) -> None:
+        """End every fault; returns when the server has noticed."""
+        self._ask("DELETE", "/faults")
+        until(
+            "all stores to be up",
+            lambda: all(s["state"] == "up" for s in self._ask("GET", "/stores")["stores"]),
+        )
+
     def slow_store(self, number: int, delay_ms: int) -> None:
         fault = {"kind": "store", "store": number, "mode": "slow", "delay_ms": delay_ms}
         self._ask("POST", "/faults", fault)
 
-    def kill_worker(self, number: int) -> None:
-        self._ask("POST", "/faults", {"kind": "worker", "worker": number})
+    def workers(self, name: str) -> list[int]:
+        """The worker of each partition."""
+        return [fragment["worker"] for fragment in self.entity(name)["fragments"]]
 
-    def drop_locks(self, name: str) -> int:
-        count: int = self._ask("POST", "/faults", {"kind": "locks", "entity": name})["count"]
-        return count
+    def kill_worker(self, number: int) -> None:
+        """Returns at once; the process ends a moment later."""
+        self._ask("POST", "/faults", {"kind": "worker", "worker": number})
 
     def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         ready = self._server.ready

@@ -45,10 +45,7 @@ async def test_a_partition_key_selects_its_partition_by_the_documented_hash(
     queue = queues.fresh("spread")
     async with async_client.get_queue_sender(queue) as sender:
         await asyncio.gather(
-            *(
-                sender.send_messages(ServiceBusMessage(key, partition_key=key))
-                for key in KEYS * 5
-            )
+            *(sender.send_messages(ServiceBusMessage(key, partition_key=key)) for key in KEYS * 5)
         )
     expected = {key: {partition_of_key(key, PARTITIONS["spread"])} for key in KEYS}
     assert found_in(wire, queue, len(KEYS) * 5) == expected
@@ -112,9 +109,7 @@ def test_the_javascript_client_shows_the_refusal(server: ServerProcess, queue: s
         "properties": {"groupId": "one"},
         "messageAnnotations": {"x-opt-partition-key": "other"},
     }
-    error = failure(
-        SCRIPT, "send", connection=server.connection_string, queue=queue, messages=torn
-    )
+    error = failure(SCRIPT, "send", connection=server.connection_string, queue=queue, messages=torn)
     assert error["name"] == "ServiceBusError"
     assert error["text"].startswith("InvalidOperationError: ")
     assert "'other' differs from the session id 'one'" in error["text"]

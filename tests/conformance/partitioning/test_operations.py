@@ -124,9 +124,7 @@ def test_the_javascript_client_defers_in_all_partitions(
     server: ServerProcess, wire: Wire, queue: str
 ) -> None:
     wire.fill(queue, (Message(body=number) for number in range(8)))
-    deferred = scenario(
-        SCRIPT, "defer", connection=server.connection_string, queue=queue, count=8
-    )
+    deferred = scenario(SCRIPT, "defer", connection=server.connection_string, queue=queue, count=8)
     assert sorted(message["body"] for message in deferred) == list(range(8))
     assert wire.peek(queue) == []
 
@@ -174,9 +172,7 @@ def test_scheduled_messages_of_all_partitions_arrive_when_due(
 @pytest.mark.group("javascript")
 @pytest.mark.rule("SEED-76", "SCH-3")
 def test_the_javascript_client_schedules_and_cancels(server: ServerProcess, queue: str) -> None:
-    result = scenario(
-        SCRIPT, "schedule", connection=server.connection_string, queue=queue, count=4
-    )
+    result = scenario(SCRIPT, "schedule", connection=server.connection_string, queue=queue, count=4)
     assert len(set(result["numbers"])) == 4
     assert result["left"] == []
 

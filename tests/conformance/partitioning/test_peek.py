@@ -13,7 +13,7 @@ from proton import Delivery, Message
 from conformance.partitioning.namespace import Queues
 from conformance.partitioning.partitions import counter_of, key_of_each, keys_in, partition_of
 from conformance.partitioning.wire import Wire, keyed
-from conformance.settlement.backstage import ACTIVE, DEFERRED, SCHEDULED, text_message
+from conformance.settlement.backstage import ACTIVE, DEFERRED, SCHEDULED
 from conformance.settlement.bus import Bus
 from conformance.settlement.steps import utc_now
 from support.javascript import scenario
@@ -180,19 +180,10 @@ def test_locked_deferred_and_scheduled_messages_of_all_partitions_are_shown(
     receiver.link.flow(4)
     receiver.wait_for(4)
     later = utc_now() + datetime.timedelta(hours=1)
-    for key in key_of_each(4):
-        due = text_message("scheduled", annotations=keyed("", key).annotations)
-        due.annotations["x-opt-scheduled-enqueue-time"] = scheduled(later)
-        wire.send(queue, due)
+    wire.fill(queue, (keyed("scheduled", key, due=later) for key in key_of_each(4)))
     shown = {(item.body, item.state, partition_of(item.number)) for item in wire.peek(queue)}
     states = (("deferred", DEFERRED), ("locked", ACTIVE), ("scheduled", SCHEDULED))
     assert shown == {(body, state, p) for body, state in states for p in range(4)}
-
-
-def scheduled(moment: datetime.datetime) -> object:
-    from proton import timestamp
-
-    return timestamp(int(moment.timestamp() * 1000))
 
 
 @pytest.mark.rule("PEK-1", "PEK-3")

@@ -303,9 +303,7 @@ def test_locks_that_lapse_in_the_buffer_count_until_the_messages_are_given_up(
 
 
 @pytest.mark.rule("PRE-4", "SEED-100")
-def test_what_is_abandoned_comes_again_behind_what_is_in_the_buffer(
-    wire: Wire, queue: str
-) -> None:
+def test_what_is_abandoned_comes_again_behind_what_is_in_the_buffer(wire: Wire, queue: str) -> None:
     wire.fill(queue, (keyed(str(number), "one") for number in range(6)))
     receiver = wire.receiver(queue, credit=7)
     first, *rest = receiver.wait_for(6)

@@ -4,9 +4,10 @@ Import it only where the group "proton" is present.
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any, Final
 
-from proton import Delivery, Link, Message, symbol
+from proton import Delivery, Link, Message, symbol, timestamp
 
 from conformance.partitioning.partitions import partition_of
 from conformance.settlement.backstage import Backstage, text_message
@@ -14,12 +15,19 @@ from support.proton_client import SEQUENCE_NUMBER
 from support.server import ServerProcess
 
 PARTITION_KEY: Final = symbol("x-opt-partition-key")
+SCHEDULED_TIME: Final = symbol("x-opt-scheduled-enqueue-time")
 
 
-def keyed(body: object, key: str | None = None, **fields: Any) -> Message:
-    """A message with a partition key, or without one."""
-    annotations = None if key is None else {PARTITION_KEY: key}
-    return text_message(body, annotations=annotations, **fields)
+def keyed(
+    body: object, key: str | None = None, *, due: datetime | None = None, **fields: Any
+) -> Message:
+    """A message with a partition key, or without one; scheduled when it is due later."""
+    annotations: dict[symbol, object] = {}
+    if key is not None:
+        annotations[PARTITION_KEY] = key
+    if due is not None:
+        annotations[SCHEDULED_TIME] = timestamp(int(due.timestamp() * 1000))
+    return text_message(body, annotations=annotations or None, **fields)
 
 
 def number_of(message: Message) -> int:

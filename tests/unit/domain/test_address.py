@@ -51,7 +51,8 @@ def test_takes_addresses_apart(raw: str, expected: Address) -> None:
 def test_the_paths_of_an_address() -> None:
     address = parse_address("t/subscriptions/s/$DeadLetterQueue/$management")
     assert address.entity_path == "t/Subscriptions/s"
-    assert address.path == "t/Subscriptions/s/$deadletterqueue"
+    assert address.path == "t/Subscriptions/s/$deadletterqueue/$management"
+    assert parse_address("q/$DeadLetterQueue").path == "q/$deadletterqueue"
 
 
 @settings(deadline=None)

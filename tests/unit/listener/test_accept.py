@@ -2,12 +2,13 @@
 
 import asyncio
 import errno
+import select
 import socket
 
 import pytest
 
 from partibus.domain.errors import ConfigError
-from partibus.listener.accept import ACCEPTS_PER_WAKE, AcceptLoop, bind
+from partibus.listener.accept import ACCEPTS_PER_WAKE, AcceptLoop, bind, reserve
 from unit.listener.front import HOST
 
 
@@ -126,3 +127,43 @@ async def test_closing_while_paused_leaves_no_timer() -> None:
     assert loop._pause is not None
     loop.close()
     assert loop._pause.cancelled()
+
+
+def test_a_reserved_port_is_shared_by_those_who_listen_on_it() -> None:
+    (held,) = reserve(HOST, 0, "--port")
+    port = held.getsockname()[1]
+    with held:
+        (one,) = bind(HOST, port, "--port", shared=True)
+        (two,) = bind(HOST, port, "--port", shared=True)
+        with one, two:
+            accepted = 0
+            for _ in range(20):
+                with socket.create_connection((HOST, port)):
+                    accepted += _accept_of(one, two)
+            assert accepted == 20, "the one that holds the port takes nobody away"
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((HOST, port))
+
+
+def _accept_of(*listening: socket.socket) -> int:
+    """Take the one connection that waits at any of the sockets."""
+    ready, _, _ = select.select(listening, [], [], 10)
+    for sock in ready:
+        sock.accept()[0].close()
+    return len(ready)
+
+
+def test_a_port_that_another_server_shares_is_not_reserved() -> None:
+    (held,) = reserve(HOST, 0, "--port")
+    port = held.getsockname()[1]
+    (listening,) = bind(HOST, port, "--port", shared=True)
+    with held, listening, pytest.raises(ConfigError, match=f"port {port} on {HOST} is in use"):
+        reserve(HOST, port, "--port")
+
+
+def test_a_reserved_port_is_nobody_else_s() -> None:
+    (held,) = reserve(HOST, 0, "--port")
+    port = held.getsockname()[1]
+    (listening,) = bind(HOST, port, "--port", shared=True)
+    with held, listening, pytest.raises(ConfigError, match="is in use"):
+        bind(HOST, port, "--port")

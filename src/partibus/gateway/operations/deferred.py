@@ -15,7 +15,7 @@ from partibus.fragment.handle import Fragment
 from partibus.gateway.envelope import to_delivery
 from partibus.gateway.lanes import client_sequence, split_sequence
 from partibus.gateway.lock_token import pack_number
-from partibus.gateway.namespace import Entity
+from partibus.gateway.namespace import Entity, require_receivable
 from partibus.gateway.operations.fanout import FanOut, Messages, MessagesPart
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 def receive_by_sequence_number(request: "ManagementRequest") -> None:
     """Receive deferred messages; settle mode 0 deletes them, 1 locks them."""
+    require_receivable(request.entity)
     mode = request.number("receiver-settle-mode", 1)
     if mode not in (0, 1):
         raise ArgumentError("'receiver-settle-mode' must be 0 or 1.")

@@ -11,6 +11,7 @@ from partibus.amqp.types import Int
 from partibus.domain.errors import ArgumentError, BusError
 from partibus.fragment.commands import Purge
 from partibus.fragment.handle import Fragment
+from partibus.gateway.namespace import require_receivable
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 def batch_delete_messages(request: "ManagementRequest") -> None:
     """Delete up to a number of messages that were enqueued before a time."""
+    require_receivable(request.entity)
     most = request.node.connection.gateway.namespace.profile.batch_delete_messages_max
     count = request.number("message-count")
     if not 1 <= count <= most:

@@ -16,6 +16,7 @@ from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
 from partibus.gateway.envelope import to_peeked
 from partibus.gateway.lanes import client_sequence, split_sequence
+from partibus.gateway.namespace import require_receivable
 from partibus.gateway.operations.fanout import FanOut, Messages, MessagesPart
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ Found = tuple[Fragment, Held, bytes]
 
 def peek_message(request: "ManagementRequest") -> None:
     """Show messages; 204 when there are none."""
+    require_receivable(request.entity)
     count = min(request.number("message-count", 1), PEEK_MESSAGES_MAX)
     if count < 1:
         raise ArgumentError("'message-count' must be at least 1.")
