@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+import partibus
 from bench.scenarios import CPU, OTHERS, P50, P99, RATE, RSS_EACH, RSS_MB, START, Figures
 
 _UNITS: Final = {
@@ -117,10 +118,12 @@ def _processor() -> str:
 
 
 def commit() -> str:
-    """The commit that was measured; a plus when the tree had changes."""
+    """The commit of the code that was measured; a plus when its tree had changes."""
+    measured = Path(partibus.__file__).parent
+    words = ["git", "-C", str(measured), "describe", "--always", "--abbrev=12", "--exclude=*"]
     try:
-        words = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+        found = subprocess.run([*words, "--dirty=+"], capture_output=True, text=True, check=True)
+        return found.stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

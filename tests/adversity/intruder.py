@@ -4,10 +4,9 @@ It reads only when told to. Sending stops by itself when the server has had enou
 closing, or by not reading any more.
 """
 
-import contextlib
-import select
 import socket
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Final, Self
 
 from partibus.amqp.framing import AMQP_HEADER, FRAME_HEAD, SASL_HEADER, encode_frame
@@ -21,7 +20,7 @@ from support.server import ServerProcess
 
 ANSWER_SECONDS_MAX: Final = 30.0
 # A server that takes nothing for so long is not going to: it has stopped reading.
-STALLED_SECONDS: Final = 1.0
+STALLED_SECONDS: Final = 3.0
 WINDOW_MAX: Final = 0x7FFFFFFF
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
@@ -31,6 +30,8 @@ class Intruder:
     """One raw connection."""
 
     def __init__(self, server: ServerProcess, *, receive_buffer_bytes: int = 0) -> None:
+        self._buffer = b""
+        self._read: deque[tuple[int, int, list[object]]] = deque()
         self.socket = socket.socket()
         if receive_buffer_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
@@ -52,24 +53,18 @@ class Intruder:
         self.send(frame(code, *fields, channel=channel, payload=payload))
 
     def flood(self, pieces: Iterable[bytes], bytes_max: int) -> int:
-        """Send without reading until it is enough or no longer taken; how much was."""
+        """Send without reading until it is enough or no longer taken; how much was, about."""
         sent = 0
-        self.socket.setblocking(False)
+        self.socket.settimeout(STALLED_SECONDS)
         for piece in pieces:
-            view = memoryview(piece)
-            while view:
-                if not select.select([], [self.socket], [], STALLED_SECONDS)[1]:
-                    return sent
-                try:
-                    taken = self.socket.send(view)
-                except BlockingIOError:
-                    continue
-                except ConnectionError:
-                    return sent
-                sent += taken
-                view = view[taken:]
+            try:
+                self.socket.sendall(piece)
+            except (TimeoutError, ConnectionError):
+                break
+            sent += len(piece)
             if sent >= bytes_max:
-                return sent
+                break
+        self.socket.settimeout(ANSWER_SECONDS_MAX)
         return sent
 
     # --- a decent beginning -----------------------------------------------------------------
@@ -83,43 +78,45 @@ class Intruder:
         self.send(SASL_HEADER + encode_frame(0, init, 1) + AMQP_HEADER)
         size = None if max_frame_size is None else UInt(max_frame_size)
         self.frame(OPEN, "intruder", "127.0.0.1", size)
-        self.await_frame(OPEN)
+        self.await_any(OPEN)
         return self
 
     def begun(self, channel: int = 0) -> Self:
         self.frame(
             BEGIN, None, UInt(0), UInt(WINDOW_MAX), UInt(WINDOW_MAX), UInt(65535), channel=channel
         )
-        self.await_frame(BEGIN)
+        self.await_any(BEGIN)
         return self
 
     def attached(self, address: str, *, sends: bool, handle: int = 0, channel: int = 0) -> Self:
         self.send(attach(address, f"link-{channel}-{handle}", sends, handle, channel))
-        self.await_frame(ATTACH)
+        self.await_any(ATTACH)
         return self
 
     # --- reading ----------------------------------------------------------------------------
 
-    def await_frame(self, code: int) -> list[object]:
-        """Read until a frame of this kind comes; its fields."""
+    def await_any(self, *codes: int) -> list[object]:
+        """Read until a frame of one of these kinds comes; its fields."""
         for _, found, fields in self.frames():
-            if found == code:
+            if found in codes:
                 return fields
-        raise AssertionError(f"the server ended the connection before a frame {code:#x}")
+        raise AssertionError("the server ended the connection without a word")
 
-    def frames(self) -> Iterable[tuple[int, int, list[object]]]:
+    def frames(self) -> Iterator[tuple[int, int, list[object]]]:
         """Every frame that comes, until the connection ends."""
-        buffer = b""
         while True:
-            with contextlib.suppress(ConnectionError):
+            while self._read:
+                yield self._read.popleft()
+            try:
                 data = self.socket.recv(65536)
-                if data:
-                    buffer += data
-                    whole = _whole_frames(buffer)
-                    yield from parse_frames(buffer[:whole])
-                    buffer = buffer[whole:]
-                    continue
-            return
+            except ConnectionError:
+                return
+            if not data:
+                return
+            self._buffer += data
+            whole = _whole_frames(self._buffer)
+            self._read.extend(parse_frames(self._buffer[:whole]))
+            self._buffer = self._buffer[whole:]
 
     def read_to_end(self) -> list[int]:
         """The codes of all frames until the server ends the connection."""

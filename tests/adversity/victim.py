@@ -14,6 +14,8 @@ class Victim(ServerProcess):
     """One server on one data directory that may die at any moment."""
 
     exit_code: int | None = None
+    weight_bytes: int = 0
+    """Its resident memory when a test weighed it."""
 
     @property
     def runs(self) -> bool:

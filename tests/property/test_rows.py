@@ -122,7 +122,9 @@ def seen(value: object, kept: set[str] = frozenset()) -> object:  # type: ignore
     """What an object is made of, for comparing."""
     if isinstance(value, (list, tuple)):
         return [seen(item, kept) for item in value]
-    slots = getattr(type(value), "__slots__", None)
+    kind = type(value)
+    # The second is what a compiled class has in place of the first.
+    slots = getattr(kind, "__slots__", None) or getattr(kind, "__mypyc_attrs__", None)
     if slots is None or isinstance(value, (int, str, bytes)):
         return value
     return {name: seen(getattr(value, name), kept) for name in slots if name not in kept}

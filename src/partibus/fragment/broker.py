@@ -33,6 +33,8 @@ CHECKPOINT_BYTES_MIN: Final = 256 * 1024 * 1024
 CHECKPOINT_STATE_FACTOR: Final = 4
 """A checkpoint waits for this many times its own last size, so that with a deep backlog the
 snapshots stay a fraction of what is written anyway."""
+READ_RETRY_MS: Final = 1000
+"""A store that could not read is asked again after this time, not in a loop."""
 TICK_INTERVAL_MS_MIN: Final = 20
 """Timers closer together than this are served together."""
 
@@ -283,6 +285,14 @@ class Broker:
         machine = self._machines.get(effect.consumer.fragment_id)
         if machine is not None:
             self.submit(machine, Undelivered(effect.consumer, effect.messages, is_damaged))
+            if not is_damaged:
+                retry = partial(self._resume, machine)
+                self._scheduler.call_later_ms(READ_RETRY_MS, retry)
+
+    def _resume(self, machine: Machine) -> None:
+        """Hand messages out again after a read failed, unless the store is known to be down."""
+        if self.store.state is not StoreState.DOWN:
+            self.submit(machine, Resume())
 
     # --- timers -----------------------------------------------------------------------------
 

@@ -176,7 +176,11 @@ def abort_consumption(state: State, change: Change, error: BusError, out: Effect
 
 
 def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Take back what could not be handed over; a damaged message is kept aside."""
+    """Take back what could not be handed over.
+
+    A damaged message is kept aside and the others go on. A store that cannot read at all
+    would only fail again: nothing is handed out until the broker says `Resume`.
+    """
     assert isinstance(command, Undelivered)
     consumer = command.consumer
     lane = state.lanes[consumer.lane]
@@ -189,7 +193,10 @@ def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> No
         else:
             lane.put_back(held)
     _take_back(lane, consumer, len(command.messages))
-    dispatch(state, lane, now_ms, out)
+    if command.damaged:
+        dispatch(state, lane, now_ms, out)
+    else:
+        state.suspended = True
 
 
 def _take_back(lane: SubQueue, consumer: Consumer, count: int) -> None:

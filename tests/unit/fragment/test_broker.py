@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from partibus.domain.errors import BusError
-from partibus.fragment.broker import Broker
-from partibus.fragment.commands import Command, Enqueue
+from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.fragment.broker import READ_RETRY_MS, Broker
+from partibus.fragment.commands import Command, Consumer, Demand, Enqueue, Lane
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
 from partibus.store.record import Record
 from partibus.testing.clock import ManualClock
-from partibus.testing.fragment import FragmentBench, Ports
+from partibus.testing.fragment import FragmentBench, Inbox, Ports
 from partibus.testing.scheduler import ManualScheduler
 
 SPEC = FragmentSpec(lock_duration_ms=1_000, max_delivery_count=3)
@@ -93,3 +93,35 @@ def test_a_read_that_must_wait_keeps_the_order_of_answers() -> None:
     bench.demand(consumer, 3, drain=True)
     assert [m.body for m in inbox.messages] == [b"0", b"1", b"2", b"3", b"4"]
     assert inbox.drained_count == 1
+
+
+def test_a_store_that_cannot_read_is_asked_again_later_not_in_a_loop() -> None:
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    reads = 0
+
+    class Unreadable(MemoryStore):
+        is_broken = True
+
+        def read_now(self, refs: list[tuple[int, int]]) -> list[bytes] | None:
+            nonlocal reads
+            reads += 1
+            if self.is_broken:
+                raise StoreUnavailable
+            return super().read_now(refs)
+
+    store = Unreadable(notify=scheduler.call_soon)
+    broker = Broker(store, clock, scheduler)
+    broker.open()
+    machine = broker.add(1, SPEC)
+    broker.submit(machine, Enqueue(Ports(), [NewMessage(b"x", -1)], [1], 1))
+    inbox = Inbox()
+    broker.submit(machine, Demand(Consumer(1, inbox, Lane.MAIN, False), 1, False))
+    scheduler.run()
+    assert reads == 1
+    scheduler.advance_ms(READ_RETRY_MS)
+    assert reads == 2 and inbox.messages == []
+    store.is_broken = False
+    scheduler.advance_ms(READ_RETRY_MS)
+    assert [message.body for message in inbox.messages] == [b"x"]
+    assert inbox.messages[0].delivery_count == 0
