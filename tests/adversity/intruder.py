@@ -9,11 +9,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, Self
 
-from partibus.amqp.framing import AMQP_HEADER, FRAME_HEAD, SASL_HEADER, encode_frame
 from partibus.amqp.encode import encode_described_list, encode_value
+from partibus.amqp.framing import AMQP_HEADER, FRAME_HEAD, SASL_HEADER, encode_frame
 from partibus.amqp.terminus import encode_source, encode_target
 from partibus.amqp.types import Symbol, UByte, UInt
-
 from support.engines import parse_frames
 from support.namespace import ROOT_KEY, ROOT_POLICY
 from support.server import ServerProcess
@@ -69,15 +68,9 @@ class Intruder:
 
     # --- a decent beginning -----------------------------------------------------------------
 
-    def opened(self, *, anonymous: bool = False, max_frame_size: int | None = None) -> Self:
+    def opened(self, *, anonymous: bool = False) -> Self:
         """Authenticate and open."""
-        plain = b"\0" + ROOT_POLICY.encode() + b"\0" + ROOT_KEY.encode()
-        mechanism = Symbol("ANONYMOUS" if anonymous else "PLAIN")
-        initial = None if anonymous else plain
-        init = encode_described_list(0x41, [encode_value(v) for v in (mechanism, initial, None)])
-        self.send(SASL_HEADER + encode_frame(0, init, 1) + AMQP_HEADER)
-        size = None if max_frame_size is None else UInt(max_frame_size)
-        self.frame(OPEN, "intruder", "127.0.0.1", size)
+        self.send(opening(anonymous=anonymous))
         self.await_any(OPEN)
         return self
 
@@ -121,6 +114,16 @@ class Intruder:
     def read_to_end(self) -> list[int]:
         """The codes of all frames until the server ends the connection."""
         return [code for _, code, _ in self.frames()]
+
+
+def opening(*, anonymous: bool = False) -> bytes:
+    """All that a client says until it is open, in one go."""
+    plain = b"\0" + ROOT_POLICY.encode() + b"\0" + ROOT_KEY.encode()
+    mechanism = Symbol("ANONYMOUS" if anonymous else "PLAIN")
+    initial = None if anonymous else plain
+    init = encode_described_list(0x41, [encode_value(v) for v in (mechanism, initial, None)])
+    begun = SASL_HEADER + encode_frame(0, init, 1) + AMQP_HEADER
+    return begun + frame(OPEN, "intruder", "127.0.0.1")
 
 
 def frame(code: int, *fields: object, channel: int = 0, payload: bytes = b"") -> bytes:

@@ -102,6 +102,8 @@ class Ledger:
         numbers = self._scheduled_numbers if place is Place.SCHEDULED else self.number_of
         known = numbers.setdefault(name, number)
         assert known == number, f"{name} had the number {known} and has {number}"
+        if place is not Place.SCHEDULED:
+            assert number != self._scheduled_numbers.get(name), f"{name} kept its number (SCH-4)"
         count = message.delivery_count or 0
         least = self._abandons_answered.get(name, 0)
         most = self._abandons_asked.get(name, 0)

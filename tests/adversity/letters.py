@@ -32,8 +32,10 @@ def letter(name: str, size: int, *, due_ms: int = 0) -> bytes:
     if due_ms:
         when = {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(due_ms)}
         annotations = _ANNOTATIONS_SECTION + encode_value(when)
-    return annotations + encode_properties(MessageProperties(message_id=name)) + _data(
-        body_of(name, size)
+    return (
+        annotations
+        + encode_properties(MessageProperties(message_id=name))
+        + _data(body_of(name, size))
     )
 
 

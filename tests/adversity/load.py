@@ -10,18 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
+from adversity.letters import Received
 from partibus.amqp.delivery import Accepted, Delivery, DeliveryState, Rejected
 from partibus.amqp.events import TransferReceived
 from partibus.client.connection import BusClient
 from partibus.client.links import ReceivedMessage, Receiver, Sender
-
-from adversity.letters import Received
 from support.namespace import ROOT_KEY, ROOT_POLICY
 from support.server import ServerProcess
 
 WINDOW: Final = 500
 CREDIT: Final = 1000
-DRAIN_CREDIT: Final = 100
+DRAIN_CREDIT: Final = 1000
 
 
 class Pipeline(Sender):
@@ -117,9 +116,7 @@ class LoadClient(BusClient):
         await self._attach(pipeline, self.engine.begin(), name, address, True, 0, None)
         return pipeline
 
-    async def inbox(
-        self, address: str, *, credit: int = CREDIT, deletes: bool = False
-    ) -> Inbox:
+    async def inbox(self, address: str, *, credit: int = CREDIT, deletes: bool = False) -> Inbox:
         inbox = Inbox(self.flush, credit)
         name = str(uuid.uuid4())
         mode = 1 if deletes else 0

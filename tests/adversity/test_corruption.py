@@ -222,7 +222,7 @@ def test_a_flip_anywhere_is_refused_or_harmless(
     killed: Path, tmp_path: Path, new_server: NewServer, seed: int
 ) -> None:
     rng = random.Random(seed)
-    for number in range(6):
+    for number in range(4):
         place = tmp_path / f"copy-{number}"
         (segment,) = segments(copy_of(killed, place))
         flip(segment, rng.randrange(written_end(segment)), rng.randrange(8))

@@ -80,6 +80,13 @@ def served_by(client_port: int, server: WorkersServer) -> int:
     raise AssertionError("nobody holds the connection")
 
 
+def runtime_directories(pid: int) -> set[Path]:
+    """Where the Unix sockets lie that a process listens on."""
+    inodes = _descriptors(pid)
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return {Path(row[7]).parent for row in rows if len(row) > 7 and f"socket:[{row[6]}]" in inodes}
+
+
 def _descriptors(pid: int) -> set[str]:
     found = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():

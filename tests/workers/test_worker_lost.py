@@ -8,6 +8,7 @@ import signal
 import urllib.error
 import urllib.request
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -18,7 +19,15 @@ from adversity.load import LoadClient, load_client
 from adversity.waiting import wait_until, wait_until_async
 from partibus.client.errors import RemoteError
 from support.receiving import bodies, collect
-from support.workers import STORES, WORKERS, WorkersServer, is_alive, served_by
+from support.workers import (
+    STORES,
+    WORKERS,
+    WorkersServer,
+    declare,
+    is_alive,
+    runtime_directories,
+    served_by,
+)
 from workers.conftest import NewServer
 
 SENDERS = 6
@@ -217,8 +226,10 @@ def test_a_stop_ends_all_and_a_start_finds_all(server: WorkersServer) -> None:
 
 def test_no_worker_outlives_the_supervisor(server: WorkersServer) -> None:
     pids = server.worker_pids()
+    (runtime,) = runtime_directories(pids[0])
     server.sigkill()
     wait_until(lambda: not any(map(is_alive, pids.values())), "the workers have ended")
+    assert not runtime.exists()
 
 
 def test_a_server_in_memory_has_workers_too(new_server: NewServer) -> None:
@@ -231,3 +242,16 @@ def test_a_server_in_memory_has_workers_too(new_server: NewServer) -> None:
             assert len(set(bodies(collect(receiver, 20)))) == 20
     assert not server.data.exists()
     assert server.stop() == 0
+
+
+def test_a_worker_that_cannot_start_ends_the_server_with_its_reason(tmp_path: Path) -> None:
+    server = WorkersServer(tmp_path, declare(tmp_path / "namespace.toml"))
+    server.data.mkdir()
+    (server.data / "store-1").write_text("not a directory")
+    with pytest.raises(AssertionError, match="no READY line"):
+        server.start()
+    log = server.log_text()
+    assert "store-1" in log
+    assert "Traceback" not in log
+    pids = server.worker_pids()
+    wait_until(lambda: not any(map(is_alive, pids.values())), "no worker is left behind")

@@ -8,6 +8,7 @@ no worker outlives it. Run as `python -m partibus.server.worker`, by the supervi
 import asyncio
 import logging
 import os
+import shutil
 import signal
 import sys
 
@@ -55,7 +56,8 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     loop.set_exception_handler(log_loop_exception)
     stopping = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
-    loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping)
+    orphaned = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping, orphaned)
     clock = SystemClock()
     settings, membership = assignment.settings, assignment.membership
     node = Node(settings, clock, membership=membership)
@@ -64,15 +66,20 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     _say_ready()
     await stopping.wait()
     await service.stop()
+    if orphaned.is_set():
+        # Nobody else is left to do it; the other workers are stopping as well.
+        shutil.rmtree(membership.runtime, ignore_errors=True)
     log.info("stopped")
 
 
-def _on_stdin(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+def _on_stdin(
+    loop: asyncio.AbstractEventLoop, stopping: asyncio.Event, orphaned: asyncio.Event
+) -> None:
     """The supervisor writes nothing more; the end of the pipe is its end."""
     if not os.read(sys.stdin.fileno(), 1024):
         loop.remove_reader(sys.stdin.fileno())
-        if not stopping.is_set():
-            log.error("the supervisor is gone: stopping")
+        log.error("the supervisor is gone: stopping")
+        orphaned.set()
         stopping.set()
 
 

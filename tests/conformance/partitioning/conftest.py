@@ -33,10 +33,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with the profile of the Standard tier and a few queues, "tier-0" and on."""
     directory: Path = tmp_path_factory.mktemp("tier")
-    config = write_queues(
-        directory / "namespace.toml",
-        {f"tier-{number}": {"enable_partitioning": "true"} for number in range(4)},
-    )
+    queues: dict[str, dict[str, str]] = {
+        f"tier-{number}": {"enable_partitioning": "true"} for number in range(4)
+    }
+    config = write_queues(directory / "namespace.toml", queues | {"tier-whole": {}})
     with ServerProcess(directory, config, "--profile", "standard") as process:
         yield process
 

@@ -238,7 +238,7 @@ def test_a_lost_lock_among_those_of_other_partitions_is_told(wire: Wire, queue: 
     assert wire.peek(queue) == []
 
 
-@pytest.mark.rule("LCK-5", "ERR-4", "SEED-103")
+@pytest.mark.rule("LCK-5", "ERR-4", "SEED-103", "CON-14")
 def test_a_lock_that_ran_out_is_lost_in_every_partition(
     bus: Bus, wire: Wire, queues: Queues
 ) -> None:
@@ -249,8 +249,9 @@ def test_a_lock_that_ran_out_is_lost_in_every_partition(
     again = wire.receiver(queue, credit=4)
     assert len(again.wait_for(4)) == 4
     for message in messages:
-        with pytest.raises(MessageLockLostError):
+        with pytest.raises(MessageLockLostError) as lost:
             receiver.complete_message(message)
+        assert not lost.value._retryable, "the client must not try it again"
 
 
 # --- dead letters ---------------------------------------------------------------------------

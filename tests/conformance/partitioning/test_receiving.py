@@ -14,7 +14,7 @@ from proton.reactor import AtMostOnce
 
 from conformance.partitioning.namespace import PARTITIONS, Queues
 from conformance.partitioning.partitions import key_of_each, keys_in, partition_of
-from conformance.partitioning.wire import Wire, keyed, number_of
+from conformance.partitioning.wire import Wire, keyed, number_of, text
 from conformance.settlement.bus import RECEIVE_AND_DELETE, Bus
 from support.javascript import scenario
 from support.receiving import bodies, collect, collect_async
@@ -25,10 +25,6 @@ pytestmark = pytest.mark.group("proton")
 SCRIPT = "../partitioning/js/partitioning.mjs"
 # Longer than a test may last: who waits for it never passes.
 FOREVER_SECONDS = 3600
-
-
-def text(message: Message) -> str:
-    return bytes(message.body).decode()
 
 
 @pytest.mark.rule("SEED-3", "SEED-8", "SEED-9", "SEED-64", "SEED-73", "SEED-75")
@@ -240,6 +236,26 @@ def test_one_by_one_every_partition_has_its_turn(wire: Wire, queue: str) -> None
         ((message, _),) = receiver.wait_for(1)
         seen.append(text(message))
     assert set(shallow) <= set(seen), seen
+
+
+@pytest.mark.rule("SEED-41", "CON-11", "SEQ-9")
+def test_without_a_key_a_message_may_be_overtaken(wire: Wire, queue: str) -> None:
+    """The order is that of each partition alone, and one of them has much before it."""
+    wire.fill(queue, (keyed("before", keys_in(0, 4, 1)[0]) for _ in range(30)))
+    wire.send(queue, *(str(number) for number in range(8)))
+    receiver = wire.receiver(queue)
+    received = []
+    for _ in range(38):
+        receiver.link.flow(1)
+        ((message, _),) = receiver.wait_for(1)
+        received.append((partition_of(number_of(message)), text(message)))
+    keyless = [(partition, int(body)) for partition, body in received if body != "before"]
+    numbers = [number for _, number in keyless]
+    assert sorted(numbers) == list(range(8))
+    assert numbers != list(range(8)), "a guarantee that nobody gives"
+    for partition in range(4):
+        own = [number for place, number in keyless if place == partition]
+        assert own == sorted(own), "each partition in its order"
 
 
 @pytest.mark.rule("SEED-67")

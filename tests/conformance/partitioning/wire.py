@@ -35,6 +35,11 @@ def number_of(message: Message) -> int:
     return int(message.annotations[SEQUENCE_NUMBER])
 
 
+def text(message: Message) -> str:
+    """The text of a message that travelled as data."""
+    return bytes(message.body).decode()
+
+
 class Wire(Backstage):
     """One connection that sends as quickly as it may."""
 
