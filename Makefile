@@ -39,6 +39,8 @@ $(PYTHON_STAMP): $(if $(STALE),FORCE)
 	$(PIP) install --editable '.[test]'
 	@$(PIP) install '$(PROTON)' 2>.venv/proton.log \
 		|| echo "python-qpid-proton could not be built (see .venv/proton.log): its tests will be left out."
+	@if find src -name '*.so' | grep -q .; then echo "The hot modules are compiled."; \
+		else echo "The hot modules run interpreted (no C compiler, or PARTIBUS_COMPILE=0)."; fi
 	@mkdir -p .stamps && rm -f .stamps/python-* && touch $@
 
 $(JS_STAMP):

@@ -21,6 +21,7 @@ from partibus.server.lifecycle import (
     DESCRIPTORS_RESERVED,
     SOCKETS_MIN,
     SWITCH_INTERVAL_S,
+    calm_collector,
     log_loop_exception,
     new_event_loop,
     raise_descriptor_limit,
@@ -63,6 +64,7 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     node = Node(settings, clock, membership=membership)
     service = Service(node, settings, clock, sockets_max, membership)
     await service.start()
+    calm_collector()
     _say_ready()
     await stopping.wait()
     await service.stop()
