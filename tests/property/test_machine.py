@@ -115,13 +115,12 @@ class QueueModel(RuleBasedStateMachine):
             and s in deferred
             and 0 < self.expected[s].expires_ms <= self.now_ms
         ]
-        if UNKNOWN in chosen or expired:
-            assert isinstance(got, MessageNotFound)
-            if not self.is_down:
-                for sequence in expired:
-                    self.bury(self.expected[sequence], "TTLExpiredException")
-        elif self.is_down and deletes:
+        if self.is_down:
             assert isinstance(got, StoreUnavailable)
+        elif UNKNOWN in chosen or expired:
+            assert isinstance(got, MessageNotFound)
+            for sequence in expired:
+                self.bury(self.expected[sequence], "TTLExpiredException")
         else:
             assert not isinstance(got, BusError)
             assert [m.sequence for m in got] == chosen

@@ -13,6 +13,7 @@ from typing import Final
 from partibus.domain.duration import DURATION_MAX_MS
 from partibus.domain.limits import KILOBYTE, MINUTE_MS, SECOND_MS, Profile
 
+MEGABYTE: Final = 1024 * KILOBYTE
 DEFAULT_LOCK_DURATION_MS: Final = MINUTE_MS
 DEFAULT_MAX_DELIVERY_COUNT: Final = 10
 DEFAULT_SIZE_MEGABYTES: Final = 1024
@@ -176,3 +177,9 @@ def message_bytes_max(spec: QueueSpec | TopicSpec, profile: Profile) -> int:
     if spec.max_message_size_in_kilobytes is None:
         return profile.message_bytes_default
     return spec.max_message_size_in_kilobytes * KILOBYTE
+
+
+def fragment_bytes_max(spec: QueueSpec | TopicSpec, profile: Profile) -> int:
+    """What one fragment holds: the asked size each, or its share in Premium (SEED-19, CON-17)."""
+    size = spec.max_size_in_megabytes * MEGABYTE
+    return size if profile.size_is_per_fragment else size // spec.fragments

@@ -7,7 +7,7 @@ copies and touches nothing (PEK-1).
 from collections.abc import Iterable, Iterator
 from heapq import merge
 
-from partibus.domain.errors import BusError, MessageNotFound
+from partibus.domain.errors import BusError, MessageNotFound, StoreUnavailable
 from partibus.fragment.changes import Change, DeferredConsumption, Removal
 from partibus.fragment.commands import Command, Lane, Peek, Purge, ReceiveDeferred
 from partibus.fragment.dispatch import lock, removal
@@ -23,6 +23,9 @@ from partibus.fragment.subqueue import SubQueue
 def receive_deferred(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Deferred messages by their numbers, all or none (DEF-2, DEF-3)."""
     assert isinstance(command, ReceiveDeferred)
+    if state.suspended:
+        out.outward.append(Failed(command.port, StoreUnavailable()))
+        return
     lane = state.lanes[command.lane]
     wanted = list(dict.fromkeys(command.sequences))
     taken = [held for held in map(lane.deferred.take, wanted) if held is not None]

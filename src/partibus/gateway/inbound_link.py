@@ -26,7 +26,7 @@ from partibus.gateway.envelope import to_stored
 from partibus.gateway.faults import rejection
 from partibus.gateway.namespace import Entity
 from partibus.gateway.router import Router
-from partibus.gateway.submission import Submission
+from partibus.gateway.submission import Submission, fragment_unavailable
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -123,8 +123,10 @@ class InboundLink:
     def _route(self, messages: list[NewMessage], request: int) -> None:
         """Put the messages of one send with others for the same fragment."""
         groups = self.router.group(messages)
-        if len(groups) > 1 and request >= 0:
-            self._parts[request] = len(groups)
+        if len(groups) > 1:
+            self._require_available(groups)
+            if request >= 0:
+                self._parts[request] = len(groups)
         for key, group in groups:
             fragment = self.router.keyed(key) if key is not None else self.router.next_keyless()
             assert fragment is not None
@@ -134,6 +136,12 @@ class InboundLink:
                 submission = Submission(self, fragment, key is not None)
                 self._submissions[place] = submission
             submission.add(group, request)
+
+    def _require_available(self, groups: list[tuple[str | None, list[NewMessage]]]) -> None:
+        """A batch is split only when every part can be stored: a retry would double the rest."""
+        for key, _ in groups:
+            if key is not None and not self.router.keyed(key).is_available:
+                raise fragment_unavailable(self.router.keyed(key), self.path)
 
     def _unpack(self, payload: bytes) -> list[NewMessage]:
         try:

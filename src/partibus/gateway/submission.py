@@ -51,7 +51,7 @@ class Submission:
         if not isinstance(error, StoreUnavailable):
             self._link.refused(requests, error)
         elif self._is_keyed:
-            self._link.refused(requests, self._unavailable())
+            self._link.refused(requests, fragment_unavailable(self._fragment, self._link.path))
         else:
             self._tried |= {self._fragment.index}
             other = self._link.router.next_keyless(self._tried)
@@ -61,9 +61,10 @@ class Submission:
                 self._fragment = other
                 self.submit()
 
-    def _unavailable(self) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"Fragment {self._fragment.index} of '{self._link.path}', which the message's key "
-            "selects, is not available: its store is down. It is probed until it answers; "
-            "try again."
-        )
+
+def fragment_unavailable(fragment: Fragment, path: str) -> StoreUnavailable:
+    """The error for a message whose key selects a fragment that cannot store it (SEED-29)."""
+    return StoreUnavailable(
+        f"Fragment {fragment.index} of '{path}', which the message's key selects, is not "
+        "available: its store is down. It is probed until it answers; try again."
+    )

@@ -16,6 +16,7 @@ from partibus.control.describe import describe
 from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
+from partibus.domain.entity import SubscriptionSpec, fragment_bytes_max
 from partibus.domain.errors import Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.namespace import Namespace, unsupported
@@ -76,11 +77,19 @@ class Administration:
         fragments = (await self._fragments([record]))[record.path]
         return {
             **_summary(record, fragments),
+            "bytes_max": self._bytes_max(record),
             "fragments": fragments,
             "created_ms": record.created_ms,
             "updated_ms": record.updated_ms,
             "properties": describe(record.spec),
         }
+
+    def _bytes_max(self, record: EntityRecord) -> int | None:
+        """What all fragments may hold together (SEED-24); a subscription shares its topic's."""
+        spec = record.spec
+        if isinstance(spec, SubscriptionSpec):
+            return None
+        return spec.fragments * fragment_bytes_max(spec, self._catalog.profile)
 
     async def purge(
         self, name: str, lane: str, before_ms: int | None, limit: int | None

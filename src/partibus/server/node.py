@@ -18,7 +18,7 @@ from partibus.control.definitions import Definitions
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.clock import Clock
 from partibus.domain.duration import DURATION_MAX_MS
-from partibus.domain.entity import EntityKind, QueueSpec
+from partibus.domain.entity import EntityKind, QueueSpec, fragment_bytes_max
 from partibus.domain.errors import ConfigError
 from partibus.domain.limits import Profile
 from partibus.fragment.broker import Broker
@@ -47,7 +47,6 @@ from partibus.store.interface import StoreState
 
 EXIT_INTERNAL: Final = 70
 """EX_SOFTWARE of sysexits."""
-MEGABYTE: Final = 1024 * 1024
 IDLE_POLL_S: Final = 0.005
 """How often a stopping node looks whether its brokers have come to rest."""
 FLUSH_S_MAX: Final = 30.0
@@ -241,15 +240,12 @@ def fragment_spec(record: EntityRecord, profile: Profile) -> FragmentSpec:
     """What the fragments of a queue must know of it."""
     spec = record.spec
     assert isinstance(spec, QueueSpec)
-    size_bytes_max = spec.max_size_in_megabytes * MEGABYTE
-    if not profile.size_is_per_fragment:
-        size_bytes_max //= len(record.fragments)
     ttl_ms = spec.default_message_time_to_live_ms
     return FragmentSpec(
         lock_duration_ms=spec.lock_duration_ms,
         max_delivery_count=spec.max_delivery_count,
         default_ttl_ms=0 if ttl_ms >= DURATION_MAX_MS else ttl_ms,
         dead_letter_on_expiry=spec.dead_lettering_on_message_expiration,
-        size_bytes_max=size_bytes_max,
+        size_bytes_max=fragment_bytes_max(spec, profile),
         path=record.path,
     )
