@@ -37,7 +37,7 @@ from partibus.gateway.faults import amqp_error
 from partibus.gateway.inbound_link import InboundLink
 from partibus.gateway.operations.peek import Cursor
 from partibus.gateway.outbound_link import OutboundLink
-from partibus.gateway.requests import RequestLink, ResponseLink
+from partibus.gateway.requests import RequestLink, RequestQueue, ResponseLink
 from partibus.gateway.trouble import throttled
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class ClientConnection:
         self._links: dict[Link, LinkOwner] = {}
         self.peek_cursors: dict[tuple[str, int, str], Cursor] = {}
         """Where this client's peeks stand, by entity, lane and receiver."""
+        self.requests = RequestQueue(self)
         self._sending: list[InboundLink] = []
         self._started_ms = now_ms
         self.is_writable = True
@@ -118,7 +119,9 @@ class ClientConnection:
             sending, self._sending = self._sending, []
             for link in sending:
                 link.submit()
-            self._pause_reading_if_behind()
+        if self._is_reading and self._is_behind():
+            self._is_reading = False
+            self._wire.pause_reading()
         self._flush()
 
     def _handle(self, events: list[Event]) -> None:
@@ -138,6 +141,9 @@ class ClientConnection:
         for owner in list(self._links.values()):
             if isinstance(owner, OutboundLink):
                 owner.pull()
+            elif isinstance(owner, ResponseLink):
+                owner.flow()
+        self.requests.go_on()
 
     def connection_lost(self) -> None:
         """The socket is gone; links are gone with it (SEED-104)."""
@@ -158,17 +164,19 @@ class ClientConnection:
         data = self._engine.data_to_send()
         if data:
             self._wire.write(data)
-        if not self._is_reading and self.unconfirmed_bytes * 2 < UNCONFIRMED_BYTES_MAX:
+        if not self._is_reading and self._has_caught_up():
             self._is_reading = True
             self._wire.resume_reading()
         if self._engine.closed:
             self._finish()
             self._wire.close()
 
-    def _pause_reading_if_behind(self) -> None:
-        if self._is_reading and self.unconfirmed_bytes > UNCONFIRMED_BYTES_MAX:
-            self._is_reading = False
-            self._wire.pause_reading()
+    def _is_behind(self) -> bool:
+        """Whether the client has sent more than is good to take on."""
+        return self.unconfirmed_bytes > UNCONFIRMED_BYTES_MAX or self.requests.is_behind
+
+    def _has_caught_up(self) -> bool:
+        return self.unconfirmed_bytes * 2 < UNCONFIRMED_BYTES_MAX and not self.requests.is_behind
 
     def tick(self, now_ms: int) -> None:
         """Look after idle time-outs and tokens; sets when to look again."""

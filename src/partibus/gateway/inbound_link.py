@@ -206,7 +206,7 @@ class InboundLink:
     def _top_up(self) -> None:
         if self._credit_used * 2 >= CREDIT:
             self._credit_used = 0
-            self._link.set_credit(CREDIT - len(self._unconfirmed))
+            self._link.set_credit(max(0, CREDIT - len(self._unconfirmed)))
 
     # --- end --------------------------------------------------------------------------------
 

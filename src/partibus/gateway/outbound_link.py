@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
 PULL_MESSAGES_MAX: Final = 256
-"""Messages asked for ahead of what was written: bounds what waits in the socket's buffer."""
+PULL_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Asked for ahead of what was written: bounds what waits in the socket's buffer."""
+MESSAGE_BYTES_GUESS: Final = 256 * 1024
+"""The size of a link's messages until some have been seen."""
 
 
 class Settlement:
@@ -48,6 +51,8 @@ class OutboundLink:
         "_deletes",
         "_is_closed",
         "_link",
+        "_message_bytes",
+        "_pull_max",
         "_ready",
         "_sources",
         "_to_drain",
@@ -75,6 +80,8 @@ class OutboundLink:
         self._to_drain: deque[Source] | None = None
         """Sources still to be asked before the client's drain is answered."""
         self._unsent: deque[bytes] = deque()
+        self._message_bytes = MESSAGE_BYTES_GUESS
+        self._pull_max = PULL_BYTES_MAX // MESSAGE_BYTES_GUESS
         self._is_closed = False
 
     # --- demand ---------------------------------------------------------------------------
@@ -108,8 +115,14 @@ class OutboundLink:
     def _room(self) -> int:
         """How many messages may be written now."""
         if self._connection.is_writable:
-            return min(self._link.sendable(), PULL_MESSAGES_MAX)
+            return min(self._link.sendable(), PULL_MESSAGES_MAX, self._pull_max)
         return 0
+
+    def _note_size(self, bodies: Sequence[bytes]) -> None:
+        """Ask for fewer messages at a time when they are large; one at least."""
+        size = sum([len(body) for body in bodies]) // len(bodies)
+        self._message_bytes = max(size, (3 * self._message_bytes + size) // 4)
+        self._pull_max = max(1, PULL_BYTES_MAX // (self._message_bytes + 1))
 
     def _pull_single(self, source: Source, changed: bool) -> None:
         """One fragment gets all the room; told again only when it is worth a command."""
@@ -145,6 +158,7 @@ class OutboundLink:
 
     def write(self, source: Source, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         """Write messages to the client, in order."""
+        self._note_size(bodies)
         base = source.sequence_base
         if self._deletes:
             for held, body in zip(messages, bodies, strict=True):

@@ -23,15 +23,19 @@ from partibus.amqp.sections import (
     parse_sections,
 )
 from partibus.domain.address import Address
-from partibus.domain.errors import BusError, MalformedMessage, QuotaExceeded
+from partibus.domain.errors import BusError, MalformedMessage
 from partibus.gateway.faults import rejection
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
 REQUEST_CREDIT: Final = 100
-RESPONSES_WAITING_MAX: Final = 1000
-"""Answers kept for a client that grants no credit; more and it is cut off."""
+REQUESTS_OPEN_MAX: Final = 16
+"""Requests of one connection that are worked on, or whose answers wait to be written. An
+answer may be a thousand times larger than its request; the others wait in their small form."""
+REQUESTS_WAITING_MAX: Final = 256
+REQUEST_BYTES_WAITING_MAX: Final = 16 * 1024 * 1024
+"""With more than these waiting, the connection is read no further until some are answered."""
 _VALUE_DESCRIPTOR: Final = bytes((0x00, 0x53, AMQP_VALUE))
 
 
@@ -101,25 +105,26 @@ class ResponseLink:
 
     def send(self, payload: bytes) -> None:
         """Send an answer as soon as the client has credit for it."""
-        if len(self._waiting) >= RESPONSES_WAITING_MAX:
-            self._connection.close(QuotaExceeded("Too many answers wait for credit."))
-            return
         self._waiting.append(payload)
         self.flow()
 
     def flow(self) -> None:
-        """The client granted credit."""
-        while self._waiting and self._link.sendable() > 0:
+        """The client granted credit, or reads again."""
+        connection = self._connection
+        while self._waiting and connection.is_writable and self._link.sendable() > 0:
             self._number += 1
             tag = self._number.to_bytes(4, "big")
             self._link.send(self._waiting.popleft(), tag, True, 0, None)
+            connection.requests.answered()
         if self._link.drain and not self._waiting:
             self._link.drained()
         self._connection.has_output()
 
     def closed(self) -> None:
         """The client reads no more answers."""
-        self._waiting.clear()
+        while self._waiting:
+            self._waiting.popleft()
+            self._connection.requests.answered()
 
 
 class RequestLink:
@@ -151,10 +156,7 @@ class RequestLink:
             return
         if not event.settled:
             self._link.settle(event.delivery_id, ACCEPTED)
-        try:
-            self.handle(request)
-        except BusError as error:
-            self.fail(request, error)
+        self.connection.requests.take(request, len(event.payload))
 
     def handle(self, request: Request) -> None:
         """Do what a request asks; a BusError becomes its answer."""
@@ -169,6 +171,57 @@ class RequestLink:
         link = self.connection.response_link(self._link.session, self.node, request.reply_to)
         if link is not None:
             link.send(payload)
+        else:
+            self.connection.requests.answered()
 
     def closed(self) -> None:
         """The client asks no more."""
+
+
+class RequestQueue:
+    """The requests of one connection: a few are worked on, the others wait their turn."""
+
+    __slots__ = ("_connection", "_is_going_on", "_open_count", "_waiting", "_waiting_bytes")
+
+    def __init__(self, connection: "ClientConnection") -> None:
+        self._connection = connection
+        self._open_count = 0
+        self._waiting: deque[tuple[Request, int]] = deque()
+        self._waiting_bytes = 0
+        self._is_going_on = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits that no more should be read."""
+        return (
+            len(self._waiting) > REQUESTS_WAITING_MAX
+            or self._waiting_bytes > REQUEST_BYTES_WAITING_MAX
+        )
+
+    def take(self, request: Request, byte_count: int) -> None:
+        """A request has come."""
+        self._waiting.append((request, byte_count))
+        self._waiting_bytes += byte_count
+        self.go_on()
+
+    def answered(self) -> None:
+        """The answer to a request was written, or will never be."""
+        self._open_count -= 1
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Work on what may be worked on; answers that come at once do not nest."""
+        if self._is_going_on:
+            return
+        self._is_going_on = True
+        while (
+            self._waiting and self._open_count < REQUESTS_OPEN_MAX and self._connection.is_writable
+        ):
+            request, byte_count = self._waiting.popleft()
+            self._waiting_bytes -= byte_count
+            self._open_count += 1
+            try:
+                request.link.handle(request)
+            except BusError as error:
+                request.link.fail(request, error)
+        self._is_going_on = False
