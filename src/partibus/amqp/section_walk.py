@@ -251,9 +251,7 @@ def _walk_map(payload: bytes, value: int, found: MessageSections, is_annotations
         at = value + 3
     else:
         count, at, stop = open_compound(payload, value, 0xC1)
-    if is_annotations:
-        found.annotation_count = count >> 1
-        found.annotation_pairs = payload[at:stop]
+    first = at
     for _ in range(0, count, 2):
         code = payload[at]
         if code == 0xA1 or code == 0xA3:
@@ -272,6 +270,9 @@ def _walk_map(payload: bytes, value: int, found: MessageSections, is_annotations
             at = at + step if step > 0 else skip_value(payload, at, stop)
     if at != stop or count & 1:
         raise DecodeError("a map's items do not fill its size, or are no pairs")
+    if is_annotations:
+        found.annotation_count = count >> 1
+        found.annotation_pairs = payload[first:stop]
     return stop
 
 
