@@ -30,12 +30,14 @@ HOT: Final = {
         " terminus transfer"
     ),
     "fragment": (
-        "arrivals broker changes commands dispatch effects expiry handle machine message records"
-        " replay scheduling settlement snapshot state subqueue table"
+        "arrivals broker changes commands delivery dispatch duplicates effects expiry handle"
+        " history machine message ports records replay scheduling session_dispatch session_lane"
+        " session_locks session_numbers session_records session_state sessions settlement"
+        " snapshot state subqueue table"
     ),
     "gateway": (
-        "connection envelope inbound_link lanes lock_token outbound_link outcomes router source"
-        " submission"
+        "connection envelope inbound_link lanes lock_token outbound_link outcomes router"
+        " session_link session_source source submission"
     ),
     "store": "record",
 }

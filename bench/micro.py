@@ -233,7 +233,9 @@ class TakeSettlements(SendTransfers):
 class Nobody:
     """Takes every answer and does nothing with it."""
 
-    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None: ...
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None: ...
 
     def refused(self, requests: Sequence[int], error: BusError) -> None: ...
 

@@ -19,20 +19,25 @@ from partibus.fragment.commands import (
     CancelScheduled,
     Command,
     Enqueue,
+    FindOldestSession,
+    GetSessionState,
     Lane,
+    ListSessions,
     Outcome,
     Peek,
     Purge,
     Question,
     ReceiveDeferred,
     Renew,
+    RenewSession,
+    SetSessionState,
     Settle,
 )
 from partibus.fragment.hosting import Host, Reply
 from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
 from partibus.fragment.rows import ANSWERS, DECODERS, ENCODERS, Row
 
-OF_RECEIVERS = {commands.Demand, commands.Interest, commands.Detach}
+OF_RECEIVERS = {commands.Demand, commands.Interest, commands.Detach, commands.AcceptSession}
 """Sent as rows that name the receiver; see the tests of `remote`."""
 INSIDE = {
     commands.Undelivered,
@@ -53,7 +58,7 @@ blobs = st.binary(max_size=40)
 number_lists = st.lists(numbers, max_size=5)
 lanes = st.sampled_from(Lane)
 overlays = st.none() | st.builds(Overlay, blobs, texts, texts)
-new_messages = st.builds(NewMessage, blobs, small, millis, texts, texts)
+new_messages = st.builds(NewMessage, blobs, small, millis, texts, texts, texts)
 
 
 @st.composite
@@ -93,20 +98,48 @@ COMMANDS: dict[type[Command], st.SearchStrategy[Any]] = {
     Renew: st.builds(lambda lane, tokens: Renew(PORT, lane, tokens), lanes, number_lists),
     CancelScheduled: st.builds(lambda numbers: CancelScheduled(PORT, numbers), number_lists),
     ReceiveDeferred: st.builds(
-        lambda lane, numbers, deletes: ReceiveDeferred(PORT, lane, numbers, deletes),
+        lambda lane, numbers, deletes, session, lock: ReceiveDeferred(
+            PORT, lane, numbers, deletes, session, lock
+        ),
         lanes,
         number_lists,
         st.booleans(),
+        texts,
+        numbers,
     ),
     Peek: st.builds(
-        lambda lane, first, count, size: Peek(PORT, lane, first, count, size),
+        lambda lane, first, count, size, session: Peek(PORT, lane, first, count, size, session),
         lanes,
         numbers,
         small,
         small,
+        texts,
     ),
     Purge: st.builds(
-        lambda lane, count, before: Purge(PORT, lane, count, before), lanes, small, millis
+        lambda lane, count, before, session: Purge(PORT, lane, count, before, session),
+        lanes,
+        small,
+        millis,
+        texts,
+    ),
+    FindOldestSession: st.builds(lambda: FindOldestSession(PORT)),
+    RenewSession: st.builds(
+        lambda session, lock: RenewSession(PORT, session, lock), st.text(max_size=20), numbers
+    ),
+    GetSessionState: st.builds(
+        lambda session, lock: GetSessionState(PORT, session, lock), st.text(max_size=20), numbers
+    ),
+    SetSessionState: st.builds(
+        lambda session, lock, state: SetSessionState(PORT, session, lock, state),
+        st.text(max_size=20),
+        numbers,
+        st.none() | blobs,
+    ),
+    ListSessions: st.builds(
+        lambda after, skip, count: ListSessions(PORT, after, skip, count),
+        st.none() | millis,
+        small,
+        small,
     ),
     Question: st.builds(lambda name, payload: Question(PORT, name, payload), st.text(), blobs),
 }
@@ -201,14 +234,21 @@ def error_seen(error: BusError) -> tuple[type[BusError], str, str]:
 
 
 @settings(deadline=None)
-@given(first=numbers, requests=st.lists(small, min_size=1, max_size=5), data=st.data())
-def test_confirmations(first: int, requests: list[int], data: st.DataObject) -> None:
+@given(
+    first=numbers,
+    requests=st.lists(small, min_size=1, max_size=5),
+    dropped=number_lists,
+    data=st.data(),
+)
+def test_confirmations(
+    first: int, requests: list[int], dropped: list[int], data: st.DataObject
+) -> None:
     command = Enqueue(PORT, [], requests, 0)
     places = data.draw(st.lists(st.sampled_from(range(len(requests))), min_size=1, unique=True))
-    heard = told(command, lambda port: port.confirmed(places, first))
+    heard = told(command, lambda port: port.confirmed(places, first, dropped))
     every = len(places) == len(requests)
     expected = requests if every else [requests[place] for place in places]
-    assert heard == ("confirmed", [expected, first])
+    assert heard == ("confirmed", [expected, first, dropped])
 
 
 @settings(deadline=None)
@@ -251,6 +291,19 @@ def test_messages_and_numbers(held: list[Held], numbers: list[int], count: int) 
     assert told(renew, lambda port: port.renewed(numbers)) == ("renewed", [numbers])
     purge = Purge(PORT, Lane.MAIN, 1, 1)
     assert told(purge, lambda port: port.done(count)) == ("done", [count])
+
+
+@settings(deadline=None)
+@given(state=st.none() | blobs, names=st.lists(st.text(max_size=20), max_size=4), count=small)
+def test_sessions_and_their_state(state: bytes | None, names: list[str], count: int) -> None:
+    get = GetSessionState(PORT, "a", 1)
+    assert told(get, lambda port: port.state_found(state)) == ("state_found", [state])
+    listing = ListSessions(PORT, None, 0, 1)
+    assert told(listing, lambda port: port.listed(names, count)) == ("listed", [names, count])
+    error = errors.SessionLockLost()
+    for command in (get, listing, RenewSession(PORT, "a", 1), FindOldestSession(PORT)):
+        name, (failed,) = told(command, lambda port: port.failed(error))
+        assert (name, error_seen(failed)) == ("failed", error_seen(error))
 
 
 @settings(deadline=None)

@@ -20,3 +20,9 @@ def keyed(number: int, key: str) -> bytes:
 
 def _data(body: bytes) -> bytes:
     return b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big") + body
+
+
+def in_session(number: int, session_id: str) -> bytes:
+    """A message of a session."""
+    properties = MessageProperties(message_id=f"m-{number}", group_id=session_id)
+    return encode_properties(properties) + _data(b"%02d" % number)

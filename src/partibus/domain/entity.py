@@ -172,6 +172,13 @@ def kind_of(spec: EntitySpec) -> EntityKind:
     return EntityKind.TOPIC if isinstance(spec, TopicSpec) else EntityKind.SUBSCRIPTION
 
 
+def duplicate_window_ms(spec: QueueSpec | TopicSpec) -> int:
+    """How long the entity remembers a MessageId (DUP-4); 0 when it detects no duplicates."""
+    if not spec.requires_duplicate_detection:
+        return 0
+    return spec.duplicate_detection_history_time_window_ms
+
+
 def message_bytes_max(spec: QueueSpec | TopicSpec, profile: Profile) -> int:
     """The largest message that the entity accepts (QTA-6)."""
     if spec.max_message_size_in_kilobytes is None:

@@ -5,9 +5,10 @@ nobody is told, before the records are durable.
 """
 
 from partibus.domain.errors import BusError, QuotaExceeded
-from partibus.fragment.changes import Arrival, Change
+from partibus.fragment.changes import Arrival, Change, Sieve
 from partibus.fragment.commands import Command, Enqueue
 from partibus.fragment.dispatch import dispatch
+from partibus.fragment.duplicates import identified, let_go, remember, sift
 from partibus.fragment.effects import Confirmed, Effects, Refused
 from partibus.fragment.message import NEVER_MS, NewMessage
 from partibus.fragment.records import (
@@ -17,6 +18,7 @@ from partibus.fragment.records import (
     SCHEDULED,
     SCHEDULED_META,
 )
+from partibus.fragment.session_records import in_sessions
 from partibus.fragment.state import State
 from partibus.store.record import Record
 
@@ -25,8 +27,13 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Number the messages and prepare their records."""
     assert isinstance(command, Enqueue)
     spec = state.spec
+    sieve: Sieve | None = None
+    if spec.duplicate_window_ms:
+        command, sieve = sift(state, command, now_ms)
     if spec.size_bytes_max and state.size_bytes + command.byte_count > spec.size_bytes_max:
-        out.outward.append(Refused(command.port, command.requests, _full(state)))
+        if sieve is not None:
+            let_go(state, sieve)
+        out.outward.append(Refused(command.port, command.requests, full(state)))
         return
     first = sequence = state.next_sequence
     records: list[Record] = []
@@ -45,9 +52,13 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
             meta = pack(sequence, now_ms, expires_ms)
             records.append(Record(fragment_id, ENQUEUED, meta, message.body))
         sequence += 1
+    if sieve is not None and sieve.identities:
+        records.append(identified(state, sieve))
+    if state.sessions is not None and command.messages:
+        records.append(in_sessions(fragment_id, first, command.messages))
     state.next_sequence = sequence
     state.size_bytes += command.byte_count
-    out.changes.append(Arrival(records, command, first, now_ms, expiries))
+    out.changes.append(Arrival(records, command, first, now_ms, expiries, sieve))
 
 
 def _scheduled(fragment_id: int, sequence: int, message: NewMessage, now_ms: int) -> Record:
@@ -68,7 +79,8 @@ def expiry_ms(state: State, ttl_ms: int, now_ms: int) -> int:
     return NEVER_MS if ttl_ms < 0 else now_ms + ttl_ms
 
 
-def _full(state: State) -> QuotaExceeded:
+def full(state: State) -> QuotaExceeded:
+    """The error for what the entity has no room for."""
     return QuotaExceeded(
         f"The maximum entity size has been reached for '{state.spec.path}': "
         f"{state.size_bytes} of {state.spec.size_bytes_max} bytes are used. "
@@ -83,8 +95,12 @@ def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
     sequence = change.first_sequence
     enqueued_ms = change.enqueued_ms
     command = change.command
+    if state.sessions is not None:
+        for place, message in enumerate(command.messages):
+            state.sessions.enter(sequence + place, message.session_id or "")
+    # Identities and sessions may stand in records behind those of the messages.
     for record, message, expires_ms in zip(
-        change.records, command.messages, change.expires_ms, strict=True
+        change.records, command.messages, change.expires_ms, strict=False
     ):
         length = len(record.body)
         if message.scheduled_ms:
@@ -94,7 +110,13 @@ def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
             push(sequence, record.position, length, enqueued_ms, expires_ms, 0)
         sequence += 1
     state.next_sequence_durable = sequence
-    out.outward.append(Confirmed(command.port, command.requests, change.first_sequence))
+    sieve = change.sieve
+    if sieve is None:
+        out.outward.append(Confirmed(command.port, command.requests, change.first_sequence))
+    else:
+        remember(state, sieve, now_ms, out)
+        confirmed = Confirmed(command.port, command.requests, change.first_sequence, sieve.dropped)
+        out.outward.append(confirmed)
     dispatch(state, state.main, now_ms, out)
 
 
@@ -103,4 +125,6 @@ def abort_arrival(state: State, change: Change, error: BusError, out: Effects) -
     assert isinstance(change, Arrival)
     state.next_sequence = min(state.next_sequence, change.first_sequence)
     state.size_bytes -= change.command.byte_count
+    if change.sieve is not None:
+        let_go(state, change.sieve)
     out.outward.append(Refused(change.command.port, change.command.requests, error))

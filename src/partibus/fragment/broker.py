@@ -17,7 +17,15 @@ from partibus.domain.clock import Clock
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
-from partibus.fragment.effects import BodyEffect, Deliver, Effect, Effects, Failed, Found
+from partibus.fragment.effects import (
+    BodyEffect,
+    Deliver,
+    Effect,
+    Effects,
+    Failed,
+    Found,
+    StateFound,
+)
 from partibus.fragment.machine import Machine
 from partibus.fragment.replay import NO_SPEC, finish, replay
 from partibus.fragment.snapshot import dump, load
@@ -269,7 +277,7 @@ class Broker:
     def _read_failed(self, effect: BodyEffect, error: BusError) -> None:
         """A message that cannot be read is never skipped in silence."""
         _log.error("cannot read a stored message: %s", error.text)
-        if isinstance(effect, Found):
+        if isinstance(effect, Found | StateFound):
             Failed(effect.port, error).carry_out()
         elif isinstance(effect, Deliver):
             self._not_delivered(effect, error)

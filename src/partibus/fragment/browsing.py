@@ -7,13 +7,19 @@ copies and touches nothing (PEK-1).
 from collections.abc import Iterable, Iterator
 from heapq import merge
 
-from partibus.domain.errors import BusError, MessageNotFound, StoreUnavailable
+from partibus.domain.errors import (
+    BusError,
+    MessageNotFound,
+    SessionLockLost,
+    StoreUnavailable,
+)
 from partibus.fragment.changes import Change, DeferredConsumption, Removal
 from partibus.fragment.commands import Command, Lane, Peek, Purge, ReceiveDeferred
-from partibus.fragment.dispatch import lock, removal
+from partibus.fragment.delivery import lock, removal
 from partibus.fragment.effects import Done, Effects, Failed, Found
 from partibus.fragment.expiry import EXPIRED, dead_letter
 from partibus.fragment.message import Held, MessageState
+from partibus.fragment.sessions import Session, Sessions
 from partibus.fragment.state import State
 from partibus.fragment.subqueue import SubQueue
 
@@ -28,7 +34,14 @@ def receive_deferred(state: State, command: Command, now_ms: int, out: Effects) 
         return
     lane = state.lanes[command.lane]
     wanted = list(dict.fromkeys(command.sequences))
-    taken = [held for held in map(lane.deferred.take, wanted) if held is not None]
+    sought = wanted
+    if lane.sessions is not None:
+        holder = lane.sessions.valid_lock(command.session_id, command.lock, now_ms)
+        if holder is None:
+            out.outward.append(Failed(command.port, SessionLockLost()))
+            return
+        sought = [number for number in wanted if lane.sessions.find(number) is holder.session]
+    taken = [held for held in map(lane.deferred.take, sought) if held is not None]
     for held in taken:
         held.deferred = True
     expired = _expired(taken, lane, now_ms)
@@ -80,6 +93,8 @@ def deferred_consumed(state: State, change: Change, now_ms: int, out: Effects) -
     for held in change.messages:
         lane.let_go(held)
         state.size_bytes -= held.length
+    if lane.sessions is not None:
+        lane.sessions.forget([held.sequence for held in change.messages])
     out.outward.append(Found(change.port, change.messages, True))
 
 
@@ -101,7 +116,13 @@ def peek(state: State, command: Command, now_ms: int, out: Effects) -> None:
     assert isinstance(command, Peek)
     found: list[Held] = []
     byte_count = 0
-    for held in _all_from(state, state.lanes[command.lane], command.from_sequence):
+    lane = state.lanes[command.lane]
+    if command.session_id is not None and lane.sessions is not None:
+        session_id, first = command.session_id, command.from_sequence
+        shown = _in_session(state, lane, lane.sessions, session_id, first)
+    else:
+        shown = _all_from(state, lane, command.from_sequence)
+    for held in shown:
         byte_count += held.length
         if len(found) >= command.message_count_max or (
             found and byte_count > command.byte_count_max
@@ -125,6 +146,48 @@ def _all_from(state: State, lane: SubQueue, from_sequence: int) -> Iterator[Held
         departing = _outside(state.departing.values(), from_sequence)
         sources.append(_in_state(departing, MessageState.SCHEDULED))
     return merge(*sources, key=lambda held: held.sequence)
+
+
+def _in_session(
+    state: State, lane: SubQueue, sessions: Sessions, session_id: str, from_sequence: int
+) -> Iterator[Held]:
+    """Every message of one session by sequence, without looking at any other (PEK-3)."""
+    session = sessions.by_id.get(session_id)
+    if session is None:
+        return iter(())
+    in_flight = [] if session.lock is None else session.lock.in_flight.values()
+    leaving = [held for held in lane.leaving.values() if sessions.find(held.sequence) is session]
+    departing = [
+        held for held in state.departing.values() if sessions.find(held.sequence) is session
+    ]
+    return merge(
+        _waiting_copies(session, lane, from_sequence),
+        _aside_copies(session, state, lane, from_sequence),
+        _outside(in_flight, from_sequence),
+        _outside(leaving, from_sequence),
+        _in_state(_outside(departing, from_sequence), MessageState.SCHEDULED),
+        key=lambda held: held.sequence,
+    )
+
+
+def _waiting_copies(session: Session, lane: SubQueue, from_sequence: int) -> Iterator[Held]:
+    for sequence in session.waiting(from_sequence):
+        held = lane.ready.copy_of(sequence)
+        assert held is not None
+        yield held
+
+
+def _aside_copies(
+    session: Session, state: State, lane: SubQueue, from_sequence: int
+) -> Iterator[Held]:
+    for sequence in session.aside(from_sequence):
+        held = lane.deferred.copy_of(sequence)
+        if held is not None:
+            yield from _in_state([held], MessageState.DEFERRED)
+            continue
+        held = state.scheduled.copy_of(sequence)
+        assert held is not None
+        yield from _in_state([held], MessageState.SCHEDULED)
 
 
 def _outside(messages: Iterable[Held], from_sequence: int) -> list[Held]:
@@ -166,7 +229,11 @@ def purge(state: State, command: Command, now_ms: int, out: Effects) -> None:
     assert isinstance(command, Purge)
     lane = state.lanes[command.lane]
     chosen: list[int] = []
-    for held in lane.ready.copies(0):
+    waiting = lane.ready.copies(0)
+    if command.session_id is not None and lane.sessions is not None:
+        session = lane.sessions.by_id.get(command.session_id)
+        waiting = iter(()) if session is None else _waiting_copies(session, lane, 0)
+    for held in waiting:
         if len(chosen) >= command.message_count_max:
             break
         if held.enqueued_ms < command.before_ms:

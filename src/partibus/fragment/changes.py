@@ -5,15 +5,9 @@ machine carries it out when the store has its records, or takes it back when the
 failed. So nothing is acknowledged, or seen by a receiver, before it is on disk.
 """
 
-from partibus.fragment.commands import (
-    AnswerPort,
-    Consumer,
-    Enqueue,
-    Lane,
-    MessagesPort,
-    Settle,
-)
+from partibus.fragment.commands import Consumer, Enqueue, Lane, SetSessionState, Settle
 from partibus.fragment.message import Held, Overlay
+from partibus.fragment.ports import AnswerPort, MessagesPort
 from partibus.store.record import Record
 
 
@@ -26,10 +20,27 @@ class Change:
         self.records = records
 
 
+class Sieve:
+    """What was found of duplicates among the messages of one command."""
+
+    __slots__ = ("dropped", "identities", "latest", "seen_ms")
+
+    def __init__(
+        self, identities: list[bytes], dropped: list[int], latest: str, seen_ms: int
+    ) -> None:
+        self.identities = identities
+        """Of the messages that stay, as far as their senders gave them ids."""
+        self.dropped = dropped
+        """The places of the duplicates in the command."""
+        self.latest = latest
+        """The MessageId of the last duplicate."""
+        self.seen_ms = seen_ms
+
+
 class Arrival(Change):
     """New messages, with the sequence number of the first."""
 
-    __slots__ = ("command", "enqueued_ms", "expires_ms", "first_sequence")
+    __slots__ = ("command", "enqueued_ms", "expires_ms", "first_sequence", "sieve")
 
     def __init__(
         self,
@@ -38,12 +49,15 @@ class Arrival(Change):
         first_sequence: int,
         enqueued_ms: int,
         expires_ms: list[int],
+        sieve: Sieve | None = None,
     ) -> None:
         self.records = records
         self.command = command
         self.first_sequence = first_sequence
         self.enqueued_ms = enqueued_ms
         self.expires_ms = expires_ms
+        self.sieve = sieve
+        """What was found of duplicates, on an entity that detects them."""
 
 
 class Activation(Change):
@@ -161,6 +175,17 @@ class DeadLettering(Change):
         self.overlay = overlay
         self.counted = counted
         """The move ends a delivery that counts (abandon, lapse), so the count goes up."""
+
+
+class SessionStateChange(Change):
+    """What is stored for a session, from now on (SES-16)."""
+
+    __slots__ = ("command", "updated_ms")
+
+    def __init__(self, records: list[Record], command: SetSessionState, updated_ms: int) -> None:
+        self.records = records
+        self.command = command
+        self.updated_ms = updated_ms
 
 
 class Answer(Change):

@@ -11,6 +11,16 @@ from typing import Protocol
 
 from partibus.domain.errors import BusError
 from partibus.fragment.message import Held, NewMessage, Overlay
+from partibus.fragment.ports import (
+    AnswerPort,
+    MessagesPort,
+    QuestionPort,
+    RenewPort,
+    SendPort,
+    SessionsPort,
+    SettlePort,
+    StatePort,
+)
 
 
 class Lane(enum.IntEnum):
@@ -29,62 +39,6 @@ class Outcome(enum.IntEnum):
     DEAD_LETTER = 2
     RELEASE = 3
     DEFER = 4
-
-
-class SendPort(Protocol):
-    """Where the answers to sends go."""
-
-    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
-        """The sends with these numbers are durable; their messages are numbered on from here."""
-        ...
-
-    def refused(self, requests: Sequence[int], error: BusError) -> None:
-        """The sends with these numbers were not stored."""
-        ...
-
-
-class SettlePort(Protocol):
-    """Where the answers to settlements go."""
-
-    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
-        """A settlement ended: `lost` are the tokens that held no lock, `error` failed all."""
-        ...
-
-
-class RenewPort(Protocol):
-    """Where the answers to renewals go."""
-
-    def renewed(self, until_ms: Sequence[int]) -> None:
-        """Locks were renewed until these times, in the order asked; 0 for a lost lock."""
-        ...
-
-    def failed(self, error: BusError) -> None:
-        """It is not known whether they were: the fragment is out of reach."""
-        ...
-
-
-class AnswerPort(Protocol):
-    """Where an operation that simply ends is answered."""
-
-    def done(self, count: int) -> None:
-        """It is durable; so many messages were concerned."""
-        ...
-
-    def failed(self, error: BusError) -> None:
-        """Nothing was changed."""
-        ...
-
-
-class MessagesPort(Protocol):
-    """Where messages go that were asked for apart from a receiving link."""
-
-    def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
-        """The messages, in order, with their bodies."""
-        ...
-
-    def failed(self, error: BusError) -> None:
-        """They cannot be had."""
-        ...
 
 
 class Receiver(Protocol):
@@ -108,6 +62,22 @@ class Receiver(Protocol):
 
     def resumed(self) -> None:
         """The fragment can be reached again and knows nothing of this receiver: ask anew."""
+        ...
+
+
+class SessionReceiver(Receiver, Protocol):
+    """A receiver that takes a session and draws its messages (SES-1)."""
+
+    def accepted(self, session_id: str, locked_until_ms: int, lock: int) -> None:
+        """A session is held until then; `lock` is the number that proves it to the fragment."""
+        ...
+
+    def not_accepted(self, error: BusError) -> None:
+        """No session is held."""
+        ...
+
+    def session_lost(self, error: BusError) -> None:
+        """The session that was held is held no more (SES-7)."""
         ...
 
 
@@ -144,6 +114,16 @@ class Consumer:
         """Messages taken for it whose removal is not durable yet."""
         self.gone = False
         """The receiver has left; what is still on its way to it goes back."""
+
+
+class SessionConsumer(Consumer):
+    """A receiver of one session."""
+
+    __slots__ = ("session_receiver",)
+
+    def __init__(self, fragment_id: int, receiver: SessionReceiver, deletes: bool) -> None:
+        super().__init__(fragment_id, receiver, Lane.MAIN, deletes)
+        self.session_receiver = receiver
 
 
 class Command:
@@ -250,19 +230,38 @@ class CancelScheduled(Command):
 class ReceiveDeferred(Command):
     """Receive deferred messages by their numbers, all or none (DEF-2, DEF-3)."""
 
-    __slots__ = ("deletes", "lane", "port", "sequences")
+    __slots__ = ("deletes", "lane", "lock", "port", "sequences", "session_id")
 
-    def __init__(self, port: MessagesPort, lane: Lane, sequences: list[int], deletes: bool) -> None:
+    def __init__(
+        self,
+        port: MessagesPort,
+        lane: Lane,
+        sequences: list[int],
+        deletes: bool,
+        session_id: str | None = None,
+        lock: int = 0,
+    ) -> None:
         self.port = port
         self.lane = lane
         self.sequences = sequences
         self.deletes = deletes
+        self.session_id = session_id
+        """The session that they are in, where the entity requires sessions (DEF-7)."""
+        self.lock = lock
+        """The number of the session's lock."""
 
 
 class Peek(Command):
     """Look at messages from a number on, whatever their state (PEK-1)."""
 
-    __slots__ = ("byte_count_max", "from_sequence", "lane", "message_count_max", "port")
+    __slots__ = (
+        "byte_count_max",
+        "from_sequence",
+        "lane",
+        "message_count_max",
+        "port",
+        "session_id",
+    )
 
     def __init__(
         self,
@@ -271,38 +270,109 @@ class Peek(Command):
         from_sequence: int,
         message_count_max: int,
         byte_count_max: int,
+        session_id: str | None = None,
     ) -> None:
         self.port = port
         self.lane = lane
         self.from_sequence = from_sequence
         self.message_count_max = message_count_max
         self.byte_count_max = byte_count_max
+        self.session_id = session_id
+        """Only the messages of this session; None for all (PEK-3, PEK-10)."""
 
 
 class Purge(Command):
     """Delete waiting messages that were enqueued before a time, oldest first (BAT-6)."""
 
-    __slots__ = ("before_ms", "lane", "message_count_max", "port")
+    __slots__ = ("before_ms", "lane", "message_count_max", "port", "session_id")
 
     def __init__(
-        self, port: AnswerPort, lane: Lane, message_count_max: int, before_ms: int
+        self,
+        port: AnswerPort,
+        lane: Lane,
+        message_count_max: int,
+        before_ms: int,
+        session_id: str | None = None,
     ) -> None:
         self.port = port
         self.lane = lane
         self.message_count_max = message_count_max
         self.before_ms = before_ms
+        self.session_id = session_id
+        """Only the messages of this session; None for all."""
 
 
-class QuestionPort(Protocol):
-    """Where the answer to a question goes."""
+class AcceptSession(Command):
+    """Lock a session for a receiver: a certain one, or the free one whose head waits longest.
 
-    def answered(self, payload: bytes) -> None:
-        """What the process says, in JSON."""
-        ...
+    A certain one that is held is refused at once (SES-3). When any will do and none is free,
+    `waits` says whether the receiver stands in line until it detaches (SES-4)."""
 
-    def failed(self, error: BusError) -> None:
-        """It gave no answer."""
-        ...
+    __slots__ = ("consumer", "session_id", "waits")
+
+    def __init__(self, consumer: SessionConsumer, session_id: str | None, waits: bool) -> None:
+        self.consumer = consumer
+        self.session_id = session_id
+        self.waits = waits
+
+
+class FindOldestSession(Command):
+    """Tell since when the head of the session waits that would be given next; 0 for none."""
+
+    __slots__ = ("port",)
+
+    def __init__(self, port: AnswerPort) -> None:
+        self.port = port
+
+
+class RenewSession(Command):
+    """Extend a session's lock by the entity's lock duration from now (SES-7)."""
+
+    __slots__ = ("lock", "port", "session_id")
+
+    def __init__(self, port: RenewPort, session_id: str, lock: int) -> None:
+        self.port = port
+        self.session_id = session_id
+        self.lock = lock
+
+
+class GetSessionState(Command):
+    """Read the state of a session; needs its lock (SES-16)."""
+
+    __slots__ = ("lock", "port", "session_id")
+
+    def __init__(self, port: StatePort, session_id: str, lock: int) -> None:
+        self.port = port
+        self.session_id = session_id
+        self.lock = lock
+
+
+class SetSessionState(Command):
+    """Store the state of a session, None to clear it; needs its lock (SES-16)."""
+
+    __slots__ = ("lock", "port", "session_id", "state")
+
+    def __init__(self, port: AnswerPort, session_id: str, lock: int, state: bytes | None) -> None:
+        self.port = port
+        self.session_id = session_id
+        self.lock = lock
+        self.state = state
+
+
+class ListSessions(Command):
+    """Tell which sessions there are (SES-18)."""
+
+    __slots__ = ("count_max", "port", "skip", "updated_after_ms")
+
+    def __init__(
+        self, port: SessionsPort, updated_after_ms: int | None, skip: int, count_max: int
+    ) -> None:
+        self.port = port
+        self.updated_after_ms = updated_after_ms
+        """Only those whose state was set after this; None for all that have active messages
+        or state."""
+        self.skip = skip
+        self.count_max = count_max
 
 
 class Question(Command):

@@ -4,7 +4,9 @@ Owns demand, fairness between competing receivers, locking on delivery, and
 receive-and-delete. What happens to a message afterwards is `settlement`'s.
 """
 
-from partibus.domain.errors import BusError
+from typing import Final
+
+from partibus.domain.errors import BusError, SessionLockLost
 from partibus.fragment.changes import Change, Consumption
 from partibus.fragment.commands import (
     Command,
@@ -14,13 +16,18 @@ from partibus.fragment.commands import (
     Interest,
     Undelivered,
 )
-from partibus.fragment.effects import Available, Deliver, Drained, Effects
+from partibus.fragment.delivery import answer_drain, hand_over
+from partibus.fragment.effects import Available, Deliver, Effects
 from partibus.fragment.expiry import expire
 from partibus.fragment.message import Held
-from partibus.fragment.records import REMOVED, pack_sequences
+from partibus.fragment.session_dispatch import revoke, serve_sessions, session_lane
 from partibus.fragment.state import State
 from partibus.fragment.subqueue import SubQueue
-from partibus.store.record import Record
+
+UNREADABLE: Final = (
+    "The session was released because its messages could not be read from the store. "
+    "Accept the session again."
+)
 
 
 def demand(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -31,7 +38,7 @@ def demand(state: State, command: Command, now_ms: int, out: Effects) -> None:
     lane.demand(consumer, command.limit)
     consumer.draining = command.drain
     dispatch(state, lane, now_ms, out)
-    _answer_drain(consumer, out)
+    answer_drain(consumer, out)
 
 
 def interest(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -43,21 +50,20 @@ def interest(state: State, command: Command, now_ms: int, out: Effects) -> None:
 
 
 def detach(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """A receiver leaves; its locks stay until they lapse (LCK-7)."""
+    """A receiver leaves; its locks stay until they lapse (LCK-7), but not those of a session."""
     assert isinstance(command, Detach)
     command.consumer.gone = True
-    state.lanes[command.consumer.lane].forget(command.consumer)
-
-
-def _answer_drain(consumer: Consumer, out: Effects) -> None:
-    if consumer.draining and not consumer.consuming:
-        consumer.draining = False
-        consumer.limit = consumer.sent
-        out.outward.append(Drained(consumer))
+    lane = state.lanes[command.consumer.lane]
+    lane.forget(command.consumer)
+    if lane.sessions is not None:
+        serve_sessions(state, session_lane(lane), now_ms, out)
 
 
 def dispatch(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
     """Hand waiting messages to waiting receivers, one each in turn when they compete."""
+    if lane.sessions is not None:
+        serve_sessions(state, session_lane(lane), now_ms, out)
+        return
     if not len(lane.ready) or state.suspended:
         return
     if lane.waiting:
@@ -85,7 +91,7 @@ def _serve(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
         consumer = lane.next_consumer()
     for receiver, messages in given.items():
         if messages:
-            _hand_over(state, lane, receiver, messages, now_ms, out)
+            hand_over(state, lane, receiver, messages, now_ms, out)
     if expired:
         expire(state, expired, out)
 
@@ -107,48 +113,6 @@ def _take(
     return taken
 
 
-def _hand_over(
-    state: State,
-    lane: SubQueue,
-    consumer: Consumer,
-    messages: list[Held],
-    now_ms: int,
-    out: Effects,
-) -> None:
-    if consumer.deletes:
-        _consume(state, lane, consumer, messages, out)
-        return
-    lock(state, lane, messages, now_ms)
-    out.outward.append(Deliver(consumer, messages, False))
-
-
-def lock(state: State, lane: SubQueue, messages: list[Held], now_ms: int) -> None:
-    """Lock messages for as long as the entity says (LCK-1)."""
-    until_ms = now_ms + state.spec.lock_duration_ms
-    token = state.next_token
-    for held in messages:
-        lane.lock(held, token, until_ms)
-        token += 1
-    state.next_token = token
-
-
-def removal(state: State, messages: list[Held]) -> Record:
-    """The record that messages are gone."""
-    sequences = pack_sequences([held.sequence for held in messages])
-    return Record(state.fragment_id, REMOVED, sequences, b"")
-
-
-def _consume(
-    state: State, lane: SubQueue, consumer: Consumer, messages: list[Held], out: Effects
-) -> None:
-    """Receive-and-delete: first gone for good, then on the wire, so never twice (SEED-93)."""
-    for held in messages:
-        held.busy = True
-        lane.leaving[held.sequence] = held
-    consumer.consuming += len(messages)
-    out.changes.append(Consumption([removal(state, messages)], consumer, messages))
-
-
 def consumed(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The removal is durable: hand the messages over."""
     assert isinstance(change, Consumption)
@@ -159,7 +123,11 @@ def consumed(state: State, change: Change, now_ms: int, out: Effects) -> None:
         state.size_bytes -= held.length
     consumer.consuming -= len(change.messages)
     out.outward.append(Deliver(consumer, change.messages, True))
-    _answer_drain(consumer, out)
+    answer_drain(consumer, out)
+    if lane.sessions is not None:
+        lane.sessions.forget([held.sequence for held in change.messages])
+        lane.sessions.touch_held_by(consumer)
+        serve_sessions(state, session_lane(lane), now_ms, out)
 
 
 def abort_consumption(state: State, change: Change, error: BusError, out: Effects) -> None:
@@ -172,7 +140,9 @@ def abort_consumption(state: State, change: Change, error: BusError, out: Effect
         lane.put_back(held)
     consumer.consuming -= len(change.messages)
     _take_back(lane, consumer, len(change.messages))
-    _answer_drain(consumer, out)
+    if lane.sessions is not None:
+        lane.sessions.touch_held_by(consumer)
+    answer_drain(consumer, out)
 
 
 def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -184,6 +154,9 @@ def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> No
     assert isinstance(command, Undelivered)
     consumer = command.consumer
     lane = state.lanes[consumer.lane]
+    if lane.sessions is not None and not command.damaged:
+        # Later messages may have come through, so the order is kept by a new lock alone.
+        revoke(session_lane(lane), consumer, SessionLockLost(UNREADABLE), out)
     for held in command.messages:
         if held.token not in lane.locks:
             continue

@@ -4,19 +4,25 @@ The machine fills an `Effects`; the broker that runs it appends the records, rea
 and carries the effects out. The machine itself calls nobody.
 """
 
+import logging
 from collections.abc import Sequence
+from typing import Final
 
 from partibus.domain.errors import BusError
 from partibus.fragment.changes import Change
-from partibus.fragment.commands import (
+from partibus.fragment.commands import Consumer, SessionConsumer
+from partibus.fragment.message import Held
+from partibus.fragment.ports import (
     AnswerPort,
-    Consumer,
     MessagesPort,
     RenewPort,
     SendPort,
+    SessionsPort,
     SettlePort,
+    StatePort,
 )
-from partibus.fragment.message import Held
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Effect:
@@ -32,15 +38,38 @@ class Effect:
 class Confirmed(Effect):
     """Sends are durable."""
 
-    __slots__ = ("first_sequence", "port", "requests")
+    __slots__ = ("dropped", "first_sequence", "port", "requests")
 
-    def __init__(self, port: SendPort, requests: list[int], first_sequence: int) -> None:
+    def __init__(
+        self, port: SendPort, requests: list[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
         self.port = port
         self.requests = requests
         self.first_sequence = first_sequence
+        self.dropped = dropped
 
     def carry_out(self) -> None:
-        self.port.confirmed(self.requests, self.first_sequence)
+        self.port.confirmed(self.requests, self.first_sequence, self.dropped)
+
+
+class DuplicatesDropped(Effect):
+    """Duplicates were dropped; whoever runs the fragment may write it down (DUP-10)."""
+
+    __slots__ = ("count", "message_id", "path")
+
+    def __init__(self, path: str, count: int, message_id: str) -> None:
+        self.path = path
+        self.count = count
+        self.message_id = message_id
+
+    def carry_out(self) -> None:
+        _log.debug(
+            "%d duplicates sent to '%s' were dropped since the last such line; "
+            "the latest has the MessageId %r",
+            self.count,
+            self.path,
+            self.message_id,
+        )
 
 
 class Refused(Effect):
@@ -105,7 +134,9 @@ class Failed(Effect):
 
     __slots__ = ("error", "port")
 
-    def __init__(self, port: AnswerPort | MessagesPort, error: BusError) -> None:
+    def __init__(
+        self, port: AnswerPort | MessagesPort | StatePort | SessionsPort, error: BusError
+    ) -> None:
         self.port = port
         self.error = error
 
@@ -135,6 +166,76 @@ class Available(Effect):
 
     def carry_out(self) -> None:
         self.consumer.receiver.available()
+
+
+class Accepted(Effect):
+    """A receiver holds a session."""
+
+    __slots__ = ("consumer", "lock", "session_id", "until_ms")
+
+    def __init__(
+        self, consumer: SessionConsumer, session_id: str, until_ms: int, lock: int
+    ) -> None:
+        self.consumer = consumer
+        self.session_id = session_id
+        self.until_ms = until_ms
+        self.lock = lock
+
+    def carry_out(self) -> None:
+        self.consumer.session_receiver.accepted(self.session_id, self.until_ms, self.lock)
+
+
+class NotAccepted(Effect):
+    """A receiver got no session."""
+
+    __slots__ = ("consumer", "error")
+
+    def __init__(self, consumer: SessionConsumer, error: BusError) -> None:
+        self.consumer = consumer
+        self.error = error
+
+    def carry_out(self) -> None:
+        self.consumer.session_receiver.not_accepted(self.error)
+
+
+class SessionLost(Effect):
+    """A receiver holds its session no more."""
+
+    __slots__ = ("consumer", "error")
+
+    def __init__(self, consumer: SessionConsumer, error: BusError) -> None:
+        self.consumer = consumer
+        self.error = error
+
+    def carry_out(self) -> None:
+        self.consumer.session_receiver.session_lost(self.error)
+
+
+class NoState(Effect):
+    """Nothing, or nothing but emptiness, is stored for a session."""
+
+    __slots__ = ("port", "state")
+
+    def __init__(self, port: StatePort, state: bytes | None) -> None:
+        self.port = port
+        self.state = state
+
+    def carry_out(self) -> None:
+        self.port.state_found(self.state)
+
+
+class SessionsListed(Effect):
+    """The ids of sessions."""
+
+    __slots__ = ("passed_over", "port", "session_ids")
+
+    def __init__(self, port: SessionsPort, session_ids: list[str], passed_over: int) -> None:
+        self.port = port
+        self.session_ids = session_ids
+        self.passed_over = passed_over
+
+    def carry_out(self) -> None:
+        self.port.listed(self.session_ids, self.passed_over)
 
 
 class BodyEffect(Effect):
@@ -176,6 +277,19 @@ class Found(BodyEffect):
 
     def hand_over(self, bodies: list[bytes]) -> None:
         self.port.found(self.messages, bodies)
+
+
+class StateFound(BodyEffect):
+    """The state of a session."""
+
+    __slots__ = ("port",)
+
+    def __init__(self, port: StatePort, stored: Held) -> None:
+        super().__init__([stored], False)
+        self.port = port
+
+    def hand_over(self, bodies: list[bytes]) -> None:
+        self.port.state_found(bodies[0])
 
 
 class Effects:

@@ -7,7 +7,14 @@ and hands out its receivers; it never sees the machine or the store behind the h
 from typing import Protocol
 
 from partibus.fragment.broker import Broker
-from partibus.fragment.commands import Command, Consumer, Lane, Receiver
+from partibus.fragment.commands import (
+    Command,
+    Consumer,
+    Lane,
+    Receiver,
+    SessionConsumer,
+    SessionReceiver,
+)
 from partibus.fragment.machine import Machine
 from partibus.store.interface import StoreState
 
@@ -25,6 +32,10 @@ class Fragment(Protocol):
 
     def consumer(self, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
         """A receiver of this fragment, without demand yet."""
+        ...
+
+    def session_consumer(self, receiver: SessionReceiver, deletes: bool) -> SessionConsumer:
+        """A receiver of one session of this fragment, without a session yet."""
         ...
 
     @property
@@ -49,6 +60,9 @@ class LocalFragment:
 
     def consumer(self, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
         return Consumer(self.fragment_id, receiver, lane, deletes)
+
+    def session_consumer(self, receiver: SessionReceiver, deletes: bool) -> SessionConsumer:
+        return SessionConsumer(self.fragment_id, receiver, deletes)
 
     @property
     def is_available(self) -> bool:

@@ -11,10 +11,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from partibus.domain.errors import BusError, StoreUnavailable
-from partibus.fragment.commands import Consumer, Demand, Detach, Interest, Lane, Outcome, Settle
+from partibus.fragment.commands import (
+    AcceptSession,
+    Consumer,
+    Demand,
+    Detach,
+    Interest,
+    Lane,
+    Outcome,
+    SessionConsumer,
+    Settle,
+)
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
 from partibus.fragment.rows import (
+    ACCEPT,
+    ACCEPTED,
     ANSWERED,
     ASK,
     AVAILABLE,
@@ -30,13 +42,18 @@ from partibus.fragment.rows import (
     FAILED,
     FOUND,
     INTEREST,
+    LISTED,
+    NOT_ACCEPTED,
     OPEN,
+    OPEN_SESSION,
     PING,
     PONG,
     REFUSED,
     RENEWED,
     ROW_BYTES,
+    SESSION_LOST,
     SETTLED,
+    STATE_FOUND,
     Row,
     error_row,
     fail,
@@ -73,6 +90,8 @@ class Host:
         self.unanswered_bytes = 0
         self._handlers: dict[int, Callable[[Row], None]] = {
             OPEN: self._open,
+            OPEN_SESSION: self._open_session,
+            ACCEPT: self._accept,
             DEMAND: self._demand,
             INTEREST: self._interest,
             DETACH: self._detach,
@@ -139,6 +158,22 @@ class Host:
         if fragment is not None:
             self._receivers[number] = FarReceiver(self, number, fragment, Lane(lane), deletes)
 
+    def _open_session(self, row: Row) -> None:
+        _, number, fragment_id, deletes = row
+        fragment = self._find(fragment_id)
+        if fragment is not None:
+            self._receivers[number] = FarSessionReceiver(self, number, fragment, deletes)
+
+    def _accept(self, row: Row) -> None:
+        _, number, session_id, waits = row
+        receiver = self._receivers.get(number)
+        if isinstance(receiver, FarSessionReceiver):
+            consumer = receiver.session_consumer
+            receiver.fragment.submit(AcceptSession(consumer, session_id, waits))
+        else:
+            error = StoreUnavailable("The fragment is not served here yet; try again.")
+            self.post((NOT_ACCEPTED, number, error_row(error)))
+
     def _demand(self, row: Row) -> None:
         _, number, limit, drain = row
         receiver = self._receivers.get(number)
@@ -172,7 +207,10 @@ class FarReceiver:
         self._lane = lane
         self._is_gone = False
         self.fragment = fragment
-        self.consumer: Consumer = fragment.consumer(self, lane, deletes)
+        self.consumer: Consumer = self._new_consumer(deletes)
+
+    def _new_consumer(self, deletes: bool) -> Consumer:
+        return self.fragment.consumer(self, self._lane, deletes)
 
     def leave(self) -> None:
         """It wants nothing more."""
@@ -203,6 +241,32 @@ class FarReceiver:
         """A fragment of this process is never out of reach."""
 
 
+class FarSessionReceiver(FarReceiver):
+    """A receiver of one session that sits in another process."""
+
+    __slots__ = ("session_consumer",)
+
+    def __init__(self, host: Host, number: int, fragment: Fragment, deletes: bool) -> None:
+        self.session_consumer: SessionConsumer
+        super().__init__(host, number, fragment, Lane.MAIN, deletes)
+
+    def _new_consumer(self, deletes: bool) -> Consumer:
+        self.session_consumer = self.fragment.session_consumer(self, deletes)
+        return self.session_consumer
+
+    def accepted(self, session_id: str, locked_until_ms: int, lock: int) -> None:
+        if not self._is_gone:
+            self._host.post((ACCEPTED, self._number, session_id, locked_until_ms, lock))
+
+    def not_accepted(self, error: BusError) -> None:
+        if not self._is_gone:
+            self._host.post((NOT_ACCEPTED, self._number, error_row(error)))
+
+    def session_lost(self, error: BusError) -> None:
+        if not self._is_gone:
+            self._host.post((SESSION_LOST, self._number, error_row(error)))
+
+
 class Reply:
     """The port of one command that came from afar."""
 
@@ -223,8 +287,10 @@ class Reply:
     def _places(self, requests: Sequence[int]) -> Sequence[int] | None:
         return None if len(requests) == self._request_count else requests
 
-    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
-        self._post((CONFIRMED, self._number, first_sequence, self._places(requests)))
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        self._post((CONFIRMED, self._number, first_sequence, self._places(requests), dropped))
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
         self._post((REFUSED, self._number, error_row(error), self._places(requests)))
@@ -246,3 +312,10 @@ class Reply:
 
     def failed(self, error: BusError) -> None:
         self._post((FAILED, self._number, error_row(error)))
+
+    def state_found(self, state: bytes | None) -> None:
+        self._post((STATE_FOUND, self._number, state), len(state or b"") + ROW_BYTES)
+
+    def listed(self, session_ids: Sequence[str], passed_over: int) -> None:
+        byte_count = sum([len(session_id) for session_id in session_ids])
+        self._post((LISTED, self._number, session_ids, passed_over), byte_count + ROW_BYTES)

@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from partibus.domain.errors import BusError
-from partibus.fragment import arrivals, browsing, dispatch, scheduling, settlement
+from partibus.fragment import (
+    arrivals,
+    browsing,
+    dispatch,
+    scheduling,
+    session_locks,
+    session_state,
+    settlement,
+)
 from partibus.fragment.changes import (
     Activation,
     Answer,
@@ -24,20 +32,27 @@ from partibus.fragment.changes import (
     DeferredConsumption,
     Removal,
     Return,
+    SessionStateChange,
 )
 from partibus.fragment.commands import (
+    AcceptSession,
     CancelScheduled,
     Command,
     Demand,
     Detach,
     DropLocks,
     Enqueue,
+    FindOldestSession,
+    GetSessionState,
     Interest,
+    ListSessions,
     Peek,
     Purge,
     ReceiveDeferred,
     Renew,
+    RenewSession,
     Resume,
+    SetSessionState,
     Settle,
     Suspend,
     Tick,
@@ -78,6 +93,7 @@ class Machine:
         times = [lane.next_lapse_ms() for lane in state.lanes]
         times.append(next_sweep_ms(state))
         times.append(state.scheduled.next_expiry_ms())
+        times.append(state.history.next_sweep_ms())
         return min([time_ms for time_ms in times if time_ms is not None], default=None)
 
 
@@ -85,10 +101,13 @@ def tick(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Let locks lapse, messages expire and scheduled ones become active."""
     for lane in state.lanes:
         settlement.lapse(state, lane, now_ms, out)
+    if state.sessions is not None:
+        session_locks.lapse_sessions(state, now_ms, out)
     expired = state.main.ready.take_expired(now_ms)
     if expired:
         expire(state, expired, out)
     scheduling.activate_due(state, now_ms, out)
+    state.history.sweep(now_ms, state.spec.duplicate_window_ms)
 
 
 def suspend(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -110,7 +129,7 @@ HANDLERS: Final[dict[type[Command], Handler]] = {
     Interest: dispatch.interest,
     Detach: dispatch.detach,
     Renew: settlement.renew,
-    DropLocks: settlement.drop_locks,
+    DropLocks: session_locks.drop_locks,
     CancelScheduled: scheduling.cancel,
     ReceiveDeferred: browsing.receive_deferred,
     Peek: browsing.peek,
@@ -119,6 +138,12 @@ HANDLERS: Final[dict[type[Command], Handler]] = {
     Undelivered: dispatch.undelivered,
     Suspend: suspend,
     Resume: resume,
+    AcceptSession: session_locks.accept,
+    FindOldestSession: session_locks.find_oldest,
+    RenewSession: session_locks.renew_session,
+    GetSessionState: session_state.get_state,
+    SetSessionState: session_state.set_state,
+    ListSessions: session_state.list_sessions,
 }
 
 COMMITS: Final[dict[type[Change], Commit]] = {
@@ -132,6 +157,7 @@ COMMITS: Final[dict[type[Change], Commit]] = {
     Deferral: settlement.deferred,
     DeadLettering: settlement.dead_lettered,
     Answer: settlement.answered,
+    SessionStateChange: session_state.state_was_set,
 }
 
 ABORTS: Final[dict[type[Change], Abort]] = {
@@ -145,4 +171,5 @@ ABORTS: Final[dict[type[Change], Abort]] = {
     Deferral: settlement.abort_held,
     DeadLettering: settlement.abort_held,
     Answer: settlement.abort_answer,
+    SessionStateChange: session_state.abort_state,
 }

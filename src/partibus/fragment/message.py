@@ -16,7 +16,7 @@ NEVER_MS: Final = 0
 class NewMessage:
     """A message on its way in: its encoded form and what the machine must know of it."""
 
-    __slots__ = ("body", "partition_key", "scheduled_ms", "session_id", "ttl_ms")
+    __slots__ = ("body", "message_id", "partition_key", "scheduled_ms", "session_id", "ttl_ms")
 
     def __init__(
         self,
@@ -25,6 +25,7 @@ class NewMessage:
         scheduled_ms: int = 0,
         session_id: str | None = None,
         partition_key: str | None = None,
+        message_id: str | None = None,
     ) -> None:
         self.body = body
         self.session_id = session_id
@@ -33,6 +34,16 @@ class NewMessage:
         """Time to live asked for by the sender; -1 when none was."""
         self.scheduled_ms = scheduled_ms
         """When it is to become active; 0 at once (SCH-1)."""
+        self.message_id = message_id
+        """The sender's id where duplicates are detected; None elsewhere (SEED-37), and when the
+        sender gave none."""
+
+
+def key_of(message: NewMessage) -> str | None:
+    """The partition key of a message, in the order of precedence (SEED-30, SEED-32, SEED-35)."""
+    if message.session_id is not None:
+        return message.session_id
+    return message.partition_key if message.partition_key is not None else message.message_id
 
 
 class Overlay:

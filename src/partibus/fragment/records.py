@@ -1,8 +1,8 @@
 """The durable facts of a fragment, as bytes: kinds of records and their encodings.
 
 Each kind keeps its meaning for ever; a new meaning takes a new kind, so that a release
-opens what the previous one wrote. Little-endian fixed fields; a body belongs to
-`ENQUEUED` alone.
+opens what the previous one wrote. Little-endian fixed fields; bodies are
+messages, and the state of sessions.
 """
 
 import struct
@@ -27,10 +27,18 @@ SCHEDULED: Final = 6
 """sequence u64, scheduled_ms u64, due_ms u64, ttl_ms u32 (all ones: none); body."""
 ACTIVATED: Final = 7
 """activated_ms u64, first new sequence u64, then for each: old sequence u64, expires_ms u64."""
+IDENTIFIED: Final = 16
+"""seen_ms u64, then 16 bytes for each identity: ids of messages in the same entry, seen first."""
+IN_SESSIONS: Final = 24
+"""Runs of messages of the same entry: first sequence u64, count u32, id size u16, session id."""
+SESSION_STATE: Final = 25
+"""updated_ms u64, is there u8, then the session id; body = the state."""
 
 ENQUEUED_META: Final = struct.Struct("<QQQ")
 SCHEDULED_META: Final = struct.Struct("<QQQI")
 ACTIVATED_META: Final = struct.Struct("<QQ")
+IDENTIFIED_META: Final = struct.Struct("<Q")
+IDENTITY_BYTES: Final = 16
 NO_TTL: Final = 0xFFFF_FFFF
 """In a scheduled message: the sender asked for no time to live."""
 _OVERLAY_SIZES: Final = struct.Struct("<IHH")

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from partibus.domain.errors import OperationTimeout, StoreUnavailable
 from partibus.fragment.broker import Scheduler
 from partibus.fragment.commands import (
+    AcceptSession,
     Command,
     Consumer,
     Demand,
@@ -23,9 +24,14 @@ from partibus.fragment.commands import (
     Interest,
     Lane,
     Receiver,
+    SessionConsumer,
+    SessionReceiver,
+    SetSessionState,
     Settle,
 )
 from partibus.fragment.rows import (
+    ACCEPT,
+    ACCEPTED,
     ANSWERS,
     AVAILABLE,
     CONFIRMED,
@@ -36,14 +42,18 @@ from partibus.fragment.rows import (
     DRAINED,
     ENCODERS,
     INTEREST,
+    NOT_ACCEPTED,
     OPEN,
+    OPEN_SESSION,
     PONG,
     REFUSED,
     REQUEST_CODE_MAX,
     ROW_BYTES,
+    SESSION_LOST,
     STORES_DOWN,
     Row,
     fail,
+    to_error,
     to_held,
 )
 
@@ -112,6 +122,9 @@ class FarBroker:
             STORES_DOWN: self._stores_changed,
             CONFIRMED: self._sends_answered,
             REFUSED: self._sends_answered,
+            ACCEPTED: self._accepted,
+            NOT_ACCEPTED: self._not_accepted,
+            SESSION_LOST: self._session_lost,
         }
 
     @property
@@ -194,6 +207,8 @@ class FarBroker:
             byte_count += command.byte_count
             if outbox is not None and outbox.is_full:
                 outbox = None
+        elif isinstance(command, SetSessionState):
+            byte_count += len(command.state or b"")
         if outbox is None:
             self._soon(partial(fail, command, self._unavailable()))
             return
@@ -207,11 +222,22 @@ class FarBroker:
     def consumer(self, fragment_id: int, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
         """A receiver of one of the fragments; the far process hears of it when it asks."""
         consumer = Consumer(fragment_id, receiver, lane, deletes)
+        self._know(fragment_id, consumer)
+        return consumer
+
+    def session_consumer(
+        self, fragment_id: int, receiver: SessionReceiver, deletes: bool
+    ) -> SessionConsumer:
+        """A receiver of one session of one of the fragments."""
+        consumer = SessionConsumer(fragment_id, receiver, deletes)
+        self._know(fragment_id, consumer)
+        return consumer
+
+    def _know(self, fragment_id: int, consumer: Consumer) -> None:
         far = FarConsumer(self._next_number, fragment_id, consumer)
         self._next_number += 1
         self._consumers[consumer] = far
         self._by_number[far.number] = far
-        return consumer
 
     def _submit_of_consumer(self, command: Command) -> None:
         if isinstance(command, Demand):
@@ -221,6 +247,8 @@ class FarBroker:
             outbox = self._open(far)
             if outbox is not None:
                 outbox.post((INTEREST, far.number), ROW_BYTES)
+        elif isinstance(command, AcceptSession):
+            self._accept(self._consumers[command.consumer], command)
         elif isinstance(command, Detach):
             self._leave(self._consumers[command.consumer])
         else:
@@ -234,6 +262,16 @@ class FarBroker:
         elif command.drain:
             self._soon(far.consumer.receiver.drained)
 
+    def _accept(self, far: FarConsumer, command: AcceptSession) -> None:
+        """Who waits for any session asks anew when the far process is back."""
+        outbox = self._open(far)
+        if outbox is not None:
+            row = (ACCEPT, far.number, command.session_id, command.waits)
+            outbox.post(row, ROW_BYTES)
+        elif command.session_id is not None or not command.waits:
+            receiver = command.consumer.session_receiver
+            self._soon(partial(receiver.not_accepted, self._unavailable()))
+
     def _open(self, far: FarConsumer) -> Outbox | None:
         """Make the receiver known to the far process; None when that is out of reach."""
         outbox = self._outbox
@@ -241,9 +279,13 @@ class FarBroker:
             consumer = far.consumer
             far.is_open = True
             far.base = consumer.sent
-            row = (OPEN, far.number, far.fragment_id, int(consumer.lane), consumer.deletes)
-            outbox.post(row, ROW_BYTES)
+            outbox.post(self._open_row(far, consumer), ROW_BYTES)
         return outbox
+
+    def _open_row(self, far: FarConsumer, consumer: Consumer) -> Row:
+        if isinstance(consumer, SessionConsumer):
+            return (OPEN_SESSION, far.number, far.fragment_id, consumer.deletes)
+        return (OPEN, far.number, far.fragment_id, int(consumer.lane), consumer.deletes)
 
     def _leave(self, far: FarConsumer) -> None:
         """Messages may still be under way to it, so it is kept until the far process agrees."""
@@ -306,6 +348,20 @@ class FarBroker:
     def _available(self, row: Row) -> None:
         self._by_number[row[1]].consumer.receiver.available()
 
+    def _accepted(self, row: Row) -> None:
+        self._session_receiver(row).accepted(row[2], row[3], row[4])
+
+    def _not_accepted(self, row: Row) -> None:
+        self._session_receiver(row).not_accepted(to_error(row[2]))
+
+    def _session_lost(self, row: Row) -> None:
+        self._session_receiver(row).session_lost(to_error(row[2]))
+
+    def _session_receiver(self, row: Row) -> SessionReceiver:
+        consumer = self._by_number[row[1]].consumer
+        assert isinstance(consumer, SessionConsumer)
+        return consumer.session_receiver
+
     def _detached(self, row: Row) -> None:
         self._forget(self._by_number[row[1]])
 
@@ -329,6 +385,9 @@ class RemoteFragment:
 
     def consumer(self, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
         return self._far.consumer(self.fragment_id, receiver, lane, deletes)
+
+    def session_consumer(self, receiver: SessionReceiver, deletes: bool) -> SessionConsumer:
+        return self._far.session_consumer(self.fragment_id, receiver, deletes)
 
     @property
     def is_available(self) -> bool:

@@ -7,6 +7,7 @@ order in which they became durable. Nothing here runs while the fragment serves.
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.duplicates import replay_identities
 from partibus.fragment.message import Held
 from partibus.fragment.records import (
     ACTIVATED,
@@ -15,12 +16,20 @@ from partibus.fragment.records import (
     DEFERRED,
     ENQUEUED,
     ENQUEUED_META,
+    IDENTIFIED,
+    IN_SESSIONS,
     REMOVED,
     RETURNED,
     SCHEDULED,
     SCHEDULED_META,
+    SESSION_STATE,
     unpack_overlay,
     unpack_sequences,
+)
+from partibus.fragment.session_records import (
+    replay_in_sessions,
+    replay_state,
+    state_bodies,
 )
 from partibus.fragment.settlement import lay_over
 from partibus.fragment.spec import FragmentSpec
@@ -38,8 +47,11 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
         state.main.ready.push(sequence, position, length, enqueued_ms, expires_ms, 0)
         state.next_sequence = sequence + 1
     elif kind == REMOVED:
-        for sequence in unpack_sequences(meta):
+        sequences = unpack_sequences(meta)
+        for sequence in sequences:
             _take(state, sequence)
+        if state.sessions is not None:
+            state.sessions.forget(sequences)
     elif kind == RETURNED:
         _returned(state, meta)
     elif kind == DEAD_LETTERED:
@@ -52,6 +64,12 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
         state.next_sequence = sequence + 1
     elif kind == ACTIVATED:
         _activated(state, meta)
+    elif kind == IDENTIFIED:
+        replay_identities(state, meta)
+    elif kind == IN_SESSIONS:
+        replay_in_sessions(state, meta)
+    elif kind == SESSION_STATE:
+        replay_state(state, meta, position, length)
     else:
         raise StoreCorrupt(
             f"a record of kind {kind} is not known to this release; "
@@ -68,6 +86,10 @@ def finish(state: State, fragment_id: int, spec: FragmentSpec) -> list[tuple[int
     for lane in state.lanes:
         bodies += lane.ready.bodies()
         bodies += lane.deferred.bodies()
+    if spec.requires_session:
+        state.require_sessions()
+    if state.sessions is not None:
+        bodies += state_bodies(state.sessions)
     state.size_bytes = sum([length for _, length in bodies])
     return bodies
 
@@ -101,6 +123,8 @@ def _dead_lettered(state: State, meta: bytes) -> None:
         held.delivery_count += meta[0]
         lay_over(held, overlay)
         state.dead.ready.insert(held)
+        if state.sessions is not None:
+            state.sessions.forget([sequence])
 
 
 def _deferred(state: State, meta: bytes) -> None:
@@ -120,6 +144,8 @@ def _activated(state: State, meta: bytes) -> None:
         held = state.scheduled.take(words[index])
         if held is None:
             raise StoreCorrupt(f"message {words[index]} was activated but never scheduled")
+        if state.sessions is not None:
+            state.sessions.renumber(held.sequence, sequence)
         expires_ms = words[index + 1]
         state.main.ready.push(sequence, held.position, held.length, activated_ms, expires_ms, 0)
         sequence += 1

@@ -16,13 +16,18 @@ from partibus.fragment.commands import (
     CancelScheduled,
     Command,
     Enqueue,
+    FindOldestSession,
+    GetSessionState,
     Lane,
+    ListSessions,
     Outcome,
     Peek,
     Purge,
     Question,
     ReceiveDeferred,
     Renew,
+    RenewSession,
+    SetSessionState,
     Settle,
 )
 from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
@@ -41,7 +46,12 @@ PEEK: Final = 6
 PURGE: Final = 7
 ASK: Final = 8
 """A question to the process, not to a fragment."""
-REQUEST_CODE_MAX: Final = ASK
+FIND_OLDEST_SESSION: Final = 9
+RENEW_SESSION: Final = 10
+GET_SESSION_STATE: Final = 11
+SET_SESSION_STATE: Final = 12
+LIST_SESSIONS: Final = 13
+REQUEST_CODE_MAX: Final = LIST_SESSIONS
 """Codes up to here await exactly one answer, unless their number is 0."""
 OPEN: Final = 16
 """A receiver; its number stands for it in all that follows."""
@@ -49,6 +59,9 @@ DEMAND: Final = 17
 INTEREST: Final = 18
 DETACH: Final = 19
 PING: Final = 20
+OPEN_SESSION: Final = 21
+"""A receiver of one session; known by its number like any other."""
+ACCEPT: Final = 22
 
 # --- codes: answers ------------------------------------------------------------------------------
 
@@ -60,6 +73,8 @@ DONE: Final = 36
 FOUND: Final = 37
 FAILED: Final = 38
 ANSWERED: Final = 39
+STATE_FOUND: Final = 40
+LISTED: Final = 41
 DELIVERED: Final = 48
 DRAINED: Final = 49
 AVAILABLE: Final = 50
@@ -68,6 +83,9 @@ DETACHED: Final = 51
 PONG: Final = 52
 STORES_DOWN: Final = 53
 """Which stores of the process do not answer, whenever that changes."""
+ACCEPTED: Final = 54
+NOT_ACCEPTED: Final = 55
+SESSION_LOST: Final = 56
 
 ROW_BYTES: Final = 256
 """What a row is counted as beside its messages: about its size in memory."""
@@ -84,6 +102,7 @@ def message_row(message: NewMessage) -> Row:
         message.scheduled_ms,
         message.session_id,
         message.partition_key,
+        message.message_id,
     )
 
 
@@ -184,12 +203,20 @@ def _to_cancel(row: Row, port: Any) -> Command:
 
 
 def _deferred_row(command: ReceiveDeferred, number: int, fragment_id: int) -> Row:
-    lane = int(command.lane)
-    return (RECEIVE_DEFERRED, number, fragment_id, lane, command.sequences, command.deletes)
+    return (
+        RECEIVE_DEFERRED,
+        number,
+        fragment_id,
+        int(command.lane),
+        command.sequences,
+        command.deletes,
+        command.session_id,
+        command.lock,
+    )
 
 
 def _to_deferred(row: Row, port: Any) -> Command:
-    return ReceiveDeferred(port, Lane(row[3]), row[4], row[5])
+    return ReceiveDeferred(port, Lane(row[3]), row[4], row[5], row[6], row[7])
 
 
 def _peek_row(command: Peek, number: int, fragment_id: int) -> Row:
@@ -201,20 +228,28 @@ def _peek_row(command: Peek, number: int, fragment_id: int) -> Row:
         command.from_sequence,
         command.message_count_max,
         command.byte_count_max,
+        command.session_id,
     )
 
 
 def _to_peek(row: Row, port: Any) -> Command:
-    return Peek(port, Lane(row[3]), row[4], row[5], row[6])
+    return Peek(port, Lane(row[3]), row[4], row[5], row[6], row[7])
 
 
 def _purge_row(command: Purge, number: int, fragment_id: int) -> Row:
-    lane = int(command.lane)
-    return (PURGE, number, fragment_id, lane, command.message_count_max, command.before_ms)
+    return (
+        PURGE,
+        number,
+        fragment_id,
+        int(command.lane),
+        command.message_count_max,
+        command.before_ms,
+        command.session_id,
+    )
 
 
 def _to_purge(row: Row, port: Any) -> Command:
-    return Purge(port, Lane(row[3]), row[4], row[5])
+    return Purge(port, Lane(row[3]), row[4], row[5], row[6])
 
 
 def _question_row(command: Question, number: int, fragment_id: int) -> Row:
@@ -223,6 +258,48 @@ def _question_row(command: Question, number: int, fragment_id: int) -> Row:
 
 def _to_question(row: Row, port: Any) -> Command:
     return Question(port, row[3], row[4])
+
+
+def _find_oldest_row(command: FindOldestSession, number: int, fragment_id: int) -> Row:
+    return (FIND_OLDEST_SESSION, number, fragment_id)
+
+
+def _to_find_oldest(row: Row, port: Any) -> Command:
+    return FindOldestSession(port)
+
+
+def _renew_session_row(command: RenewSession, number: int, fragment_id: int) -> Row:
+    return (RENEW_SESSION, number, fragment_id, command.session_id, command.lock)
+
+
+def _to_renew_session(row: Row, port: Any) -> Command:
+    return RenewSession(port, row[3], row[4])
+
+
+def _get_state_row(command: GetSessionState, number: int, fragment_id: int) -> Row:
+    return (GET_SESSION_STATE, number, fragment_id, command.session_id, command.lock)
+
+
+def _to_get_state(row: Row, port: Any) -> Command:
+    return GetSessionState(port, row[3], row[4])
+
+
+def _set_state_row(command: SetSessionState, number: int, fragment_id: int) -> Row:
+    session_id, lock = command.session_id, command.lock
+    return (SET_SESSION_STATE, number, fragment_id, session_id, lock, command.state)
+
+
+def _to_set_state(row: Row, port: Any) -> Command:
+    return SetSessionState(port, row[3], row[4], row[5])
+
+
+def _list_sessions_row(command: ListSessions, number: int, fragment_id: int) -> Row:
+    after_ms, skip = command.updated_after_ms, command.skip
+    return (LIST_SESSIONS, number, fragment_id, after_ms, skip, command.count_max)
+
+
+def _to_list_sessions(row: Row, port: Any) -> Command:
+    return ListSessions(port, row[3], row[4], row[5])
 
 
 ENCODERS: Final[dict[type[Command], Encode]] = {
@@ -234,6 +311,11 @@ ENCODERS: Final[dict[type[Command], Encode]] = {
     Peek: _peek_row,
     Purge: _purge_row,
     Question: _question_row,
+    FindOldestSession: _find_oldest_row,
+    RenewSession: _renew_session_row,
+    GetSessionState: _get_state_row,
+    SetSessionState: _set_state_row,
+    ListSessions: _list_sessions_row,
 }
 """From a command, its number and its fragment to a row. Commands about a receiver are rows of
 a code, the receiver's number and at most two fields; `remote` makes them."""
@@ -247,13 +329,18 @@ DECODERS: Final[dict[int, Decode]] = {
     PEEK: _to_peek,
     PURGE: _to_purge,
     ASK: _to_question,
+    FIND_OLDEST_SESSION: _to_find_oldest,
+    RENEW_SESSION: _to_renew_session,
+    GET_SESSION_STATE: _to_get_state,
+    SET_SESSION_STATE: _to_set_state,
+    LIST_SESSIONS: _to_list_sessions,
 }
 
 # --- answers: from a row to the port of the command that it answers -------------------------------
 
 
 def _confirmed(command: Any, row: Row) -> None:
-    command.port.confirmed(_requests(command, row[3]), row[2])
+    command.port.confirmed(_requests(command, row[3]), row[2], row[4])
 
 
 def _refused(command: Any, row: Row) -> None:
@@ -291,6 +378,14 @@ def _answered(command: Any, row: Row) -> None:
     command.port.answered(row[2])
 
 
+def _state_found(command: Any, row: Row) -> None:
+    command.port.state_found(row[2])
+
+
+def _listed(command: Any, row: Row) -> None:
+    command.port.listed(row[2], row[3])
+
+
 ANSWERS: Final[dict[int, Callable[[Any, Row], None]]] = {
     CONFIRMED: _confirmed,
     REFUSED: _refused,
@@ -300,7 +395,25 @@ ANSWERS: Final[dict[int, Callable[[Any, Row], None]]] = {
     FOUND: _found,
     FAILED: _failed,
     ANSWERED: _answered,
+    STATE_FOUND: _state_found,
+    LISTED: _listed,
 }
+
+
+WITH_FAILURE: Final = (
+    Renew,
+    CancelScheduled,
+    ReceiveDeferred,
+    Peek,
+    Purge,
+    Question,
+    FindOldestSession,
+    RenewSession,
+    GetSessionState,
+    SetSessionState,
+    ListSessions,
+)
+"""Commands whose port hears a failure as `failed`."""
 
 
 def fail(command: Command, error: BusError) -> None:
@@ -310,5 +423,5 @@ def fail(command: Command, error: BusError) -> None:
     elif isinstance(command, Settle):
         if command.port is not None:
             command.port.settled(command.request, (), error)
-    elif isinstance(command, Renew | CancelScheduled | ReceiveDeferred | Peek | Purge | Question):
+    elif isinstance(command, WITH_FAILURE):
         command.port.failed(error)

@@ -8,7 +8,8 @@ from partibus.domain.errors import BusError, MessageNotFound
 from partibus.fragment.arrivals import expiry_ms
 from partibus.fragment.changes import Activation, Cancellation, Change
 from partibus.fragment.commands import CancelScheduled, Command
-from partibus.fragment.dispatch import dispatch, removal
+from partibus.fragment.delivery import removal
+from partibus.fragment.dispatch import dispatch
 from partibus.fragment.effects import Done, Effects, Failed
 from partibus.fragment.message import Held
 from partibus.fragment.records import ACTIVATED, ACTIVATED_META, NO_TTL, pack_sequences
@@ -43,6 +44,8 @@ def activated(state: State, change: Change, now_ms: int, out: Effects) -> None:
     sequence = change.first_sequence
     for held, expires_ms in zip(change.messages, change.expires_ms, strict=True):
         del state.departing[held.sequence]
+        if state.sessions is not None:
+            state.sessions.renumber(held.sequence, sequence)
         state.main.ready.push(
             sequence, held.position, held.length, change.activated_ms, expires_ms, 0
         )
@@ -87,6 +90,8 @@ def cancelled(state: State, change: Change, now_ms: int, out: Effects) -> None:
     for held in change.messages:
         del state.departing[held.sequence]
         state.size_bytes -= held.length
+    if state.sessions is not None:
+        state.sessions.forget([held.sequence for held in change.messages])
     out.released.extend(change.messages)
     out.outward.append(Done(change.port, len(change.messages)))
 

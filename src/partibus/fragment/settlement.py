@@ -10,7 +10,8 @@ from typing import Final
 from partibus.domain.errors import BusError, InvalidOperation
 from partibus.fragment.changes import Answer, Change, DeadLettering, Deferral, Removal, Return
 from partibus.fragment.commands import Command, Lane, Outcome, Renew, Settle
-from partibus.fragment.dispatch import dispatch, removal
+from partibus.fragment.delivery import removal
+from partibus.fragment.dispatch import dispatch
 from partibus.fragment.effects import Done, Effects, Failed, Renewed, Settled
 from partibus.fragment.expiry import dead_letter
 from partibus.fragment.message import Held, Overlay
@@ -72,7 +73,7 @@ def _prepare(
     if outcome is Outcome.COMPLETE:
         out.changes.append(Removal([removal(state, held)], lane.lane, held))
     elif outcome is Outcome.ABANDON:
-        _end_delivery(state, lane, held, command.overlay, out)
+        end_delivery(state, lane, held, command.overlay, out)
     elif outcome is Outcome.DEFER:
         record = _moved(state, DEFERRED, held, command.overlay)
         out.changes.append(Deferral([record], lane.lane, held, command.overlay))
@@ -85,7 +86,7 @@ def _moved(state: State, kind: int, held: list[Held], overlay: Overlay | None) -
     return Record(state.fragment_id, kind, pack_overlay(overlay) + sequences, b"")
 
 
-def _end_delivery(
+def end_delivery(
     state: State, lane: SubQueue, held: list[Held], overlay: Overlay | None, out: Effects
 ) -> None:
     """A delivery ended without success: count it, and stop at the limit (DLV-2)."""
@@ -101,6 +102,8 @@ def _end_delivery(
         last = last if overlay is None else overlay.merged(last)
         dead_letter(state, spent, last, True, out)
     if again:
+        if lane.sessions is not None:
+            lane.sessions.hold_back(again)
         record = _moved(state, RETURNED, again, overlay)
         out.changes.append(Return([record], lane.lane, again, overlay))
 
@@ -111,7 +114,7 @@ def lapse(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
     if lapsed:
         for held in lapsed:
             held.busy = True
-        _end_delivery(state, lane, lapsed, None, out)
+        end_delivery(state, lane, lapsed, None, out)
 
 
 def drop_locks(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -147,8 +150,17 @@ def removed(state: State, change: Change, now_ms: int, out: Effects) -> None:
         lane.let_go(held)
         state.size_bytes -= held.length
     out.released.extend(change.messages)
+    if lane.sessions is not None:
+        _left_sessions(state, change.messages, now_ms, out)
     if change.port is not None:
         out.outward.append(Done(change.port, len(change.messages)))
+
+
+def _left_sessions(state: State, messages: list[Held], now_ms: int, out: Effects) -> None:
+    """Messages are out of their sessions for good; one that was closing may be free now."""
+    assert state.sessions is not None
+    state.sessions.forget([held.sequence for held in messages])
+    dispatch(state, state.main, now_ms, out)
 
 
 def returned(state: State, change: Change, now_ms: int, out: Effects) -> None:
@@ -172,6 +184,8 @@ def deferred(state: State, change: Change, now_ms: int, out: Effects) -> None:
         lane.unlock(held)
         held.deferred = True
         lane.put_back(held)
+    if lane.sessions is not None:
+        dispatch(state, lane, now_ms, out)
 
 
 def dead_lettered(state: State, change: Change, now_ms: int, out: Effects) -> None:
@@ -183,6 +197,8 @@ def dead_lettered(state: State, change: Change, now_ms: int, out: Effects) -> No
         held.deferred = False
         lay_over(held, change.overlay)
         state.dead.ready.insert(held)
+    if state.sessions is not None:
+        _left_sessions(state, change.messages, now_ms, out)
     dispatch(state, state.dead, now_ms, out)
 
 
@@ -203,7 +219,7 @@ def abort_held(state: State, change: Change, error: BusError, out: Effects) -> N
     lane = state.main if isinstance(change, DeadLettering) else state.lanes[change.lane]
     for held in change.messages:
         if held.token:
-            held.busy = False
+            lane.stay_locked(held)
         else:
             lane.let_go(held)
             lane.put_back(held)

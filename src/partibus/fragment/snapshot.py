@@ -2,21 +2,28 @@
 
 A snapshot holds what the records before it have made: counters and every table of messages,
 as they lie in memory. Locks and receivers are volatile (SEED-107) and not part of it: a
-locked message is kept in the table it would go back to. Versioned; a release reads the
-previous version.
+locked message is kept in the table it would go back to. Behind the tables come sections,
+each with a tag and its size: what only some entities have, such as sessions. Versioned; a
+release reads the previous version.
 """
 
 import struct
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.history import Part
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.records import pack_overlay, unpack_overlay
+from partibus.fragment.session_records import dump_sessions, load_sessions
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
 from partibus.fragment.table import ROW_BYTES, MessageTable
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""1 had no sections."""
+SESSIONS_SECTION: Final = 1
+IDENTITIES_SECTION: Final = 2
+_SECTION: Final = struct.Struct("<BQ")
 _HEAD: Final = struct.Struct("<BQ")
 _TABLE: Final = struct.Struct("<QII")
 _HELD: Final = struct.Struct("<QQIIQQ")
@@ -25,10 +32,50 @@ _SEQUENCE: Final = struct.Struct("<Q")
 
 def dump(state: State) -> bytes:
     """The state as of its last committed change."""
-    parts = [_HEAD.pack(VERSION, state.next_sequence_durable)]
+    parts: list[Part] = [_HEAD.pack(VERSION, state.next_sequence_durable)]
     for table, loose in _tables(state):
         _dump_table(table, loose, parts)
+    for tag, section in _sections(state):
+        parts.append(_SECTION.pack(tag, sum(map(_byte_count, section))))
+        parts += section
     return b"".join(parts)
+
+
+def _sections(state: State) -> list[tuple[int, list[Part]]]:
+    """What the entity has beside messages, by tag."""
+    sections: list[tuple[int, list[Part]]] = []
+    if state.history.count:
+        sections.append((IDENTITIES_SECTION, state.history.dump()))
+    if state.sessions is not None:
+        sections.append((SESSIONS_SECTION, [dump_sessions(state.sessions)]))
+    return sections
+
+
+def _byte_count(part: Part) -> int:
+    return len(part) if isinstance(part, bytes) else len(part) * part.itemsize
+
+
+def _load_section(state: State, tag: int, data: bytes) -> None:
+    if tag == IDENTITIES_SECTION:
+        state.history.load(data)
+        return
+    if tag == SESSIONS_SECTION:
+        load_sessions(state, data)
+        return
+    raise StoreCorrupt(
+        f"a snapshot's section {tag} is not known to this release; "
+        "open the data with the release that wrote it"
+    )
+
+
+def _load_sections(state: State, data: bytes, offset: int) -> None:
+    while offset < len(data):
+        tag, size = _SECTION.unpack_from(data, offset)
+        offset += _SECTION.size
+        if offset + size > len(data):
+            raise StoreCorrupt("a fragment's snapshot is cut short")
+        _load_section(state, tag, data[offset : offset + size])
+        offset += size
 
 
 def _tables(state: State) -> list[tuple[MessageTable, list[Held]]]:
@@ -42,7 +89,7 @@ def _tables(state: State) -> list[tuple[MessageTable, list[Held]]]:
     return out
 
 
-def _dump_table(table: MessageTable, loose: list[Held], parts: list[bytes]) -> None:
+def _dump_table(table: MessageTable, loose: list[Held], parts: list[Part]) -> None:
     overlays = table.overlays()
     parts.append(_TABLE.pack(len(table), len(loose), len(overlays)))
     parts.extend(table.dump_rows())
@@ -60,7 +107,7 @@ def load(fragment_id: int, spec: FragmentSpec, data: bytes) -> State:
     state = State(fragment_id, spec)
     try:
         version, next_sequence = _HEAD.unpack_from(data, 0)
-        if version != VERSION:
+        if not 1 <= version <= VERSION:
             raise StoreCorrupt(
                 f"snapshot version {version} is not known to this release; "
                 "open the data with the release that wrote it"
@@ -68,6 +115,8 @@ def load(fragment_id: int, spec: FragmentSpec, data: bytes) -> State:
         offset = _HEAD.size
         for table, _ in _tables(state):
             offset = _load_table(table, data, offset)
+        if version > 1:
+            _load_sections(state, data, offset)
     except struct.error as cause:
         raise StoreCorrupt("a fragment's snapshot is cut short") from cause
     state.next_sequence = state.next_sequence_durable = next_sequence

@@ -18,5 +18,10 @@ class FragmentSpec:
     dead_letter_on_expiry: bool = False
     size_bytes_max: int = 0
     """Sends are refused above this many stored bytes; 0 = unlimited."""
+    duplicate_window_ms: int = 0
+    """How long a MessageId is remembered (DUP-1); 0 = duplicates are not detected."""
+    is_partitioned: bool = False
+    requires_session: bool = False
+    """Every message is in a session, and is received with it (SES-1)."""
     path: str = ""
     """The entity's name, for error texts."""

@@ -7,7 +7,10 @@ down and `replay` builds it up again. One owner: the machine that holds it.
 from dataclasses import dataclass
 
 from partibus.fragment.commands import Lane
+from partibus.fragment.history import History
 from partibus.fragment.message import Held
+from partibus.fragment.session_lane import AsideTable, SessionLane
+from partibus.fragment.sessions import Sessions
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.subqueue import SubQueue
 from partibus.fragment.table import MessageTable
@@ -25,6 +28,8 @@ class Counts:
     deferred: int
     locked: int
     size_bytes: int
+    duplicates_dropped: int
+    """Messages that were accepted and dropped since the start of the process (DUP-10)."""
 
 
 class State:
@@ -33,13 +38,16 @@ class State:
     __slots__ = (
         "dead",
         "departing",
+        "duplicates_dropped",
         "fragment_id",
+        "history",
         "lanes",
         "main",
         "next_sequence",
         "next_sequence_durable",
         "next_token",
         "scheduled",
+        "sessions",
         "size_bytes",
         "spec",
         "suspended",
@@ -49,11 +57,11 @@ class State:
     def __init__(self, fragment_id: int, spec: FragmentSpec) -> None:
         self.fragment_id = fragment_id
         self.spec = spec
-        self.main = SubQueue(Lane.MAIN)
+        self.main: SubQueue = SubQueue(Lane.MAIN)
         self.dead = SubQueue(Lane.DEAD_LETTER)
         self.transfer = SubQueue(Lane.TRANSFER_DEAD_LETTER)
-        self.lanes = (self.main, self.dead, self.transfer)
-        self.scheduled = MessageTable()
+        self.lanes: tuple[SubQueue, SubQueue, SubQueue] = (self.main, self.dead, self.transfer)
+        self.scheduled: MessageTable = MessageTable()
         self.departing: dict[int, Held] = {}
         """Scheduled messages whose activation or cancellation is not durable yet."""
         self.next_sequence = 1
@@ -61,8 +69,28 @@ class State:
         """What `next_sequence` would be without arrivals that are not durable yet."""
         self.next_token = 1
         self.size_bytes = 0
+        self.history = History()
+        """The ids of messages that came within the window, where duplicates are detected."""
+        self.duplicates_dropped = 0
         self.suspended = False
         """The store is down: nothing is handed out."""
+        self.sessions: Sessions | None = None
+        """Where the entity requires them, the sessions that its messages are in."""
+        if spec.requires_session:
+            self.require_sessions()
+
+    def require_sessions(self) -> None:
+        """Have the main lane received in sessions; messages that are there have theirs."""
+        sessions = self.sessions
+        if sessions is None:
+            sessions = self.sessions = Sessions()
+        main = SessionLane(sessions)
+        main.adopt(self.main)
+        scheduled = AsideTable(sessions)
+        scheduled.adopt(self.scheduled)
+        self.main = main
+        self.lanes = (main, self.dead, self.transfer)
+        self.scheduled = scheduled
 
     @property
     def lock_count(self) -> int:
@@ -80,4 +108,5 @@ class State:
             deferred=len(main.deferred) + main.deferred_locked_count,
             locked=len(main.locks),
             size_bytes=self.size_bytes,
+            duplicates_dropped=self.duplicates_dropped,
         )

@@ -6,10 +6,14 @@ because every lock lasts equally long and a renewal puts it at the end.
 """
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from partibus.fragment.commands import Consumer, Lane
 from partibus.fragment.message import Held
 from partibus.fragment.table import MessageTable
+
+if TYPE_CHECKING:
+    from partibus.fragment.sessions import Sessions
 
 
 class SubQueue:
@@ -23,11 +27,14 @@ class SubQueue:
         "leaving",
         "locks",
         "ready",
+        "sessions",
         "waiting",
     )
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
+        self.sessions: Sessions | None = None
+        """The sessions of the main lane, where the entity requires them."""
         self.ready = MessageTable()
         """Messages that wait to be received, oldest first."""
         self.deferred = MessageTable()
@@ -109,6 +116,10 @@ class SubQueue:
         else:
             del self.leaving[held.sequence]
             held.busy = False
+
+    def stay_locked(self, held: Held) -> None:
+        """A settlement failed: the message stays under its lock."""
+        held.busy = False
 
     def valid_lock(self, token: int, now_ms: int) -> Held | None:
         """The message that this token holds right now (LCK-5)."""

@@ -278,6 +278,21 @@ class MessageTable:
             self.last_sequence = self._chunks[-1].rows[-COLUMNS]
         self._overlays = overlays
 
+    def take_over(self, table: "MessageTable") -> None:
+        """Fill an empty table with all that another holds, which must not be used any more."""
+        assert not self._count
+        self._chunks = table._chunks
+        self._overlays = table._overlays
+        self._count = table._count
+        self._expiry_floor_ms = table._expiry_floor_ms
+        self.last_sequence = table.last_sequence
+
+    def copy_of(self, sequence: int) -> Held | None:
+        """A copy of one message; None when it is not here."""
+        if sequence not in self:
+            return None
+        return next(self.copies(sequence))
+
     def bodies(self) -> Iterator[tuple[int, int]]:
         """(position, length) of every message."""
         for chunk in self._chunks:

@@ -18,6 +18,7 @@ from partibus.domain.errors import (
     Unauthorized,
 )
 from partibus.domain.rights import Rights
+from partibus.fragment.commands import Lane
 from partibus.gateway.cbs import CbsNode
 from partibus.gateway.faults import amqp_error
 from partibus.gateway.inbound_link import InboundLink
@@ -26,6 +27,7 @@ from partibus.gateway.management import ManagementNode
 from partibus.gateway.namespace import require_receivable, require_sendable, too_large
 from partibus.gateway.outbound_link import OutboundLink
 from partibus.gateway.requests import RequestLink, ResponseLink
+from partibus.gateway.session_link import SESSION_FILTER, SessionLink
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -34,7 +36,6 @@ LinkOwner: TypeAlias = InboundLink | OutboundLink | RequestLink | ResponseLink
 
 SETTLED: Final = 1
 """snd-settle-mode of a receive-and-delete link (amqp-contract 5.1)."""
-SESSION_FILTER: Final = "com.microsoft:session-filter"
 REQUEST_BYTES_MIN: Final = 1024 * 1024
 """A management request may hold several messages, each within the entity's own limit."""
 BATCH_SIZE_PROPERTY: Final = "com.microsoft:max-message-batch-size"
@@ -90,14 +91,23 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
     connection.claims.require(address.path, Rights.LISTEN, connection.gateway.now_ms())
     entity = connection.gateway.namespace.resolve(address)
     require_receivable(entity)
-    if source is not None and SESSION_FILTER in source.filters:
+    deletes = link.snd_settle_mode == SETTLED
+    lane = lane_of(address)
+    has_filter = source is not None and SESSION_FILTER in source.filters
+    # The dead letters of a session entity are received without a session (DLQ-10).
+    if entity.spec.requires_session and lane is Lane.MAIN:
+        if not has_filter:
+            raise InvalidOperation(
+                "It is not possible for an entity that requires sessions to create a "
+                "non-sessionful message receiver. Accept a session."
+            )
+        return SessionLink(connection, link, address.path, entity, deletes)
+    if has_filter:
         raise InvalidOperation(
             "A sessionful message receiver cannot be created on an entity that does not "
             "require sessions. Receive without a session."
         )
     link.accept()
-    deletes = link.snd_settle_mode == SETTLED
-    lane = lane_of(address)
     return OutboundLink(connection, link, address.path, entity.fragments, lane, deletes)
 
 

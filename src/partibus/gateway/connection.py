@@ -38,6 +38,7 @@ from partibus.gateway.inbound_link import InboundLink
 from partibus.gateway.operations.peek import Cursor
 from partibus.gateway.outbound_link import OutboundLink
 from partibus.gateway.requests import RequestLink, RequestQueue, ResponseLink
+from partibus.gateway.session_link import SessionLink
 from partibus.gateway.trouble import throttled
 
 if TYPE_CHECKING:
@@ -80,9 +81,11 @@ class ClientConnection:
         self._engine = Connection(gateway.settings, now_ms=now_ms)
         self.claims = Claims(gateway.access)
         self._links: dict[Link, LinkOwner] = {}
-        self.peek_cursors: dict[tuple[str, int, str], Cursor] = {}
-        """Where this client's peeks stand, by entity, lane and receiver."""
         self.requests = RequestQueue(self)
+        self.peek_cursors: dict[tuple[str, int, str | None, str], Cursor] = {}
+        """Where this client's peeks stand, by entity, lane, session and receiver."""
+        self.held_sessions: dict[tuple[str, str], SessionLink] = {}
+        """The sessions that this client holds, by entity and session id."""
         self._sending: list[InboundLink] = []
         self._started_ms = now_ms
         self.is_writable = True
@@ -356,6 +359,12 @@ class ClientConnection:
             if reply_to is not None and reply_to in owner.names:
                 return owner
         return candidates[-1] if candidates else None
+
+    def drop(self, link: Link, error: BusError) -> None:
+        """End a link from our side, or refuse it when it was not accepted yet."""
+        self._forget(link)
+        link.detach(amqp_error(error))
+        self.has_output()
 
     def _forget(self, link: Link) -> None:
         owner = self._links.pop(link, None)

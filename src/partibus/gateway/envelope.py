@@ -79,17 +79,19 @@ _PLAIN_HEADERS: Final[dict[int, bytes]] = {}
 # --- in ---------------------------------------------------------------------------------------
 
 
-def to_stored(payload: bytes) -> NewMessage:
-    """The message as it will be stored; raises what its sender is to be told."""
+def to_stored(payload: bytes, is_identified: bool = False) -> NewMessage:
+    """The message as it will be stored; raises what its sender is to be told.
+
+    Where duplicates are detected it `is_identified` by its id, and nowhere else (SEED-37)."""
     try:
-        return _to_stored(payload)
+        return _to_stored(payload, is_identified)
     except DecodeError as cause:
         raise MalformedMessage(
             f"The message is not well-formed AMQP: {cause}. Re-encode and send it again."
         ) from cause
 
 
-def _to_stored(payload: bytes) -> NewMessage:
+def _to_stored(payload: bytes, is_identified: bool) -> NewMessage:
     sections = parse_sections(payload)
     pairs = sections.annotation_pairs
     count = sections.annotation_count
@@ -112,7 +114,17 @@ def _to_stored(payload: bytes) -> NewMessage:
         ttl_ms if 0 <= ttl_ms < _NO_TTL else _NO_TTL,
         sections.body_offset if sections.body_offset >= 0 else sections.bare_end,
     )
-    return NewMessage(prefix + pairs + bare, ttl_ms, scheduled_ms, session_id, partition_key)
+    message_id = _message_id(payload, sections.message_id_offset) if is_identified else None
+    body = prefix + pairs + bare
+    return NewMessage(body, ttl_ms, scheduled_ms, session_id, partition_key, message_id)
+
+
+def _message_id(payload: bytes, at: int) -> str | None:
+    """The id that the sender gave, as text; an empty one says as little as none."""
+    if at < 0 or payload[at] == 0x40:
+        return None
+    value, _ = decode_value(payload, at, len(payload))
+    return (value.hex() if isinstance(value, bytes) else str(value)) or None
 
 
 def _session_id(payload: bytes, at: int, partition_key: str | None) -> str:

@@ -24,7 +24,7 @@ from partibus.fragment.commands import Enqueue
 from partibus.fragment.message import NewMessage
 from partibus.gateway.envelope import to_stored
 from partibus.gateway.faults import rejection
-from partibus.gateway.namespace import Entity
+from partibus.gateway.namespace import Entity, require_session_ids
 from partibus.gateway.router import Router
 from partibus.gateway.submission import Submission, fragment_unavailable
 
@@ -46,12 +46,14 @@ class InboundLink:
         "_byte_count",
         "_connection",
         "_credit_used",
+        "_detects_duplicates",
         "_entity",
         "_is_partitioned",
         "_link",
         "_messages",
         "_parts",
         "_requests",
+        "_requires_session",
         "_submissions",
         "_unconfirmed",
         "path",
@@ -63,6 +65,8 @@ class InboundLink:
         self._link = link
         self._entity = entity
         self._is_partitioned = len(entity.fragments) > 1
+        self._requires_session = entity.spec.requires_session
+        self._detects_duplicates = entity.spec.requires_duplicate_detection
         gateway = connection.gateway
         splits = gateway.namespace.profile.splits_batches
         self.router = Router(entity.fragments, gateway.random_start(), splits)
@@ -102,7 +106,9 @@ class InboundLink:
         if event.message_format == BATCH_FORMAT:
             messages = self._unpack(payload)
         else:
-            messages = [to_stored(payload)]
+            messages = [to_stored(payload, self._detects_duplicates)]
+        if self._requires_session:
+            require_session_ids(self._entity, messages)
         size = sum([len(message.body) for message in messages])
         # Pre-settled: no outcome is owed and nobody is told when it fails (SEED-91).
         request = -1 if event.settled else event.delivery_id
@@ -152,7 +158,8 @@ class InboundLink:
             raise ArgumentError(
                 f"The batch holds {len(encoded)} messages; 1 to {BATCH_MESSAGES_MAX} are allowed."
             )
-        return [to_stored(message) for message in encoded]
+        detects = self._detects_duplicates
+        return [to_stored(message, detects) for message in encoded]
 
     def submit(self) -> None:
         """Hand over what this read brought, as one command a fragment."""
@@ -168,8 +175,10 @@ class InboundLink:
 
     # --- from the fragment ----------------------------------------------------------------
 
-    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
-        """Accept the sends that are durable now."""
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        """Accept the sends that are durable now, and those that repeat one (DUP-1)."""
         settle = self._link.settle
         for delivery_id in requests:
             if delivery_id in self._unconfirmed and not self._waits_for_parts(delivery_id):

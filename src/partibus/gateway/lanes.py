@@ -10,7 +10,8 @@ from partibus.domain.address import DEAD_LETTER, TRANSFER_DEAD_LETTER, Address
 from partibus.fragment.commands import Lane
 
 SEQUENCE_BITS: Final = 48
-_SEQUENCE_MASK: Final = (1 << SEQUENCE_BITS) - 1
+SEQUENCE_MAX: Final = (1 << SEQUENCE_BITS) - 1
+"""No message gets as far as this."""
 
 _LANES: Final = {
     "": Lane.MAIN,
@@ -26,7 +27,7 @@ def lane_of(address: Address) -> Lane:
 
 def split_sequence(sequence: int) -> tuple[int, int]:
     """The fragment's index and its own number, of a client's sequence number."""
-    return sequence >> SEQUENCE_BITS & 0xFFFF, sequence & _SEQUENCE_MASK
+    return sequence >> SEQUENCE_BITS & 0xFFFF, sequence & SEQUENCE_MAX
 
 
 def client_sequence(index: int, sequence: int) -> int:

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Final
 from partibus.amqp.link import Link
 from partibus.amqp.types import Array, Int, Symbol
 from partibus.domain.address import Address
-from partibus.domain.errors import ArgumentError, BusError, NotImplementedHere
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    InvalidOperation,
+    NotImplementedHere,
+    SessionLockLost,
+)
 from partibus.domain.rights import Rights
+from partibus.fragment.commands import Lane
 from partibus.gateway.lanes import lane_of
 from partibus.gateway.namespace import Entity
 from partibus.gateway.operations.deferred import receive_by_sequence_number
@@ -20,7 +27,14 @@ from partibus.gateway.operations.delete import batch_delete_messages
 from partibus.gateway.operations.locks import renew_lock, update_disposition
 from partibus.gateway.operations.peek import peek_message
 from partibus.gateway.operations.schedule import cancel_scheduled_message, schedule_message
+from partibus.gateway.operations.sessions import (
+    get_message_sessions,
+    get_session_state,
+    renew_session_lock,
+    set_session_state,
+)
 from partibus.gateway.requests import Request, RequestLink
+from partibus.gateway.session_link import HeldSession
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -62,6 +76,33 @@ class ManagementRequest:
         """Answer with an error that one of several fragments gave."""
         self.fail(error)
 
+    @property
+    def is_in_sessions(self) -> bool:
+        """Whether the messages that it is about are received in sessions (DLQ-10)."""
+        return self.entity.spec.requires_session and self.lane is Lane.MAIN
+
+    def session_id(self) -> str | None:
+        """The session that it names, if any."""
+        value = self.fields.get("session-id")
+        if value is not None and not isinstance(value, str):
+            raise ArgumentError("'session-id' must be a string.")
+        return None if value is None else str(value)
+
+    def held_session(self) -> HeldSession:
+        """The session that it names, which a link of this connection must hold (SES-12)."""
+        session_id = self.session_id()
+        if not self.is_in_sessions:
+            raise InvalidOperation(
+                f"'{self.entity.record.path}' does not require sessions; there is no such "
+                "operation without them."
+            )
+        if session_id is None:
+            raise ArgumentError("The request must name a session by its 'session-id'.")
+        link = self.node.connection.held_sessions.get((self.entity.record.path, session_id))
+        if link is None:
+            raise SessionLockLost
+        return link.held()
+
     def number(self, key: str, default: int | None = None) -> int:
         """A field that must be a number."""
         value = self.fields.get(key, default)
@@ -89,6 +130,10 @@ OPERATIONS: Final[Mapping[str, tuple[Operation, Rights]]] = {
     "peek-message": (peek_message, Rights.LISTEN),
     "receive-by-sequence-number": (receive_by_sequence_number, Rights.LISTEN),
     "batch-delete-messages": (batch_delete_messages, Rights.LISTEN),
+    "renew-session-lock": (renew_session_lock, Rights.LISTEN),
+    "get-session-state": (get_session_state, Rights.LISTEN),
+    "set-session-state": (set_session_state, Rights.LISTEN),
+    "get-message-sessions": (get_message_sessions, Rights.LISTEN),
     "schedule-message": (schedule_message, Rights.SEND),
     "cancel-scheduled-message": (cancel_scheduled_message, Rights.SEND),
 }

@@ -19,6 +19,7 @@ from partibus.domain.errors import (
     NotImplementedHere,
 )
 from partibus.fragment.handle import Fragment
+from partibus.fragment.message import NewMessage
 
 
 class Entity:
@@ -87,6 +88,15 @@ def require_sendable(entity: Entity, address: Address) -> None:
         )
 
 
+def require_session_ids(entity: Entity, messages: Sequence[NewMessage]) -> None:
+    """Refuse messages without a session where the entity requires one (SES-1)."""
+    if any(message.session_id is None for message in messages):
+        raise InvalidOperation(
+            "The SessionId was not set on a message, and it cannot be sent to "
+            f"'{entity.record.path}', which requires sessions. Set a SessionId."
+        )
+
+
 def require_receivable(entity: Entity) -> None:
     """Refuse receives from a disabled entity (STS-2)."""
     if not entity.spec.status.allows_receive:
@@ -101,10 +111,6 @@ def unsupported(record: EntityRecord) -> str | None:
     spec = record.spec
     if record.kind is not EntityKind.QUEUE or not isinstance(spec, QueueSpec):
         return f"is a {record.kind.value}"
-    if spec.requires_session:
-        return "requires sessions"
-    if spec.requires_duplicate_detection:
-        return "requires duplicate detection"
     if spec.forward_to or spec.forward_dead_lettered_messages_to:
         return "forwards its messages"
     return None

@@ -74,7 +74,7 @@ class OutboundLink:
         self.path = path
         self._deletes = deletes
         gateway = connection.gateway
-        self._sources = [Source(self, gateway, f, lane, deletes) for f in fragments]
+        self._sources: list[Source] = [Source(self, gateway, f, lane, deletes) for f in fragments]
         self._ready: deque[Source] = deque()
         """Sources known to have messages, the one to ask next first."""
         self._to_drain: deque[Source] | None = None
@@ -261,10 +261,13 @@ class OutboundLink:
             done = [d for d in request.deliveries if lock_of(d).token not in gone]
             failed = [d for d in request.deliveries if lock_of(d).token in gone]
             self._answer(done, request.answer)
-            self._answer(failed, rejection(MessageLockLost()))
+            self._answer(failed, rejection(self._lock_lost()))
         self.pull()
         if not self._is_closed:
             self._connection.wake(self._link.session)
+
+    def _lock_lost(self) -> BusError:
+        return MessageLockLost()
 
     def _answer(self, deliveries: Sequence[Delivery], outcome: bytes) -> None:
         if self._is_closed:

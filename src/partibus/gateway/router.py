@@ -1,7 +1,8 @@
 """Which fragment a message goes to.
 
 Owns the choice of a fragment for each send of one link. The key decides where there is one:
-the session id, else the partition key (SEED-30, SEED-32). Without a key messages go round
+the session id, else the partition key, else the message id where duplicates are detected
+(SEED-30, SEED-32, SEED-35). Without a key messages go round
 robin, passing over fragments whose store is down (SEED-39, SEED-40). An entity that is not
 partitioned has exactly one fragment, and nothing is chosen (SEED-2).
 """
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from partibus.domain.errors import InvalidOperation
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import Fragment
-from partibus.fragment.message import NewMessage
+from partibus.fragment.message import NewMessage, key_of
 
 
 class Router:
@@ -58,12 +59,8 @@ class Router:
         if len(groups) > 1 and not self._splits_batches:
             first, second = [f"'{key}'" if key is not None else "none" for key in groups][:2]
             raise InvalidOperation(
-                "A batch for a partitioned entity must have one SessionId or PartitionKey; "
-                f"this one has {first} and {second}. Send them in batches of their own."
+                "A batch for a partitioned entity must have one SessionId or PartitionKey (or "
+                f"MessageId, where duplicates are detected); this one has {first} and {second}. "
+                "Send them in batches of their own."
             )
         return list(groups.items())
-
-
-def key_of(message: NewMessage) -> str | None:
-    """The partition key of a message, in the order of precedence (SEED-30, SEED-32)."""
-    return message.session_id if message.session_id is not None else message.partition_key

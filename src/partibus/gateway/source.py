@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from partibus.amqp.delivery import Delivery
 from partibus.domain.errors import BusError
 from partibus.fragment.commands import (
+    Consumer,
     Demand,
     Detach,
     Interest,
@@ -71,7 +72,7 @@ class Source:
         self._link = link
         self._fragment = fragment
         self._lane = lane
-        self._consumer = fragment.consumer(self, lane, deletes)
+        self._consumer = self._new_consumer(deletes)
         self.token_prefix = gateway.token_prefix(fragment.fragment_id)
         self.sequence_base = client_sequence(fragment.index, 0)
         self.taken = 0
@@ -79,6 +80,9 @@ class Source:
         self.granted = 0
         """Messages it may still give for the demand under way."""
         self.is_closed = False
+
+    def _new_consumer(self, deletes: bool) -> Consumer:
+        return self._fragment.consumer(self, self._lane, deletes)
 
     # --- to the fragment --------------------------------------------------------------------
 

@@ -42,7 +42,9 @@ class Submission:
         command = Enqueue(self, self._messages, self._requests, size)
         self._fragment.submit(command)
 
-    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
         """All is durable."""
         self._link.confirmed(requests, first_sequence)
 

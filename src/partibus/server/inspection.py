@@ -22,6 +22,7 @@ COUNTS: Final = (
     "deferred",
     "locked",
     "transfer_dead_letter",
+    "duplicates_dropped",
 )
 """What is counted of a fragment, in the order in which it is shown."""
 

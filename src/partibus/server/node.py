@@ -18,7 +18,12 @@ from partibus.control.definitions import Definitions
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.clock import Clock
 from partibus.domain.duration import DURATION_MAX_MS
-from partibus.domain.entity import EntityKind, QueueSpec, fragment_bytes_max
+from partibus.domain.entity import (
+    EntityKind,
+    QueueSpec,
+    duplicate_window_ms,
+    fragment_bytes_max,
+)
 from partibus.domain.errors import ConfigError
 from partibus.domain.limits import Profile
 from partibus.fragment.broker import Broker
@@ -247,5 +252,8 @@ def fragment_spec(record: EntityRecord, profile: Profile) -> FragmentSpec:
         default_ttl_ms=0 if ttl_ms >= DURATION_MAX_MS else ttl_ms,
         dead_letter_on_expiry=spec.dead_lettering_on_message_expiration,
         size_bytes_max=fragment_bytes_max(spec, profile),
+        duplicate_window_ms=duplicate_window_ms(spec),
+        is_partitioned=spec.enable_partitioning,
+        requires_session=spec.requires_session,
         path=record.path,
     )

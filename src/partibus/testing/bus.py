@@ -15,7 +15,7 @@ from partibus.amqp.terminus import encode_source, encode_target
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
 from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
-from partibus.domain.entity import QueueSpec
+from partibus.domain.entity import QueueSpec, duplicate_window_ms
 from partibus.domain.limits import SELFHOST, Profile
 from partibus.fragment.broker import Broker
 from partibus.fragment.handle import LocalFragment
@@ -67,6 +67,9 @@ class BusBench:
         fragment_spec = FragmentSpec(
             lock_duration_ms=record.queue.lock_duration_ms,
             max_delivery_count=record.queue.max_delivery_count,
+            duplicate_window_ms=duplicate_window_ms(record.queue),
+            is_partitioned=record.queue.enable_partitioning,
+            requires_session=record.queue.requires_session,
             path=path,
         )
         for index, placement in enumerate(record.fragments):
@@ -149,15 +152,18 @@ class ClientBench:
         sends: bool,
         settled: bool = False,
         name: str | None = None,
+        filters: dict[str, object] | None = None,
+        properties: dict[str, object] | None = None,
     ) -> Link:
         """Open a link and wait for the answer."""
         link = self.session.attach(
             name or f"link-{address}-{sends}",
             is_sender=sends,
-            source=encode_source("client" if sends else address),
+            source=encode_source("client" if sends else address, filters),
             target=encode_target(address if sends else "client"),
             snd_settle_mode=1 if settled else 0,
             rcv_settle_mode=0 if settled or sends else 1,
+            properties=properties,
         )
         self.run()
         return link

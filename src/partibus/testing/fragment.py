@@ -9,18 +9,24 @@ from collections.abc import Sequence
 from partibus.domain.errors import BusError
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import (
+    AcceptSession,
     CancelScheduled,
     Command,
     Consumer,
     Demand,
     Detach,
     Enqueue,
+    GetSessionState,
     Lane,
+    ListSessions,
     Outcome,
     Peek,
     Purge,
     ReceiveDeferred,
     Renew,
+    RenewSession,
+    SessionConsumer,
+    SetSessionState,
     Settle,
 )
 from partibus.fragment.message import Held, NewMessage, Overlay
@@ -40,12 +46,24 @@ class Ports:
         self.settlements: list[tuple[object, list[int], BusError | None]] = []
         self.renewals: list[list[int]] = []
         self.first_sequences: list[int] = []
+        self.dropped: list[list[int]] = []
         self.answers: list[int | BusError] = []
         self.lookups: list[list[Delivered] | BusError] = []
+        self.states: list[bytes | None] = []
+        self.listings: list[tuple[list[str], int]] = []
 
-    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
+    def state_found(self, state: bytes | None) -> None:
+        self.states.append(state)
+
+    def listed(self, session_ids: Sequence[str], passed_over: int) -> None:
+        self.listings.append((list(session_ids), passed_over))
+
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
         self.confirmations.extend(requests)
         self.first_sequences.append(first_sequence)
+        self.dropped.append(list(dropped))
 
     def done(self, count: int) -> None:
         self.answers.append(count)
@@ -121,6 +139,35 @@ class Inbox:
         return taken
 
 
+class SessionInbox(Inbox):
+    """A receiver of one session that remembers what became of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session_id: str | None = None
+        self.locked_until_ms = 0
+        self.lock = 0
+        self.errors: list[BusError] = []
+        """Why no session is held, or why it is held no more."""
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether a session was accepted and not lost."""
+        return self.session_id is not None and not self.errors
+
+    def accepted(self, session_id: str, locked_until_ms: int, lock: int) -> None:
+        assert self.session_id is None
+        self.session_id = session_id
+        self.locked_until_ms = locked_until_ms
+        self.lock = lock
+
+    def not_accepted(self, error: BusError) -> None:
+        self.errors.append(error)
+
+    def session_lost(self, error: BusError) -> None:
+        self.errors.append(error)
+
+
 class FragmentBench:
     """One fragment, its broker, its store and its clock."""
 
@@ -150,12 +197,18 @@ class FragmentBench:
         self.broker.submit(self.machine, command)
         self.run()
 
-    def send(self, *bodies: bytes, ttl_ms: int = -1, scheduled_ms: int = 0) -> list[int]:
+    def send(
+        self,
+        *bodies: bytes,
+        ttl_ms: int = -1,
+        scheduled_ms: int = 0,
+        session_id: str | None = None,
+    ) -> list[int]:
         """Send messages, each its own request; answers the request numbers."""
         first = self._request + 1
         self._request += len(bodies)
         requests = list(range(first, self._request + 1))
-        messages = [NewMessage(body, ttl_ms, scheduled_ms) for body in bodies]
+        messages = [NewMessage(body, ttl_ms, scheduled_ms, session_id) for body in bodies]
         size = sum(len(body) for body in bodies)
         self.submit(Enqueue(self.ports, messages, requests, size))
         return requests
@@ -200,10 +253,16 @@ class FragmentBench:
         return self.ports.answers.pop()
 
     def receive_deferred(
-        self, *sequences: int, lane: Lane = Lane.MAIN, deletes: bool = False
+        self,
+        *sequences: int,
+        lane: Lane = Lane.MAIN,
+        deletes: bool = False,
+        session_id: str | None = None,
+        lock: int = 0,
     ) -> list[Delivered] | BusError:
         """Receive deferred messages by number."""
-        self.submit(ReceiveDeferred(self.ports, lane, list(sequences), deletes))
+        numbers = list(sequences)
+        self.submit(ReceiveDeferred(self.ports, lane, numbers, deletes, session_id, lock))
         return self.ports.lookups.pop()
 
     def peek(
@@ -212,17 +271,61 @@ class FragmentBench:
         count: int = 250,
         lane: Lane = Lane.MAIN,
         byte_count_max: int = 1 << 18,
+        session_id: str | None = None,
     ) -> list[Delivered]:
         """Look at messages."""
-        self.submit(Peek(self.ports, lane, from_sequence, count, byte_count_max))
+        self.submit(Peek(self.ports, lane, from_sequence, count, byte_count_max, session_id))
         answer = self.ports.lookups.pop()
         assert not isinstance(answer, BusError)
         return answer
 
     def purge(
-        self, count: int, before_ms: int | None = None, lane: Lane = Lane.MAIN
+        self,
+        count: int,
+        before_ms: int | None = None,
+        lane: Lane = Lane.MAIN,
+        session_id: str | None = None,
     ) -> int | BusError:
         """Delete waiting messages."""
         moment_ms = self.clock.now_ms() + 1 if before_ms is None else before_ms
-        self.submit(Purge(self.ports, lane, count, moment_ms))
+        self.submit(Purge(self.ports, lane, count, moment_ms, session_id))
         return self.ports.answers.pop()
+
+    # --- sessions -------------------------------------------------------------------------
+
+    def accept(
+        self, session_id: str | None = None, *, waits: bool = False, deletes: bool = False
+    ) -> tuple[SessionInbox, SessionConsumer]:
+        """A receiver that has asked for a session, or for any."""
+        inbox = SessionInbox()
+        consumer = SessionConsumer(1, inbox, deletes)
+        self.submit(AcceptSession(consumer, session_id, waits))
+        return inbox, consumer
+
+    def renew_session(self, inbox: SessionInbox) -> int:
+        """Renew the lock of a session; answers the new time, 0 for a lost one."""
+        self.submit(RenewSession(self.ports, inbox.session_id or "", inbox.lock))
+        (until_ms,) = self.ports.renewals.pop()
+        return until_ms
+
+    def set_state(self, inbox: SessionInbox, state: bytes | None) -> int | BusError:
+        """Store the state of a session."""
+        self.submit(SetSessionState(self.ports, inbox.session_id or "", inbox.lock, state))
+        return self.ports.answers.pop()
+
+    def get_state(self, inbox: SessionInbox) -> bytes | BusError | None:
+        """The state of a session."""
+        count = len(self.ports.states)
+        self.submit(GetSessionState(self.ports, inbox.session_id or "", inbox.lock))
+        if len(self.ports.states) > count:
+            return self.ports.states.pop()
+        error = self.ports.answers.pop()
+        assert isinstance(error, BusError)
+        return error
+
+    def list_sessions(
+        self, updated_after_ms: int | None = None, skip: int = 0, count: int = 100
+    ) -> tuple[list[str], int]:
+        """The ids of sessions, and how many before them were passed over."""
+        self.submit(ListSessions(self.ports, updated_after_ms, skip, count))
+        return self.ports.listings.pop()

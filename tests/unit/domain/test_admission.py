@@ -21,6 +21,7 @@ from partibus.domain.entity import (
     RuleSpec,
     SubscriptionSpec,
     TopicSpec,
+    duplicate_window_ms,
 )
 from partibus.domain.limits import (
     BASIC,
@@ -32,6 +33,7 @@ from partibus.domain.limits import (
     PREMIUM_2017,
     PREMIUM_2020,
     PROFILES,
+    SECOND_MS,
     SELFHOST,
     STANDARD,
     Profile,
@@ -97,6 +99,39 @@ def test_the_edges_of_the_ranges_are_allowed() -> None:
     admit_queue(QueueSpec(max_size_in_megabytes=7), SELFHOST)
 
 
+@pytest.mark.rule("DUP-4")
+@pytest.mark.parametrize(
+    ("profile", "least_ms", "most_ms"),
+    [
+        (STANDARD, 20 * SECOND_MS, 7 * DAY_MS),
+        (PREMIUM, 20 * SECOND_MS, 7 * DAY_MS),
+        (EMULATOR, 5 * SECOND_MS, 5 * MINUTE_MS),
+    ],
+)
+def test_the_duplicate_window_has_the_range_of_its_profile(
+    profile: Profile, least_ms: int, most_ms: int
+) -> None:
+    def windowed(window_ms: int) -> QueueSpec:
+        return QueueSpec(
+            requires_duplicate_detection=True, duplicate_detection_history_time_window_ms=window_ms
+        )
+
+    for window_ms in (least_ms, most_ms):
+        assert duplicate_window_ms(admit_queue(windowed(window_ms), profile)) == window_ms
+    for window_ms in (least_ms - 1, most_ms + 1):
+        error = refused(windowed(window_ms), profile)
+        assert error.property_name == "duplicate_detection_history_time_window"
+
+
+@pytest.mark.rule("DUP-4")
+def test_the_duplicate_window_is_ten_minutes_and_may_change() -> None:
+    old = QueueSpec(requires_duplicate_detection=True)
+    assert duplicate_window_ms(old) == 10 * MINUTE_MS
+    assert duplicate_window_ms(QueueSpec()) == 0
+    new = replace(old, duplicate_detection_history_time_window_ms=MINUTE_MS)
+    refuse_immutable_change(old, new)
+
+
 @pytest.mark.rule("PRP-6")
 def test_express_and_duplicate_detection_exclude_each_other() -> None:
     spec = QueueSpec(enable_express=True, requires_duplicate_detection=True)
@@ -107,7 +142,7 @@ def test_premium_refuses_express() -> None:
     assert refused(QueueSpec(enable_express=True), PREMIUM).property_name == "enable_express"
 
 
-@pytest.mark.rule("PRP-4")
+@pytest.mark.rule("PRP-4", "DUP-11")
 @pytest.mark.parametrize(
     "spec",
     [

@@ -21,7 +21,9 @@ SPEC = FragmentSpec(lock_duration_ms=1_000, max_delivery_count=3)
 class Broken(Ports):
     """A port whose owner has a bug."""
 
-    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
         raise RuntimeError("broken")
 
 

@@ -399,7 +399,7 @@ def test_an_answer_that_fails_keeps_none_of_the_others_back(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Ports):
-        def confirmed(self, requests: object, first_sequence: int) -> None:
+        def confirmed(self, requests: object, first: int, dropped: object = ()) -> None:
             raise ValueError("no")
 
     bench.fragment.submit(Enqueue(Broken(), [NewMessage(b"x", -1)], [1], 1))

@@ -22,6 +22,7 @@ COUNTS: Final = (
 )
 _HEADS: Final = ("active", "dead-\nletter", "scheduled", "deferred", "locked", "bytes")
 _TRANSFER: Final = "transfer_dead_letter"
+_DROPPED: Final = "duplicates_dropped"
 
 
 @app.command("list")
@@ -70,6 +71,8 @@ def show(
     _print_fragments(answer)
     if answer["totals"][_TRANSFER]:
         typer.echo(f"transfer dead letters: {answer['totals'][_TRANSFER]}")
+    if answer["properties"].get("requires_duplicate_detection"):
+        typer.echo(f"duplicates dropped since the start: {answer['totals'][_DROPPED]}")
 
 
 def _print_entities(entities: list[dict[str, Any]]) -> None:

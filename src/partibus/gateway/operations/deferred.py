@@ -30,6 +30,7 @@ def receive_by_sequence_number(request: "ManagementRequest") -> None:
         raise ArgumentError("'receiver-settle-mode' must be 0 or 1.")
     deletes = mode == 0
     groups = by_fragment(request.entity, request.numbers("sequence-numbers"))
+    session_id, lock = _session(request, groups)
     if deletes and len(groups) > 1:
         raise InvalidOperation(
             "Receive-and-delete by sequence number takes numbers of one fragment at a time."
@@ -52,7 +53,23 @@ def receive_by_sequence_number(request: "ManagementRequest") -> None:
     fan_out = FanOut[Messages](len(groups), finish, fail)
     for part, (fragment, numbers) in enumerate(groups):
         port = MessagesPart(fan_out, part)
-        fragment.submit(ReceiveDeferred(port, request.lane, numbers, deletes))
+        command = ReceiveDeferred(port, request.lane, numbers, deletes, session_id, lock)
+        fragment.submit(command)
+
+
+def _session(
+    request: "ManagementRequest", groups: Sequence[tuple[Fragment, list[int]]]
+) -> tuple[str | None, int]:
+    """The session that the messages must be in, and its lock, where there are sessions (DEF-7)."""
+    if not request.is_in_sessions:
+        return None, 0
+    held = request.held_session()
+    for fragment, numbers in groups:
+        if fragment is not held.fragment:
+            raise MessageNotFound(
+                f"Message {numbers[0]} of fragment {fragment.index} is not in the session."
+            )
+    return held.session_id, held.lock
 
 
 def _encode(

@@ -13,6 +13,8 @@ from partibus.fragment.message import Held
 
 Result = TypeVar("Result")
 Messages = tuple[Sequence[Held], Sequence[bytes]]
+Stored = tuple[int, Sequence[int]]
+"""The first number, and the places of what was dropped as a duplicate."""
 
 
 class FanOut(Generic[Result]):
@@ -86,16 +88,18 @@ class CountPart:
 
 
 class SendPart:
-    """The port of one fragment that tells the first number of what it stored."""
+    """The port of one fragment that tells the numbers of what it stored."""
 
     __slots__ = ("_fan_out", "_part")
 
-    def __init__(self, fan_out: FanOut[int], part: int) -> None:
+    def __init__(self, fan_out: FanOut[Stored], part: int) -> None:
         self._fan_out = fan_out
         self._part = part
 
-    def confirmed(self, requests: Sequence[int], first_sequence: int) -> None:
-        self._fan_out.put(self._part, first_sequence)
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        self._fan_out.put(self._part, (first_sequence, dropped))
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
         self._fan_out.put_error(self._part, error)

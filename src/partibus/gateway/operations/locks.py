@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.types import TIMESTAMP, Array, Timestamp
-from partibus.domain.errors import ArgumentError, MessageLockLost
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    InvalidOperation,
+    MessageLockLost,
+    SessionLockLost,
+)
 from partibus.fragment.commands import Outcome, Renew, Settle
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Overlay
@@ -44,6 +50,10 @@ class LockGroup:
 
 def renew_lock(request: "ManagementRequest") -> None:
     """Extend locks; the answer has one expiration a token, in order (LCK-3)."""
+    if request.is_in_sessions:
+        raise InvalidOperation(
+            "Messages of a session have no lock of their own; renew the lock of the session."
+        )
     groups, count = _locks(request)
 
     def finish(results: list[Sequence[int] | None]) -> None:
@@ -73,7 +83,7 @@ def update_disposition(request: "ManagementRequest") -> None:
 
     def finish(results: list[int | None]) -> None:
         if any(results):
-            request.fail(MessageLockLost())
+            request.fail(_lost(request))
         else:
             request.succeed()
 
@@ -120,4 +130,8 @@ def _find(request: "ManagementRequest", token: object) -> tuple[Fragment, int]:
             number = gateway.token_prefix(fragment.fragment_id).number_of(token)
             if number is not None:
                 return fragment, number
-    raise MessageLockLost
+    raise _lost(request)
+
+
+def _lost(request: "ManagementRequest") -> BusError:
+    return SessionLockLost() if request.is_in_sessions else MessageLockLost()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from partibus.domain.errors import ArgumentError
 from partibus.domain.limits import KILOBYTE, PEEK_MESSAGES_MAX
+from partibus.domain.partition_key import fragment_index
 from partibus.fragment.commands import Peek
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
@@ -51,7 +52,8 @@ def peek_message(request: "ManagementRequest") -> None:
     if count < 1:
         raise ArgumentError("'message-count' must be at least 1.")
     from_sequence = max(0, request.number("from-sequence-number", 0))
-    cursor = _cursor(request, from_sequence)
+    session_id = request.session_id() if request.is_in_sessions else None
+    cursor = _cursor(request, from_sequence, session_id)
     asked = [
         fragment
         for fragment in request.entity.fragments
@@ -72,18 +74,21 @@ def peek_message(request: "ManagementRequest") -> None:
     for part, fragment in enumerate(asked):
         number = cursor.next_numbers[fragment.index]
         port = MessagesPart(fan_out, part)
-        fragment.submit(Peek(port, request.lane, number, count, PEEK_BYTES_MAX))
+        fragment.submit(Peek(port, request.lane, number, count, PEEK_BYTES_MAX, session_id))
 
 
-def _cursor(request: "ManagementRequest", from_sequence: int) -> Cursor:
+def _cursor(request: "ManagementRequest", from_sequence: int, session_id: str | None) -> Cursor:
     """The walk that a peek goes on with, or a new one."""
     cursors = request.node.connection.peek_cursors
-    key = (request.entity.record.path, request.lane, request.link_name)
+    key = (request.entity.record.path, request.lane, session_id, request.link_name)
     cursor = cursors.get(key)
     if cursor is not None and from_sequence == cursor.last + 1 and cursor.last >= 0:
         return cursor
     index, number = split_sequence(from_sequence)
     indexes = [fragment.index for fragment in request.entity.fragments]
+    if session_id is not None:
+        # All of a session is in the fragment of its id (SEED-31).
+        indexes = [fragment_index(session_id, len(indexes))]
     if from_sequence <= 1:
         cursor = Cursor(dict.fromkeys(indexes, 0), True)
     else:

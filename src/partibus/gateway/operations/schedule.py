@@ -4,7 +4,7 @@ Owns these two operations. What goes to one fragment is stored or refused as one
 the numbers of cancelled messages name their fragments (SCH-12).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from partibus.amqp.types import LONG, Array
@@ -14,10 +14,10 @@ from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
 from partibus.gateway.envelope import to_stored
 from partibus.gateway.inbound_link import BATCH_MESSAGES_MAX
-from partibus.gateway.lanes import client_sequence
-from partibus.gateway.namespace import require_sendable, too_large
+from partibus.gateway.lanes import SEQUENCE_MAX, client_sequence
+from partibus.gateway.namespace import require_sendable, require_session_ids, too_large
 from partibus.gateway.operations.deferred import by_fragment
-from partibus.gateway.operations.fanout import CountPart, FanOut, SendPart
+from partibus.gateway.operations.fanout import CountPart, FanOut, SendPart, Stored
 from partibus.gateway.router import Router
 
 if TYPE_CHECKING:
@@ -31,21 +31,36 @@ def schedule_message(request: "ManagementRequest") -> None:
     if not isinstance(items, list) or not 0 < len(items) <= BATCH_MESSAGES_MAX:
         raise ArgumentError(f"'messages' must be a list of 1 to {BATCH_MESSAGES_MAX} messages.")
     messages = [_message(request, item) for item in items]
+    if request.entity.spec.requires_session:
+        require_session_ids(request.entity, messages)
     parts = _route(request, messages)
 
-    def finish(results: list[int | None]) -> None:
+    def finish(results: list[Stored | None]) -> None:
         numbers: dict[int, object] = {}
-        for (fragment, group), first in zip(parts, results, strict=True):
-            assert first is not None
-            for offset, message in enumerate(group):
-                numbers[id(message)] = client_sequence(fragment.index, first + offset)
+        for (fragment, group), stored in zip(parts, results, strict=True):
+            assert stored is not None
+            for message, number in zip(group, _numbers(len(group), *stored), strict=True):
+                numbers[id(message)] = client_sequence(fragment.index, number)
         ordered: list[object] = [numbers[id(message)] for message in messages]
         request.succeed({"sequence-numbers": Array(LONG, ordered)})
 
-    fan_out = FanOut[int](len(parts), finish, request.fail_fan_out)
+    fan_out = FanOut[Stored](len(parts), finish, request.fail_fan_out)
     for part, (fragment, group) in enumerate(parts):
         size = sum([len(message.body) for message in group])
         fragment.submit(Enqueue(SendPart(fan_out, part), group, [part], size))
+
+
+def _numbers(count: int, first: int, dropped: Sequence[int]) -> list[int]:
+    """The numbers of so many messages; a duplicate gets one that no message has (DUP-6)."""
+    numbers: list[int] = []
+    duplicates = frozenset(dropped)
+    for place in range(count):
+        if place in duplicates:
+            numbers.append(SEQUENCE_MAX)
+        else:
+            numbers.append(first)
+            first += 1
+    return numbers
 
 
 def _route(
@@ -69,7 +84,7 @@ def _message(request: "ManagementRequest", item: object) -> NewMessage:
         raise ArgumentError("Each of 'messages' must be a map with the encoded 'message'.")
     if len(payload) > request.entity.message_bytes_max:
         raise too_large(request.entity)
-    return to_stored(payload)
+    return to_stored(payload, request.entity.spec.requires_duplicate_detection)
 
 
 def cancel_scheduled_message(request: "ManagementRequest") -> None:

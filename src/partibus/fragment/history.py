@@ -1,0 +1,282 @@
+"""The identities a fragment has seen, in little memory: two 64-bit words each, and no object.
+
+Owns an open-addressing table in shards of bounded size, so that the longest pause is the
+rebuilding of one shard however many identities there are. Identities leave only because they
+are old: each carries when it was first seen, and a rebuilding leaves out what is older than
+the window. Knows nothing of messages; `duplicates` asks it, `snapshot` writes it down.
+"""
+
+import struct
+from array import array
+from typing import Final, TypeAlias
+
+from partibus.domain.errors import StoreCorrupt
+
+STAMP_MS: Final = 8
+"""The grain of a time stamp, which is rounded up: a window is never shorter than asked for."""
+STAMP_BITS: Final = 40
+"""Room for stamps until the year 2248; the other 24 bits of the word belong to the identity,
+which so has 88 bits."""
+STAMP_MASK: Final = (1 << STAMP_BITS) - 1
+
+SHARD_IDS_MAX: Final = 2048
+"""A shard with more is split in two; rebuilding one takes a millisecond or two."""
+DEPTH_MAX: Final = 20
+"""Halvings at most, enough for billions of ids: one who finds ids whose hashes begin alike
+must not make the directory grow without end."""
+SLOTS_MIN: Final = 16
+SWEEP_SLOTS: Final = 8192
+"""What one sweep looks at, about; the rest waits for the next."""
+SWEEP_INTERVAL_MS_MIN: Final = 20
+NO_STAMP: Final = STAMP_MASK + 1
+"""After every stamp: the oldest of nothing."""
+
+LAYOUT: Final = 1
+"""Of the bytes in a snapshot, the place of an identity in its shard included."""
+_HEAD: Final = struct.Struct("<BB")
+_SHARD: Final = struct.Struct("<BII")
+_SLOT_BYTES: Final = 16
+_LOW_32: Final = 0xFFFF_FFFF
+
+Part: TypeAlias = "bytes | array[int]"
+"""What a snapshot is joined from; what is large is not copied before."""
+
+
+def stamp_of(time_ms: int) -> int:
+    """A time as it stands beside an identity."""
+    return (time_ms + STAMP_MS - 1) // STAMP_MS
+
+
+def cutoff_of(now_ms: int, window_ms: int) -> int:
+    """The latest stamp that is out of the window."""
+    return max(0, (now_ms - window_ms) // STAMP_MS)
+
+
+class Shard:
+    """The identities whose hashes begin with the same `depth` bits."""
+
+    __slots__ = ("depth", "oldest", "slot_count", "used", "words")
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.slot_count = SLOTS_MIN
+        self.used = 0
+        """Slots that hold an identity, in the window or out of it."""
+        self.oldest = NO_STAMP
+        """No stamp is older than this."""
+        self.words: array[int] = array("Q", bytes(SLOTS_MIN * _SLOT_BYTES))
+        """For each slot the first word of the hash, then 24 bits of the second and the stamp;
+        all zero in an empty one."""
+
+    def live(self, cutoff: int) -> list[tuple[int, int]]:
+        """What is in the window; an empty slot has no stamp and never is."""
+        words = self.words
+        return [
+            (high, low)
+            for high, low in zip(words[0::2], words[1::2], strict=True)
+            if low & STAMP_MASK > cutoff
+        ]
+
+    def fill(self, pairs: list[tuple[int, int]]) -> None:
+        """Hold exactly these from now on, in twice the slots that they need."""
+        slot_count = max(SLOTS_MIN, 2 * len(pairs))
+        words: array[int] = array("Q", bytes(slot_count * _SLOT_BYTES))
+        end = 2 * slot_count
+        oldest = NO_STAMP
+        for high, low in pairs:
+            at = ((high & _LOW_32) * slot_count >> 32) * 2
+            while words[at]:
+                at += 2
+                if at == end:
+                    at = 0
+            words[at] = high
+            words[at + 1] = low
+            stamp = low & STAMP_MASK
+            if stamp < oldest:
+                oldest = stamp
+        self.words = words
+        self.slot_count = slot_count
+        self.used = len(pairs)
+        self.oldest = oldest
+
+
+class History:
+    """Identities by the time they were first seen; hashes are given as two 64-bit words."""
+
+    __slots__ = (
+        "_cursor",
+        "_depth",
+        "_directory",
+        "count",
+        "noted_ms",
+        "pending",
+        "sweep_due_ms",
+        "unnoted",
+    )
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._directory: list[Shard] = []
+        """The shard for every beginning of `_depth` bits; one with fewer stands there often."""
+        self.count = 0
+        """Identities held, those that have left the window since the last sweep included."""
+        self.pending: set[bytes] = set()
+        """Identities of messages that are not durable yet."""
+        self._cursor = 0
+        self.sweep_due_ms = 0
+        """When to sweep next; it matters only while anything is held."""
+        self.noted_ms = 0
+        """When dropped duplicates were last spoken of."""
+        self.unnoted = 0
+        """Duplicates dropped since then."""
+
+    @property
+    def byte_count(self) -> int:
+        """The memory of the words; the rest is a few bytes a thousand identities."""
+        return sum([shard.slot_count * _SLOT_BYTES for shard in self.shards()])
+
+    def shards(self) -> list[Shard]:
+        """Every shard once, by the beginnings of its hashes."""
+        found: list[Shard] = []
+        at = 0
+        while at < len(self._directory):
+            shard = self._directory[at]
+            found.append(shard)
+            at += 1 << self._depth - shard.depth
+        return found
+
+    # --- asking and adding ------------------------------------------------------------------
+
+    def contains(self, high: int, low: int, cutoff: int) -> bool:
+        """Whether an identity was first seen after `cutoff`."""
+        if not self.count:
+            return False
+        high = high or 1
+        shard = self._directory[high >> 64 - self._depth]
+        words = shard.words
+        end = 2 * shard.slot_count
+        at = ((high & _LOW_32) * shard.slot_count >> 32) * 2
+        word = words[at]
+        while word:
+            if word == high:
+                known = words[at + 1]
+                if (known ^ low) >> STAMP_BITS == 0:
+                    return known & STAMP_MASK > cutoff
+            at += 2
+            if at == end:
+                at = 0
+            word = words[at]
+        return False
+
+    def add(self, high: int, low: int, stamp: int, cutoff: int) -> None:
+        """An identity is first seen now, or again after its window has ended."""
+        if not self._directory:
+            self._directory = [Shard(0)]
+        high = high or 1
+        low = low & ~STAMP_MASK | stamp
+        shard = self._directory[high >> 64 - self._depth]
+        if 4 * shard.used >= 3 * shard.slot_count:
+            self._make_room(shard, high, cutoff)
+            shard = self._directory[high >> 64 - self._depth]
+        words = shard.words
+        end = 2 * shard.slot_count
+        at = ((high & _LOW_32) * shard.slot_count >> 32) * 2
+        word = words[at]
+        while word:
+            if word == high and (words[at + 1] ^ low) >> STAMP_BITS == 0:
+                break
+            at += 2
+            if at == end:
+                at = 0
+            word = words[at]
+        else:
+            words[at] = high
+            shard.used += 1
+            self.count += 1
+        words[at + 1] = low
+        if stamp < shard.oldest:
+            shard.oldest = stamp
+
+    def _make_room(self, shard: Shard, high: int, cutoff: int) -> None:
+        """Leave out what is old; split the shard when it is full all the same."""
+        pairs = shard.live(cutoff)
+        self.count -= shard.used - len(pairs)
+        if len(pairs) <= SHARD_IDS_MAX or shard.depth >= DEPTH_MAX:
+            shard.fill(pairs)
+            return
+        if shard.depth == self._depth:
+            self._directory = [same for same in self._directory for _ in range(2)]
+            self._depth += 1
+            self._cursor *= 2
+        bit = 1 << 63 - shard.depth
+        span = 1 << self._depth - shard.depth
+        begin = (high >> 64 - self._depth) & ~(span - 1)
+        for half in range(2):
+            part = Shard(shard.depth + 1)
+            part.fill([pair for pair in pairs if bool(pair[0] & bit) == bool(half)])
+            at = begin + half * (span // 2)
+            self._directory[at : at + span // 2] = [part] * (span // 2)
+
+    # --- forgetting -------------------------------------------------------------------------
+
+    def next_sweep_ms(self) -> int | None:
+        """When `sweep` wants to be called; None when nothing is held."""
+        return self.sweep_due_ms if self.count else None
+
+    def sweep(self, now_ms: int, window_ms: int) -> None:
+        """Leave out what is old in the next few shards; all have their turn in half a window."""
+        if not self.count or now_ms < self.sweep_due_ms:
+            return
+        cutoff = cutoff_of(now_ms, window_ms)
+        size = len(self._directory)
+        begin = at = self._cursor
+        budget = SWEEP_SLOTS
+        while at < size and budget > 0:
+            shard = self._directory[at]
+            budget -= SLOTS_MIN
+            if shard.oldest <= cutoff:
+                budget -= shard.slot_count
+                pairs = shard.live(cutoff)
+                self.count -= shard.used - len(pairs)
+                shard.fill(pairs)
+            at += 1 << self._depth - shard.depth
+        self._cursor = 0 if at >= size else at
+        if not self.count:
+            self._depth, self._directory, self._cursor = 0, [], 0
+        interval_ms = window_ms * (at - begin) // (2 * size)
+        self.sweep_due_ms = now_ms + max(SWEEP_INTERVAL_MS_MIN, interval_ms)
+
+    # --- in a snapshot ----------------------------------------------------------------------
+
+    def dump(self) -> list[Part]:
+        """All of it as it lies in memory, to be joined into a snapshot at once."""
+        parts: list[Part] = [_HEAD.pack(LAYOUT, self._depth)]
+        for shard in self.shards():
+            parts.append(_SHARD.pack(shard.depth, shard.slot_count, shard.used))
+            parts.append(shard.words)
+        return parts
+
+    def load(self, data: bytes) -> None:
+        """What `dump` wrote, into a history that holds nothing."""
+        layout, self._depth = _HEAD.unpack_from(data, 0)
+        if layout != LAYOUT:
+            raise StoreCorrupt(
+                f"layout {layout} of a history of message ids is not known to this release; "
+                "open the data with the release that wrote it"
+            )
+        offset, end = _HEAD.size, len(data)
+        while offset < end:
+            depth, slot_count, used = _SHARD.unpack_from(data, offset)
+            offset += _SHARD.size
+            words_end = offset + slot_count * _SLOT_BYTES
+            if words_end > end or depth > self._depth or used >= slot_count:
+                raise StoreCorrupt("a history of message ids in a snapshot is not whole")
+            shard = Shard(depth)
+            shard.words = array("Q")
+            shard.words.frombytes(data[offset:words_end])
+            shard.slot_count, shard.used, shard.oldest = slot_count, used, 0
+            offset = words_end
+            self._directory += [shard] * (1 << self._depth - depth)
+            self.count += used
+        if len(self._directory) != 1 << self._depth:
+            raise StoreCorrupt("a history of message ids in a snapshot is not whole")

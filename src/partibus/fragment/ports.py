@@ -1,0 +1,109 @@
+"""Where the answers to commands go.
+
+Owns the shapes of answers, one protocol for each kind. A command carries the port that its
+answer is for; who implements it may be a link of this process or the end of a socket. Told at
+most once a command, and never inside the call that submitted it.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from partibus.domain.errors import BusError
+from partibus.fragment.message import Held
+
+
+class SendPort(Protocol):
+    """Where the answers to sends go."""
+
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        """The sends with these numbers are durable; their messages are numbered on from here.
+
+        `dropped` are the places of the command's messages that were duplicates: they are not
+        stored and have no number (DUP-1)."""
+        ...
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        """The sends with these numbers were not stored."""
+        ...
+
+
+class SettlePort(Protocol):
+    """Where the answers to settlements go."""
+
+    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
+        """A settlement ended: `lost` are the tokens that held no lock, `error` failed all."""
+        ...
+
+
+class RenewPort(Protocol):
+    """Where the answers to renewals go."""
+
+    def renewed(self, until_ms: Sequence[int]) -> None:
+        """Locks were renewed until these times, in the order asked; 0 for a lost lock."""
+        ...
+
+    def failed(self, error: BusError) -> None:
+        """It is not known whether they were: the fragment is out of reach."""
+        ...
+
+
+class AnswerPort(Protocol):
+    """Where an operation that simply ends is answered."""
+
+    def done(self, count: int) -> None:
+        """It is durable; so many messages were concerned."""
+        ...
+
+    def failed(self, error: BusError) -> None:
+        """Nothing was changed."""
+        ...
+
+
+class MessagesPort(Protocol):
+    """Where messages go that were asked for apart from a receiving link."""
+
+    def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        """The messages, in order, with their bodies."""
+        ...
+
+    def failed(self, error: BusError) -> None:
+        """They cannot be had."""
+        ...
+
+
+class StatePort(Protocol):
+    """Where the state of a session goes."""
+
+    def state_found(self, state: bytes | None) -> None:
+        """The state; None when there is none (SES-16)."""
+        ...
+
+    def failed(self, error: BusError) -> None:
+        """It cannot be had."""
+        ...
+
+
+class SessionsPort(Protocol):
+    """Where the ids of sessions go."""
+
+    def listed(self, session_ids: Sequence[str], passed_over: int) -> None:
+        """The ids, and how many before them were skipped."""
+        ...
+
+    def failed(self, error: BusError) -> None:
+        """They cannot be had."""
+        ...
+
+
+class QuestionPort(Protocol):
+    """Where the answer to a question goes."""
+
+    def answered(self, payload: bytes) -> None:
+        """What the process says, in JSON."""
+        ...
+
+    def failed(self, error: BusError) -> None:
+        """It gave no answer."""
+        ...

@@ -1,0 +1,150 @@
+"""Sessions through the management node: their lock, their state, and which there are.
+
+Owns `renew-session-lock`, `get-session-state`, `set-session-state` and `get-message-sessions`.
+All but the last are for the holder alone, which is a link of the same connection (SES-12).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from partibus.amqp.types import STRING32, Array, Int, Timestamp
+from partibus.domain.errors import ArgumentError, BusError, InvalidOperation, SessionLockLost
+from partibus.fragment.commands import (
+    GetSessionState,
+    ListSessions,
+    RenewSession,
+    SetSessionState,
+)
+from partibus.fragment.handle import Fragment
+from partibus.gateway.namespace import too_large
+
+if TYPE_CHECKING:
+    from partibus.gateway.management import ManagementRequest
+
+TIME_MAX_MS: Final = 253_402_300_799_000
+"""The last second of the year 9999; from here on every session is meant (SES-18)."""
+SESSIONS_MAX: Final = 10_000
+"""Ids in one answer; who asks for more gets the next ones with the next question."""
+
+
+def renew_session_lock(request: "ManagementRequest") -> None:
+    """Extend the lock of a session (SES-7)."""
+    held = request.held_session()
+    held.fragment.submit(RenewSession(_Renewal(request), held.session_id, held.lock))
+
+
+def get_session_state(request: "ManagementRequest") -> None:
+    """The state of a session; null when there is none (SES-16)."""
+    held = request.held_session()
+    held.fragment.submit(GetSessionState(_StateAnswer(request), held.session_id, held.lock))
+
+
+def set_session_state(request: "ManagementRequest") -> None:
+    """Store the state of a session; null clears it (SES-16)."""
+    held = request.held_session()
+    state = request.fields.get("session-state")
+    if state is not None and not isinstance(state, bytes):
+        raise ArgumentError("'session-state' must be binary or null.")
+    if state is not None and len(state) > request.entity.message_bytes_max:
+        raise too_large(request.entity)
+    port = _StateStored(request)
+    held.fragment.submit(SetSessionState(port, held.session_id, held.lock, state))
+
+
+def get_message_sessions(request: "ManagementRequest") -> None:
+    """Ids of sessions, page by page over all fragments; 204 at the end (SES-18, SES-20)."""
+    if not request.is_in_sessions:
+        raise InvalidOperation(f"'{request.entity.record.path}' does not require sessions.")
+    after_ms = request.number("last-updated-time")
+    skip, top = request.number("skip", 0), request.number("top", 100)
+    if skip < 0 or top < 1:
+        raise ArgumentError("'skip' must be at least 0 and 'top' at least 1.")
+    is_every = after_ms >= TIME_MAX_MS
+    _Listing(request, None if is_every else after_ms, skip, min(top, SESSIONS_MAX)).go_on()
+
+
+class _Renewal:
+    """The answer to a renewal."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: "ManagementRequest") -> None:
+        self._request = request
+
+    def renewed(self, until_ms: Sequence[int]) -> None:
+        if until_ms[0]:
+            self._request.succeed({"expiration": Timestamp(until_ms[0])})
+        else:
+            self._request.fail(SessionLockLost())
+
+    def failed(self, error: BusError) -> None:
+        self._request.fail(error)
+
+
+class _StateAnswer:
+    """The answer with a session's state."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: "ManagementRequest") -> None:
+        self._request = request
+
+    def state_found(self, state: bytes | None) -> None:
+        self._request.succeed({"session-state": state})
+
+    def failed(self, error: BusError) -> None:
+        self._request.fail(error)
+
+
+class _StateStored:
+    """The answer that a session's state is durable."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: "ManagementRequest") -> None:
+        self._request = request
+
+    def done(self, count: int) -> None:
+        self._request.succeed()
+
+    def failed(self, error: BusError) -> None:
+        self._request.fail(error)
+
+
+class _Listing:
+    """One page on its way through the fragments."""
+
+    __slots__ = ("_after_ms", "_fragments", "_ids", "_request", "_skip", "_to_skip", "_top")
+
+    def __init__(
+        self, request: "ManagementRequest", after_ms: int | None, skip: int, top: int
+    ) -> None:
+        self._request = request
+        self._after_ms = after_ms
+        self._fragments: deque[Fragment] = deque(request.entity.fragments)
+        self._ids: list[object] = []
+        self._skip = self._to_skip = skip
+        self._top = top
+
+    def go_on(self) -> None:
+        """Ask the next fragment for what is missing, or answer."""
+        missing = self._top - len(self._ids)
+        if self._fragments and missing:
+            fragment = self._fragments.popleft()
+            fragment.submit(ListSessions(self, self._after_ms, self._to_skip, missing))
+        elif self._ids:
+            skip = Int(self._skip + len(self._ids))
+            self._request.succeed({"skip": skip, "sessions-ids": Array(STRING32, self._ids)})
+        else:
+            self._request.succeed_empty()
+
+    def listed(self, session_ids: Sequence[str], passed_over: int) -> None:
+        """A fragment has told its sessions."""
+        self._to_skip -= passed_over
+        self._ids += session_ids
+        self.go_on()
+
+    def failed(self, error: BusError) -> None:
+        """A fragment cannot; half a list would look like a whole one."""
+        self._request.fail(error)
