@@ -99,6 +99,12 @@ def test_the_edges_of_the_ranges_are_allowed() -> None:
     admit_queue(QueueSpec(max_size_in_megabytes=7), SELFHOST)
 
 
+@pytest.mark.rule("SES-24")
+def test_the_basic_tier_has_no_sessions() -> None:
+    assert refused(QueueSpec(requires_session=True), BASIC).property_name == "requires_session"
+    assert admit_queue(QueueSpec(requires_session=True), STANDARD).requires_session
+
+
 @pytest.mark.rule("DUP-4")
 @pytest.mark.parametrize(
     ("profile", "least_ms", "most_ms"),
