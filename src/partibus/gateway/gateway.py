@@ -11,6 +11,7 @@ from partibus.amqp.conditions import CONNECTION_FORCED
 from partibus.amqp.errors import AmqpError
 from partibus.amqp.settings import ConnectionSettings
 from partibus.control.access import AccessControl
+from partibus.control.live import LiveNamespace
 from partibus.domain.clock import Clock
 from partibus.fragment.broker import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection, Wire
@@ -35,6 +36,7 @@ class Gateway:
         settings: ConnectionSettings,
         trouble: Trouble | None = None,
         run: int | None = None,
+        live: LiveNamespace | None = None,
     ) -> None:
         self.namespace = namespace
         self.access = access
@@ -43,6 +45,8 @@ class Gateway:
         self.trouble = trouble
         """What clients may be made to suffer; None unless faults were asked for."""
         self.now_ms = clock.now_ms
+        self.live = live
+        """Where clients change rules; None where the namespace is fixed."""
         self._run = secrets.randbits(32) if run is None else run
         """Makes the lock tokens of this run unlike those of any other; workers share it."""
         self._prefixes: dict[int, TokenPrefix] = {}

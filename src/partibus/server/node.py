@@ -15,6 +15,7 @@ from partibus.amqp.settings import ConnectionSettings
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
 from partibus.control.definitions import Definitions
+from partibus.control.live import LiveNamespace, LocalNamespace
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.clock import Clock
 from partibus.domain.duration import DURATION_MAX_MS
@@ -85,6 +86,7 @@ class Node:
         self.administration: Administration
         self._faults: FaultBox | None = None
         self.gateway: Gateway
+        self.live: LiveNamespace
         self.catalog: Catalog
 
     # --- life -----------------------------------------------------------------------------
@@ -102,6 +104,7 @@ class Node:
             broker = Broker(store, self._clock, scheduler, stop_at_once, first_token)
             broker.open()
             self._brokers[number] = broker
+        self.live = LocalNamespace(self.catalog)
         namespace = Namespace(self.catalog)
         if self._membership is not None:
             find = self._local.get
@@ -120,6 +123,7 @@ class Node:
             ConnectionSettings(container_id="partibus"),
             Trouble() if self._settings.faults else None,
             run=None if self._membership is None else self._membership.run,
+            live=self.live,
         )
         self.gateway.start()
         self._open_administration(stores, scheduler)
