@@ -37,6 +37,7 @@ class Gateway:
         trouble: Trouble | None = None,
         run: int | None = None,
         live: LiveNamespace | None = None,
+        merges_peeks: bool = True,
     ) -> None:
         self.namespace = namespace
         self.access = access
@@ -47,6 +48,8 @@ class Gateway:
         self.now_ms = clock.now_ms
         self.live = live
         """Where clients change rules; None where the namespace is fixed."""
+        self.merges_peeks = merges_peeks
+        """Whether a peek merges what all fragments show, or the first to answer decides (CON-6)."""
         self._run = secrets.randbits(32) if run is None else run
         """Makes the lock tokens of this run unlike those of any other; workers share it."""
         self._prefixes: dict[int, TokenPrefix] = {}

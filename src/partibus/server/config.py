@@ -17,6 +17,7 @@ directory and no port, and decides nothing that needs one. Every wrong value is 
 | workers | PARTIBUS_WORKERS | a number | 1 |
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
+| peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
 """
 
 from collections.abc import Callable, Mapping
@@ -34,6 +35,9 @@ _PORT_MAX: Final = 65_535
 # More stores or workers than this are a slip of the finger, not a machine.
 _STORES_MAX: Final = 1_024
 _WORKERS_MAX: Final = 1_024
+MERGED: Final = "merged"
+PEEK_MODES: Final = (MERGED, "first-responder")
+"""How a partitioned entity is peeked (CON-6)."""
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 
@@ -54,6 +58,7 @@ class ServeSettings:
     workers: int = 1
     profile: Profile = SELFHOST
     faults: bool = False
+    peek_partitioned: str = MERGED
 
     @property
     def store_directories(self) -> tuple[Path, ...]:
@@ -246,6 +251,12 @@ def _read_profile(value: object) -> dict[str, object]:
     return {"profile": profile_named(str(value))}
 
 
+def _read_peek_mode(value: object) -> dict[str, object]:
+    if value not in PEEK_MODES:
+        raise ArgumentError(f"'{value}' is not allowed; allowed are {' and '.join(PEEK_MODES)}.")
+    return {"peek_partitioned": value}
+
+
 def _whole(value: object) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -265,5 +276,6 @@ _READERS: Final[dict[str, Reader]] = {
     "workers": lambda value: _read_count(value, "workers", _WORKERS_MAX),
     "profile": _read_profile,
     "faults": lambda value: _read_switch(value, "faults"),
+    "peek_partitioned": _read_peek_mode,
 }
 SETTING_KEYS: Final = tuple(_READERS)

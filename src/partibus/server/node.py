@@ -41,7 +41,7 @@ from partibus.server.catalog_start import (
     open_catalog,
     start_catalog,
 )
-from partibus.server.config import ServeSettings
+from partibus.server.config import MERGED, ServeSettings
 from partibus.server.control_hub import ControlHub
 from partibus.server.fault_box import FaultBox
 from partibus.server.inspection import Inspection
@@ -124,6 +124,7 @@ class Node:
             Trouble() if self._settings.faults else None,
             run=None if self._membership is None else self._membership.run,
             live=self.live,
+            merges_peeks=self._settings.peek_partitioned == MERGED,
         )
         self.gateway.start()
         self._open_administration(stores, scheduler)

@@ -79,6 +79,13 @@ profile = "standard"
     assert configuration.origins["config"] == "--config"
 
 
+def test_a_way_of_peeking_that_there_is_not_is_refused() -> None:
+    text = complaint({"peek_partitioned": "oldest"}, {})
+    assert text == (
+        "--peek-partitioned: 'oldest' is not allowed; allowed are merged and first-responder."
+    )
+
+
 def test_every_setting_from_the_environment() -> None:
     values = {
         "data": "/srv/bus",
@@ -91,6 +98,7 @@ def test_every_setting_from_the_environment() -> None:
         "workers": "8",
         "profile": "emulator",
         "faults": "yes",
+        "peek_partitioned": "first-responder",
     }
     assert set(values) == set(SETTING_KEYS)
     environment = {f"PARTIBUS_{key.upper()}": value for key, value in values.items()}
@@ -105,6 +113,7 @@ def test_every_setting_from_the_environment() -> None:
         workers=8,
         profile=EMULATOR,
         faults=True,
+        peek_partitioned="first-responder",
     )
 
 

@@ -106,6 +106,15 @@ def serve(
             rich_help_panel=_LIMITS,
         ),
     ] = None,
+    peek_partitioned: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE",
+            help="How partitioned entities are peeked: merged, or first-responder as in the cloud,"
+            " where the first fragment to answer decides. (default merged)",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = None,
     faults: Annotated[
         bool,
         typer.Option(
@@ -137,6 +146,7 @@ def serve(
                 "http_port": http_port,
                 "workers": workers,
                 "profile": profile,
+                "peek_partitioned": peek_partitioned,
                 "faults": faults or None,
             }
         )

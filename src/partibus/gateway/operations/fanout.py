@@ -34,6 +34,21 @@ class FanOut(Generic[Result]):
         self._fail = fail
         self._error: BusError | None = None
 
+    @property
+    def count(self) -> int:
+        """How many fragments were asked."""
+        return len(self._results)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the request has had its answer."""
+        return self._missing == 0
+
+    def end(self, results: list[Result | None]) -> None:
+        """Give these results now, and wait for nobody else."""
+        self._missing = 0
+        self._finish(results)
+
     def put(self, part: int, result: Result) -> None:
         """One fragment has answered."""
         self._results[part] = result

@@ -3,13 +3,15 @@
 Owns `peek-message` and the cursors that let repeated peeks walk a partitioned entity: what
 the fragments show is merged by enqueued time (PEK-9), and each receiver's next peek goes on
 where its last one ended in every fragment. A sequence number that is not that of the last
-peek starts anew in the fragment it names and goes on to those with higher indexes.
+peek starts anew in the fragment it names and goes on to those with higher indexes. Where the
+server is set to the vendor's way, a peek shows only what the first fragment to answer with
+messages has (SEED-13, CON-6).
 """
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from partibus.domain.errors import ArgumentError
+from partibus.domain.errors import ArgumentError, BusError
 from partibus.domain.limits import KILOBYTE, PEEK_MESSAGES_MAX
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.commands import Peek
@@ -43,6 +45,27 @@ class Cursor:
 
 
 Found = tuple[Fragment, Held, bytes]
+_NOTHING: Final[Messages] = ((), ())
+
+
+class FirstToShow(FanOut[Messages]):
+    """The first fragment that shows messages answers for all; the others are not waited for."""
+
+    def put(self, part: int, result: Messages) -> None:
+        """Take what one fragment shows, unless another was first."""
+        if self.is_over:
+            return
+        if not result[0]:
+            super().put(part, result)
+            return
+        shown: list[Messages | None] = [_NOTHING] * self.count
+        shown[part] = result
+        self.end(shown)
+
+    def put_error(self, part: int, error: BusError) -> None:
+        """A failure counts only when no fragment has anything to show."""
+        if not self.is_over:
+            super().put_error(part, error)
 
 
 def peek_message(request: "ManagementRequest") -> None:
@@ -70,7 +93,11 @@ def peek_message(request: "ManagementRequest") -> None:
         else:
             request.succeed_empty()
 
-    fan_out = FanOut[Messages](len(asked), finish, request.fail_fan_out)
+    fan_out: FanOut[Messages]
+    if request.node.connection.gateway.merges_peeks:
+        fan_out = FanOut(len(asked), finish, request.fail_fan_out)
+    else:
+        fan_out = FirstToShow(len(asked), finish, request.fail_fan_out)
     for part, fragment in enumerate(asked):
         number = cursor.next_numbers[fragment.index]
         port = MessagesPart(fan_out, part)
