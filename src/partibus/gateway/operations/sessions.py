@@ -18,9 +18,11 @@ from partibus.fragment.commands import (
 )
 from partibus.fragment.handle import Fragment
 from partibus.gateway.namespace import too_large
+from partibus.gateway.submission import fragment_unavailable
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest
+    from partibus.gateway.session_link import HeldSession
 
 TIME_MAX_MS: Final = 253_402_300_799_000
 """The last second of the year 9999; from here on every session is meant (SES-18)."""
@@ -30,19 +32,19 @@ SESSIONS_MAX: Final = 10_000
 
 def renew_session_lock(request: "ManagementRequest") -> None:
     """Extend the lock of a session (SES-7)."""
-    held = request.held_session()
+    held = _reachable(request)
     held.fragment.submit(RenewSession(_Renewal(request), held.session_id, held.lock))
 
 
 def get_session_state(request: "ManagementRequest") -> None:
     """The state of a session; null when there is none (SES-16)."""
-    held = request.held_session()
+    held = _reachable(request)
     held.fragment.submit(GetSessionState(_StateAnswer(request), held.session_id, held.lock))
 
 
 def set_session_state(request: "ManagementRequest") -> None:
     """Store the state of a session; null clears it (SES-16)."""
-    held = request.held_session()
+    held = _reachable(request)
     state = request.fields.get("session-state")
     if state is not None and not isinstance(state, bytes):
         raise ArgumentError("'session-state' must be binary or null.")
@@ -50,6 +52,14 @@ def set_session_state(request: "ManagementRequest") -> None:
         raise too_large(request.entity)
     port = _StateStored(request)
     held.fragment.submit(SetSessionState(port, held.session_id, held.lock, state))
+
+
+def _reachable(request: "ManagementRequest") -> "HeldSession":
+    """The session that the client holds; refused while its store is down (PAV-3)."""
+    held = request.held_session()
+    if not held.fragment.is_available:
+        raise fragment_unavailable(held.fragment, request.entity.record.path)
+    return held
 
 
 def get_message_sessions(request: "ManagementRequest") -> None:
