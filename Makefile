@@ -61,6 +61,9 @@ test-all: lint ## the test suite with the slow tests
 
 bench: install ## the benchmarks
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.scaling
+	$(BIN)/python -m bench.duplicates
+	$(BIN)/python -m bench.latency
 
 rules: install ## which rules of the rule book have a test, and which have none
 	@$(BIN)/python tools/rules.py

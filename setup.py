@@ -31,7 +31,8 @@ HOT: Final = {
     ),
     "fragment": (
         "arrivals broker changes commands delivery dispatch duplicates effects expiry handle"
-        " history machine message ports records replay scheduling session_dispatch session_lane"
+        " history hosting machine message ports records remote replay rows scheduling"
+        " session_dispatch session_lane"
         " session_locks session_numbers session_records session_state sessions settlement"
         " snapshot state subqueue table"
     ),

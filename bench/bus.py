@@ -19,6 +19,7 @@ name = "{QUEUE}"
 max_size_in_megabytes = 5120
 lock_duration = "PT5M"
 """
+PARTITIONED: Final = _NAMESPACE + "enable_partitioning = true\n"
 
 
 def is_compiled() -> bool:
@@ -31,17 +32,19 @@ class Bus(Peer):
     user = "RootManageSharedAccessKey"
     settles_second = True
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, namespace: str = _NAMESPACE, *flags: str) -> None:
         super().__init__(directory)
+        self._flags = flags
         self.version = "compiled" if is_compiled() else "interpreted"
         self._config = directory / "namespace.toml"
-        self._config.write_text(_NAMESPACE, encoding="utf-8")
+        self._config.write_text(namespace, encoding="utf-8")
 
     def start(self) -> float:
         started = time.perf_counter()
         command = [sys.executable, "-m", "partibus", "serve", "--port", "0"]
         command += ["--tls-port", "none", "--http-port", "none"]
         command += ["--data", str(self.directory / "data"), "--config", str(self._config)]
+        command += self._flags
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         self.pid = self._process.pid
