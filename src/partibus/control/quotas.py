@@ -5,6 +5,7 @@ destinations. It reads records and changes nothing. Called by the catalog before
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.address import parse_address, path_key
@@ -18,7 +19,18 @@ from partibus.domain.entity import (
 )
 from partibus.domain.errors import QuotaExceeded
 from partibus.domain.limits import UNLIMITED, Profile
-from partibus.domain.refusal import PropertyRefused
+from partibus.domain.refusal import PropertyRefused, TargetNotFound
+
+_SUBSCRIPTIONS: Final = 40503
+_FILTERS: Final = {"SQL": 40501, "correlation": 40502}
+
+
+class TopicFull(QuotaExceeded):
+    """A topic has as many subscriptions or filters as it may; `sub_code` says which (ERR-20)."""
+
+    def __init__(self, text: str, sub_code: int) -> None:
+        self.sub_code = sub_code
+        super().__init__(text)
 
 
 def check_room(
@@ -54,9 +66,10 @@ def _check_subscriptions(
     records = tuple(records)
     topic = parse_address(path).entity
     if len(_subscriptions(records, topic)) >= profile.subscriptions_per_topic_max:
-        raise QuotaExceeded(
+        raise TopicFull(
             f"The topic '{topic}' has {profile.subscriptions_per_topic_max} subscriptions, which "
-            f"is the most of the {profile.name} profile; delete one first."
+            f"is the most of the {profile.name} profile; delete one first.",
+            _SUBSCRIPTIONS,
         )
     check_filters(records, path, spec, profile)
 
@@ -78,8 +91,9 @@ def check_filters(
         (sqls, profile.sql_filters_per_topic_max, "SQL"),
     ):
         if count > most:
-            raise QuotaExceeded(
-                f"A topic has at most {most} {kind} filters in the {profile.name} profile."
+            raise TopicFull(
+                f"A topic has at most {most} {kind} filters in the {profile.name} profile.",
+                _FILTERS[kind],
             )
 
 
@@ -112,8 +126,6 @@ def _check_target(
     name: str, target: str, source: EntityRecord, record: EntityRecord | None
 ) -> None:
     if record is None or record.kind is EntityKind.SUBSCRIPTION:
-        raise PropertyRefused(
-            name, f"there is no queue or topic named '{target}'; create it first."
-        )
+        raise TargetNotFound(name, f"there is no queue or topic named '{target}'; create it first.")
     if record.entity_id == source.entity_id:
         raise PropertyRefused(name, f"'{target}' cannot forward to itself.")

@@ -81,13 +81,15 @@ class CorrelationFilter:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RuleSpec:
-    """A named filter with an optional action (FLT-1)."""
+    """A named filter with an optional action (FLT-1), and the values of their @names (SQL-12)."""
 
     name: str = DEFAULT_RULE_NAME
     filter_type: FilterType = FilterType.TRUE
     sql_expression: str = "1=1"
     correlation: CorrelationFilter | None = None
     action: str = ""
+    parameters: dict[str, PropertyValue] = field(default_factory=dict)
+    action_parameters: dict[str, PropertyValue] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -18,8 +18,12 @@ _EDGE: Final = re.compile(r"[A-Za-z0-9]")
 def admit_path(path: str, profile: Profile) -> None:
     """Refuse a queue or topic path that breaks ENT-6 or ENT-7."""
     _admit_name(path, limits.ENTITY_PATH_LENGTH_MAX, profile)
-    if any(not segment for segment in path.split("/")):
+    segments = path.split("/")
+    if any(not segment for segment in segments):
         raise PropertyRefused("name", f"'{path}' has an empty segment between slashes.")
+    if any(segment in (".", "..") for segment in segments):
+        # HTTP clients take such segments out of a path, and would mean another entity.
+        raise PropertyRefused("name", f"'{path}' has a segment of dots alone.")
     if "subscriptions" in path.lower().split("/")[1:]:
         raise PropertyRefused(
             "name", f"'{path}' would be taken for a subscription; leave out that segment."

@@ -20,5 +20,11 @@ class PropertyRefused(ArgumentError):
         super().__init__(f"{property_name}: {reason}")
 
 
+class TargetNotFound(PropertyRefused):
+    """A property names an entity that does not exist (FWD-2)."""
+
+    sub_code: ClassVar[int] = 40400
+
+
 class PropertyImmutable(PropertyRefused):
     """A property that is fixed at creation was asked to change (PRP-2)."""

@@ -7,9 +7,10 @@ the HTTP side (`ops.admin`), which owns the paths, and by nothing else.
 """
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from partibus.atom.figures import Figures
 from partibus.control.access import AccessControl, require
 from partibus.control.catalog import Catalog
 from partibus.control.describe import describe
@@ -83,6 +84,11 @@ class Administration:
             "updated_ms": record.updated_ms,
             "properties": describe(record.spec),
         }
+
+    async def figures(self, records: Sequence[EntityRecord]) -> dict[int, Figures]:
+        """The counts of each entity by its id, for the management API (CNT-4, SEED-61)."""
+        fragments = await self._fragments(records)
+        return {record.entity_id: _figures(fragments[record.path]) for record in records}
 
     def _bytes_max(self, record: EntityRecord) -> int | None:
         """What all fragments may hold together (SEED-24); a subscription shares its topic's."""
@@ -176,6 +182,22 @@ def _summary(record: EntityRecord, fragments: list[Payload]) -> dict[str, Any]:
         "totals": {name: sum(f[name] for f in fragments if f[name] is not None) for name in SUMMED},
         "note": None if reason is None else f"It {reason}, which this version does not offer.",
     }
+
+
+def _figures(fragments: list[Payload]) -> Figures:
+    def total(name: str) -> int:
+        return sum(fragment.get(name) or 0 for fragment in fragments)
+
+    return Figures(
+        active=total("active"),
+        dead_letter=total("dead_letter"),
+        scheduled=total("scheduled"),
+        deferred=total("deferred"),
+        transfer=total("transfer"),
+        transfer_dead_letter=total("transfer_dead_letter"),
+        size_bytes=total("bytes"),
+        is_whole=all(is_available(fragment["state"]) for fragment in fragments),
+    )
 
 
 def _moment(time_ms: int) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.settings import ConnectionSettings
 from partibus.control.access import AccessControl
@@ -50,6 +50,9 @@ from partibus.server.peers import Peers
 from partibus.server.scheduler import LoopScheduler
 from partibus.server.stores import StoreMaker
 from partibus.store.interface import StoreState
+
+if TYPE_CHECKING:
+    from partibus.atom.application import ManagementApplication
 
 EXIT_INTERNAL: Final = 70
 """EX_SOFTWARE of sysexits."""
@@ -165,6 +168,13 @@ class Node:
     def connection_string(self, host: str, port: int) -> str:
         """What a client pastes to reach this node."""
         return connection_string(self.catalog, host, port)
+
+    def management(self) -> "ManagementApplication":
+        """The management API; its library is loaded when the first HTTP request comes."""
+        from partibus.atom.application import ManagementApplication
+
+        access, figures = self.gateway.access, self.administration
+        return ManagementApplication(self.catalog, self.live, access, figures, self._clock)
 
     # --- parts ----------------------------------------------------------------------------
 

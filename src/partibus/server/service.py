@@ -59,6 +59,8 @@ class ServedNode(Protocol):
 
     def connection_string(self, host: str, port: int) -> str: ...
 
+    def management(self) -> "ASGIApp": ...
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Endpoints:
@@ -180,9 +182,11 @@ class Service:
         )
 
     def _http_application(self) -> "ASGIApp":
+        from partibus.atom.application import with_management
         from partibus.ops.health import operations_application
 
-        return operations_application(self.health, self._node.administration)
+        operations = operations_application(self.health, self._node.administration)
+        return with_management(self._node.management(), operations)
 
     def _endpoints(self, ports: dict[str, list[socket.socket]], ca_path: Path) -> Endpoints:
         numbers = {flag: int(sockets[0].getsockname()[1]) for flag, sockets in ports.items()}

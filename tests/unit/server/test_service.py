@@ -69,6 +69,9 @@ class FakeNode:
     def connection_string(self, host: str, port: int) -> str:
         return f"Endpoint=sb://{host}:{port};UseDevelopmentEmulator=true;"
 
+    def management(self) -> None:
+        """None of its tests administers."""
+
 
 def settings(data: Path, **changes: object) -> ServeSettings:
     ports = {"port": 0, "tls_port": 0, "http_port": 0}

@@ -1,0 +1,202 @@
+"""The management API as an application: requests in, Atom documents or errors out.
+
+Owns the order of things: path, then rights, then the body, then the work; and the guards around
+a request (its length, its time, its parameters). It keeps nothing between requests. Mounted
+beside the operations application by the server.
+"""
+
+import asyncio
+import logging
+import re
+from typing import Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from partibus.atom.access import Permission
+from partibus.atom.documents import Caller, Page
+from partibus.atom.faults import (
+    BodyTooLarge,
+    BodyTooSlow,
+    MethodNotAllowed,
+    PreconditionFailed,
+    fault_document,
+)
+from partibus.atom.figures import FiguresSource
+from partibus.atom.operations import Operations
+from partibus.atom.reading import read_entry
+from partibus.atom.resource import LISTS, Resource, parse_resource
+from partibus.atom.shelf import Shelf
+from partibus.control.access import AccessControl
+from partibus.control.catalog import Catalog
+from partibus.control.live import LiveNamespace
+from partibus.domain.clock import Clock
+from partibus.domain.errors import ArgumentError, BusError, Unauthorized
+
+BODY_BYTES_MAX: Final = 1024 * 1024
+"""A description with every property at its longest stays far below."""
+BODY_SECONDS_MAX: Final = 30.0
+PAGE_LENGTH_MAX: Final = 100
+"""As many as the vendor puts on a page; more are had by following the link."""
+SKIP_MAX: Final = 2**31
+
+_ENTRY: Final = "application/atom+xml;type=entry;charset=utf-8"
+_FEED: Final = "application/atom+xml;type=feed;charset=utf-8"
+_FAULT: Final = "application/xml; charset=utf-8"
+_FRESH: Final = {"cache-control": "no-store"}
+_CHALLENGE: Final = {"www-authenticate": "SharedAccessSignature"}
+_CLOSE: Final = {"connection": "close"}
+_HOST: Final = re.compile(
+    r"[A-Za-z0-9._~-]{1,255}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?"
+)
+_NUMBER: Final = re.compile(r"[0-9]{1,10}")
+_KNOWN_OPTIONS: Final = ("$skip", "$top")
+
+log = logging.getLogger(__name__)
+
+
+class ManagementApplication:
+    """The application of one node."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        live: LiveNamespace,
+        access: AccessControl,
+        figures: FiguresSource,
+        clock: Clock,
+    ) -> None:
+        self._access = access
+        self._clock = clock
+        self._shelf = Shelf(catalog, figures, clock)
+        self._operations = Operations(catalog, live, self._shelf)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, as ASGI hands it over."""
+        assert scope["type"] == "http"
+        response = await self._respond(Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        try:
+            return await self._answer(request)
+        except BusError as error:
+            return _fault(error, request)
+        except ClientDisconnect:
+            return _fault(BodyTooSlow(), request)
+        except Exception:
+            log.exception("a management request failed: %s", request.method)
+            failure = BusError("The server failed at this request; see its log.")
+            return _fault(failure, request)
+
+    async def _answer(self, request: Request) -> Response:
+        resource = parse_resource(request.scope["raw_path"])
+        permission = Permission(self._access, self._clock, request.headers)
+        permission.require(resource.path)
+        caller = _caller(request)
+        if request.method == "GET":
+            return await self._get(resource, request, caller)
+        if request.method == "PUT":
+            return await self._put(resource, request, permission, caller)
+        if request.method == "DELETE":
+            await self._operations.delete(resource)
+            return Response(status_code=200, headers=_FRESH)
+        raise MethodNotAllowed
+
+    async def _get(self, resource: Resource, request: Request, caller: Caller) -> Response:
+        if resource.sort in LISTS:
+            body = await self._shelf.list(resource, _page(request), caller)
+            return Response(body, 200, _FRESH, _FEED)
+        body = await self._shelf.show(resource, caller)
+        return Response(body, 200, _FRESH, _ENTRY)
+
+    async def _put(
+        self, resource: Resource, request: Request, permission: Permission, caller: Caller
+    ) -> Response:
+        is_update = _is_update(request)
+        description = read_entry(await _body(request))
+        body = await self._operations.put(resource, description, is_update, permission, caller)
+        return Response(body, 200 if is_update else 201, _FRESH, _ENTRY)
+
+
+def _fault(error: BusError, request: Request) -> Response:
+    headers = _FRESH | _CHALLENGE if isinstance(error, Unauthorized) else _FRESH
+    if isinstance(error, BodyTooSlow) or _has_long_body(request):
+        headers = headers | _CLOSE  # what was not read yet will not be
+    return Response(fault_document(error), error.http_status, headers, _FAULT)
+
+
+def _has_long_body(request: Request) -> bool:
+    """Whether the body is longer than any that is read, or of a length that is not said."""
+    if "transfer-encoding" in request.headers:
+        return True
+    length = request.headers.get("content-length", "0")
+    return not length.isdecimal() or int(length[:20]) > BODY_BYTES_MAX
+
+
+def _caller(request: Request) -> Caller:
+    host = request.headers.get("host", "localhost")
+    if not _HOST.fullmatch(host):
+        raise ArgumentError("The header Host is not the name of a host.")
+    return Caller(request.scope["scheme"], host, request.query_params.get("api-version", ""))
+
+
+def _is_update(request: Request) -> bool:
+    """A PUT updates what exists with `If-Match: *`, and makes what does not exist without."""
+    match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
+    if match not in (None, "*") or none_match not in (None, "*"):
+        raise PreconditionFailed
+    return match is not None
+
+
+def _page(request: Request) -> Page:
+    for name in request.query_params:
+        # An option that we do not know would change what the answer means.
+        if name.startswith("$") and name.lower() not in _KNOWN_OPTIONS:
+            raise ArgumentError(f"The option '{name}' is not offered; $skip and $top are.")
+    top = _number(request, "$top", PAGE_LENGTH_MAX)
+    if top == 0:
+        raise ArgumentError("$top: at least 1 is expected.")
+    return Page(min(_number(request, "$skip", 0), SKIP_MAX), min(top, PAGE_LENGTH_MAX))
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not _NUMBER.fullmatch(text):
+        raise ArgumentError(f"{name}: a number from 0 on is expected.")
+    return int(text)
+
+
+async def _body(request: Request) -> bytes:
+    """The whole body; it is given up as soon as it is too long or takes too long."""
+    if "content-length" in request.headers and _has_long_body(request):
+        raise BodyTooLarge
+    parts: list[bytes] = []
+    total = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            async for part in request.stream():
+                total += len(part)
+                if total > BODY_BYTES_MAX:
+                    raise BodyTooLarge
+                parts.append(part)
+    except TimeoutError as error:
+        raise BodyTooSlow from error
+    return b"".join(parts)
+
+
+def is_management(scope: Scope) -> bool:
+    """Whether a request is for this application: its clients always name an API version."""
+    return scope["type"] == "http" and b"api-version=" in scope["query_string"].lower()
+
+
+def with_management(management: ASGIApp, other: ASGIApp) -> ASGIApp:
+    """Both applications as one: requests that name an API version go to the management."""
+
+    async def fork(scope: Scope, receive: Receive, send: Send) -> None:
+        await (management if is_management(scope) else other)(scope, receive, send)
+
+    return fork

@@ -1,0 +1,104 @@
+"""Atom documents: an entity or rule as an entry, many of them as a feed with a way on.
+
+Owns the envelope around descriptions (amqp-contract 12.4), the addresses in it, and the forms
+of moments. The JavaScript client takes names from the address, the Python client from the
+title, so both are exact. Called by the operations.
+"""
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from partibus.atom.markup import ATOM, DECLARATION, branch, leaf
+from partibus.atom.resource import url_path
+
+NAMESPACE_NAME: Final = "partibus"
+NEVER: Final = "0001-01-01T00:00:00Z"
+"""A moment that has not come yet, as the vendor writes it."""
+
+
+@dataclass(slots=True, frozen=True)
+class Caller:
+    """How the client reached us: addresses in answers begin as its own requests do."""
+
+    scheme: str
+    host: str
+    version: str = ""
+
+    def url(self, path: str, **query: object) -> str:
+        """The address of a path."""
+        told = [f"${name}={value}" for name, value in query.items()]
+        if self.version:
+            told.append(f"api-version={url_path(self.version)}")
+        address = f"{self.scheme}://{self.host}/{url_path(path)}"
+        return f"{address}?{'&'.join(told)}" if told else address
+
+    def entity_address(self, path: str) -> str:
+        """An entity as clients write it in `ForwardTo`."""
+        return f"sb://{self.host}/{path}"
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """What an entry says: a path, the name of its last part, moments, a description."""
+
+    path: str
+    title: str
+    created_ms: int
+    updated_ms: int
+    description: str
+
+
+@dataclass(slots=True, frozen=True)
+class Page:
+    """Which part of a list is asked for."""
+
+    skip: int
+    top: int
+
+
+def moment(time_ms: int) -> str:
+    """A moment in UTC; milliseconds are all the precision we have."""
+    stamp = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return stamp.strftime("%Y-%m-%dT%H:%M:%S.") + f"{stamp.microsecond // 1000:03d}Z"
+
+
+def entry_document(entry: Entry, caller: Caller) -> str:
+    """An entry on its own."""
+    return DECLARATION + _entry(entry, caller, {"xmlns": ATOM})
+
+
+def feed_document(
+    path: str, entries: Iterable[Entry], page: Page, has_more: bool, caller: Caller, now_ms: int
+) -> str:
+    """A page of a list; a second link leads to the next page, if there is one."""
+    here = caller.url(path, skip=page.skip, top=page.top)
+    links = [_link("self", here)]
+    if has_more:
+        links.append(_link("next", caller.url(path, skip=page.skip + page.top, top=page.top)))
+    parts = (
+        leaf("title", path, {"type": "text"}),
+        leaf("id", here),
+        leaf("updated", moment(now_ms)),
+        *links,
+        *(_entry(entry, caller, {}) for entry in entries),
+    )
+    return DECLARATION + branch("feed", parts, {"xmlns": ATOM})
+
+
+def _entry(entry: Entry, caller: Caller, attributes: dict[str, str]) -> str:
+    parts = (
+        leaf("id", caller.url(entry.path)),
+        leaf("title", entry.title, {"type": "text"}),
+        leaf("published", moment(entry.created_ms)),
+        leaf("updated", moment(entry.updated_ms)),
+        branch("author", (leaf("name", NAMESPACE_NAME),)),
+        _link("self", caller.url(entry.path)),
+        branch("content", (entry.description,), {"type": "application/xml"}),
+    )
+    return branch("entry", parts, attributes)
+
+
+def _link(relation: str, address: str) -> str:
+    return branch("link", (), {"rel": relation, "href": address})

@@ -1,0 +1,118 @@
+"""What descriptions say beyond an entity's properties: counts, moments, keys, the namespace.
+
+Owns the elements that clients read and never write (CNT-1, CNT-2, SEED-61, SEED-62). It asks
+nobody: records, figures and policies are handed in. Called by the operations.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from partibus.atom.descriptions import DESCRIPTION_ATTRIBUTES, write_boolean
+from partibus.atom.documents import NAMESPACE_NAME, NEVER, Caller, moment
+from partibus.atom.figures import Figures
+from partibus.atom.markup import COUNTS, branch, leaf
+from partibus.atom.policies import write_policies
+from partibus.control.policies import AccessPolicy
+from partibus.control.record import EntityRecord
+from partibus.domain.entity import (
+    FilterType,
+    QueueSpec,
+    SubscriptionSpec,
+    TopicSpec,
+    message_bytes_max,
+)
+from partibus.domain.limits import KILOBYTE, Profile
+
+# The first version of the API that knows these elements.
+_LARGE_MESSAGES: Final = "2021-05"
+_FILTER_COUNTS: Final = "2024-05"
+
+
+def common_facts(
+    record: EntityRecord, figures: Figures, policies: Sequence[AccessPolicy], caller: Caller
+) -> dict[str, str]:
+    """Elements that any kind of entity may have; the order of its kind picks from them."""
+    created, updated = moment(record.created_ms), moment(record.updated_ms)
+    availability = "Available" if figures.is_whole else "Limited"  # SEED-62
+    facts = {
+        "SizeInBytes": leaf("SizeInBytes", str(figures.size_bytes)),
+        "MessageCount": leaf("MessageCount", str(figures.total)),
+        "IsAnonymousAccessible": leaf("IsAnonymousAccessible", "false"),
+        "AuthorizationRules": write_policies(policies, created, updated),
+        "CreatedAt": leaf("CreatedAt", created),
+        "UpdatedAt": leaf("UpdatedAt", updated),
+        "AccessedAt": leaf("AccessedAt", NEVER),
+        "CountDetails": _count_details(record, figures),
+        "EntityAvailabilityStatus": leaf("EntityAvailabilityStatus", availability),
+    }
+    spec = record.spec
+    if not isinstance(spec, TopicSpec):
+        for name, target in (
+            ("ForwardTo", spec.forward_to),
+            ("ForwardDeadLetteredMessagesTo", spec.forward_dead_lettered_messages_to),
+        ):
+            if target:
+                facts[name] = leaf(name, caller.entity_address(target))
+    return facts
+
+
+def sized_facts(spec: QueueSpec | TopicSpec, profile: Profile, caller: Caller) -> dict[str, str]:
+    """Elements of queues and topics."""
+    kilobytes = message_bytes_max(spec, profile) // KILOBYTE
+    is_known = not caller.version or caller.version >= _LARGE_MESSAGES
+    name = "MaxMessageSizeInKilobytes"
+    facts = {name: leaf(name, str(kilobytes)) if is_known else ""}
+    if isinstance(spec, QueueSpec):  # true for all that are not partitioned (PRP-1)
+        ordering = write_boolean(not spec.enable_partitioning)
+        facts["SupportOrdering"] = leaf("SupportOrdering", ordering)
+    return facts
+
+
+def topic_facts(
+    spec: TopicSpec, subscriptions: Iterable[EntityRecord], caller: Caller
+) -> dict[str, str]:
+    """Elements of topics alone (CNT-2)."""
+    specs = [s.spec for s in subscriptions if isinstance(s.spec, SubscriptionSpec)]
+    partitioned = write_boolean(spec.enable_partitioning)
+    facts = {
+        "SubscriptionCount": leaf("SubscriptionCount", str(len(specs))),
+        "EnableSubscriptionPartitioning": leaf("EnableSubscriptionPartitioning", partitioned),
+    }
+    if not caller.version or caller.version >= _FILTER_COUNTS:
+        kinds = [rule.filter_type for one in specs for rule in one.rules]
+        correlations = kinds.count(FilterType.CORRELATION)
+        facts["SqlFilterCount"] = leaf("SqlFilterCount", str(len(kinds) - correlations))
+        facts["CorrelationFilterCount"] = leaf("CorrelationFilterCount", str(correlations))
+    return facts
+
+
+def _count_details(record: EntityRecord, figures: Figures) -> str:
+    counts: Mapping[str, int] = {
+        # A topic keeps nothing for receivers, so nothing of it is active (CNT-2).
+        "ActiveMessageCount": 0 if isinstance(record.spec, TopicSpec) else figures.active,
+        "DeadLetterMessageCount": figures.dead_letter,
+        "ScheduledMessageCount": figures.scheduled,
+        "TransferMessageCount": figures.transfer,
+        "TransferDeadLetterMessageCount": figures.transfer_dead_letter,
+    }
+    # The JavaScript client learns the prefix from this element (amqp-contract 12.5).
+    leaves = (leaf(f"d2p1:{name}", str(count)) for name, count in counts.items())
+    return branch("CountDetails", leaves, {"xmlns:d2p1": COUNTS})
+
+
+def namespace_description(profile: Profile, created_ms: int, updated_ms: int) -> str:
+    """The namespace; profiles stand for the vendor's tiers."""
+    sku = "Standard"
+    if profile.name.startswith("premium"):
+        sku = "Premium"
+    elif profile.name == "basic":
+        sku = "Basic"
+    parts = [
+        leaf("CreatedTime", moment(created_ms)),
+        leaf("MessagingSKU", sku),
+        *([leaf("MessagingUnits", "1")] if sku == "Premium" else []),
+        leaf("ModifiedTime", moment(updated_ms)),
+        leaf("Name", NAMESPACE_NAME),
+        leaf("NamespaceType", "Messaging"),
+    ]
+    return branch("NamespaceInfo", parts, DESCRIPTION_ATTRIBUTES)

@@ -1,0 +1,48 @@
+"""What an entity holds at this moment, as whoever asks the workers tells it.
+
+Owns the shape of the counts (CNT-1) and the question that this package puts to the server. It
+counts nothing itself. Implemented by the server's administration.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from partibus.control.record import EntityRecord
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Figures:
+    """The counts of an entity, summed over its fragments (CNT-3, CNT-4, SEED-61)."""
+
+    active: int = 0  # ready and locked
+    dead_letter: int = 0
+    scheduled: int = 0
+    deferred: int = 0
+    transfer: int = 0
+    transfer_dead_letter: int = 0
+    size_bytes: int = 0
+    is_whole: bool = True  # False: a fragment did not answer or cannot be used (SEED-62)
+
+    @property
+    def total(self) -> int:
+        """Every message that the entity keeps."""
+        return (
+            self.active
+            + self.dead_letter
+            + self.scheduled
+            + self.deferred
+            + self.transfer
+            + self.transfer_dead_letter
+        )
+
+
+EMPTY: Final = Figures()
+
+
+class FiguresSource(Protocol):
+    """Whoever can ask all workers."""
+
+    async def figures(self, records: Sequence[EntityRecord]) -> Mapping[int, Figures]:
+        """The figures of each entity by its id."""
+        ...

@@ -1,0 +1,150 @@
+"""Looking: entities and rules as entries, alone or in pages.
+
+Owns the way from the catalog's records to entries, and the cutting of pages. It changes nothing
+and checks no rights. Counts are asked for once per answer, for what the answer shows. Called by
+the application, and by the operations for what they answer.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from partibus.atom.descriptions import write_description
+from partibus.atom.documents import (
+    NAMESPACE_NAME,
+    Caller,
+    Entry,
+    Page,
+    entry_document,
+    feed_document,
+    moment,
+)
+from partibus.atom.facts import common_facts, namespace_description, sized_facts, topic_facts
+from partibus.atom.figures import EMPTY, Figures, FiguresSource
+from partibus.atom.resource import Resource, Sort, rule_path
+from partibus.atom.rules import write_rule
+from partibus.control.catalog import Catalog
+from partibus.control.record import EntityRecord
+from partibus.domain.address import parse_address
+from partibus.domain.clock import Clock
+from partibus.domain.entity import EntityKind, RuleSpec, SubscriptionSpec, TopicSpec
+from partibus.domain.errors import EntityNotFound
+
+_Item = TypeVar("_Item")
+
+
+class Shelf:
+    """The namespace, to be looked at."""
+
+    def __init__(self, catalog: Catalog, figures: FiguresSource, clock: Clock) -> None:
+        self._catalog = catalog
+        self._figures = figures
+        self._clock = clock
+
+    # --- finding --------------------------------------------------------------------------
+
+    def entity(self, resource: Resource) -> EntityRecord:
+        """The queue, topic or subscription of a path; a missing one is an error (ERR-1)."""
+        return self._catalog.entity(resource.entity_path)
+
+    def topic(self, resource: Resource) -> EntityRecord:
+        """The topic whose subscriptions are asked for."""
+        record = self._catalog.entity(resource.entity)
+        if record.kind is not EntityKind.TOPIC:
+            raise EntityNotFound.named(resource.path)
+        return record
+
+    def subscription(self, resource: Resource) -> tuple[EntityRecord, SubscriptionSpec]:
+        """The subscription whose rules are asked for."""
+        record = self._catalog.entity(resource.entity_path)
+        assert isinstance(record.spec, SubscriptionSpec)
+        return record, record.spec
+
+    # --- one ------------------------------------------------------------------------------
+
+    async def show(self, resource: Resource, caller: Caller) -> str:
+        """One resource as a document."""
+        if resource.sort is Sort.NAMESPACE:
+            return entry_document(self._namespace(), caller)
+        if resource.sort is Sort.RULE:
+            record, spec = self.subscription(resource)
+            rule = find_rule(spec, resource.rule)
+            if rule is None:
+                raise EntityNotFound.named(resource.path)
+            return self.rule_document(record, rule, caller)
+        record = self.entity(resource)
+        figures = await self._figures.figures([record])
+        return self.document(record, caller, figures.get(record.entity_id, EMPTY))
+
+    def document(self, record: EntityRecord, caller: Caller, figures: Figures = EMPTY) -> str:
+        """An entity as a document; a new one holds nothing."""
+        return entry_document(self._entry(record, figures, caller), caller)
+
+    def rule_document(self, record: EntityRecord, rule: RuleSpec, caller: Caller) -> str:
+        """A rule as a document."""
+        return entry_document(_rule_entry(record, rule), caller)
+
+    def _entry(self, record: EntityRecord, figures: Figures, caller: Caller) -> Entry:
+        spec = record.spec
+        facts = common_facts(record, figures, self._catalog.policies(record.path), caller)
+        if not isinstance(spec, SubscriptionSpec):
+            facts |= sized_facts(spec, self._catalog.profile, caller)
+        if isinstance(spec, TopicSpec):
+            facts |= topic_facts(spec, self._catalog.subscriptions(record.path), caller)
+        description = write_description(spec, facts)
+        title = parse_address(record.path).subscription or record.path
+        return Entry(record.path, title, record.created_ms, record.updated_ms, description)
+
+    def _namespace(self) -> Entry:
+        records = self._catalog.entities()
+        now_ms = self._clock.now_ms()
+        created_ms = min((record.created_ms for record in records), default=now_ms)
+        updated_ms = max((record.updated_ms for record in records), default=now_ms)
+        description = namespace_description(self._catalog.profile, created_ms, updated_ms)
+        return Entry("$namespaceinfo", NAMESPACE_NAME, created_ms, updated_ms, description)
+
+    # --- many -----------------------------------------------------------------------------
+
+    async def list(self, resource: Resource, page: Page, caller: Caller) -> str:
+        """A page of a list, in the order of creation, so that new ones disturb no reader."""
+        if resource.sort is Sort.RULES:
+            record, spec = self.subscription(resource)
+            shown_rules = _cut(spec.rules, page)
+            entries = [_rule_entry(record, rule) for rule in shown_rules]
+            has_more = len(spec.rules) > page.skip + page.top
+        else:
+            records = self._listed(resource)
+            shown = _cut(records, page)
+            figures = await self._figures.figures(shown)
+            entries = [
+                self._entry(record, figures.get(record.entity_id, EMPTY), caller)
+                for record in shown
+            ]
+            has_more = len(records) > page.skip + page.top
+        return feed_document(resource.path, entries, page, has_more, caller, self._clock.now_ms())
+
+    def _listed(self, resource: Resource) -> Sequence[EntityRecord]:
+        if resource.sort is Sort.SUBSCRIPTIONS:
+            return self._catalog.subscriptions(self.topic(resource).path)
+        kind = EntityKind.QUEUE if resource.sort is Sort.QUEUES else EntityKind.TOPIC
+        return self._catalog.entities(kind)
+
+
+def find_rule(spec: SubscriptionSpec, name: str) -> RuleSpec | None:
+    """The rule of that name, in any case."""
+    for rule in spec.rules:
+        if rule.name.lower() == name.lower():
+            return rule
+    return None
+
+
+def _cut(items: Sequence[_Item], page: Page) -> Sequence[_Item]:
+    return items[page.skip : page.skip + page.top]
+
+
+def _rule_entry(record: EntityRecord, rule: RuleSpec) -> Entry:
+    """Rules have no moments of their own: they carry those of their subscription."""
+    address = parse_address(record.path)
+    assert address.subscription is not None
+    path = rule_path(address.entity, address.subscription, rule.name)
+    description = write_rule(rule, moment(record.created_ms))
+    return Entry(path, rule.name, record.created_ms, record.updated_ms, description)

@@ -1,0 +1,1 @@
+"""Small bridges that let other people's frameworks reach a local server."""
