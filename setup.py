@@ -31,10 +31,10 @@ HOT: Final = {
     ),
     "fragment": (
         "arrivals broker changes commands delivery dispatch duplicates effects expiry handle"
-        " history hosting machine message ports records remote replay rows scheduling"
-        " session_dispatch session_lane"
-        " session_locks session_numbers session_records session_state sessions settlement"
-        " snapshot state subqueue table"
+        " history hosting machine message numbered ports records remote replay rows scheduling"
+        " session_dispatch session_lane session_locks session_numbers session_records"
+        " session_state sessions settlement snapshot state subqueue table transacted transacting"
+        " transaction_commands"
     ),
     "gateway": (
         "connection envelope inbound_link lanes lock_token outbound_link outcomes router"

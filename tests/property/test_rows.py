@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from partibus.domain import errors
 from partibus.domain.errors import BusError
-from partibus.fragment import commands, rows
+from partibus.fragment import commands, rows, transaction_commands
 from partibus.fragment.commands import (
     CancelScheduled,
     Command,
@@ -36,6 +36,13 @@ from partibus.fragment.commands import (
 from partibus.fragment.hosting import Host, Reply
 from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
 from partibus.fragment.rows import ANSWERS, DECODERS, ENCODERS, Row
+from partibus.fragment.transaction_commands import (
+    SILENT,
+    CheckLocks,
+    EnqueueNumbered,
+    ReserveNumbers,
+    Transact,
+)
 
 OF_RECEIVERS = {commands.Demand, commands.Interest, commands.Detach, commands.AcceptSession}
 """Sent as rows that name the receiver; see the tests of `remote`."""
@@ -142,7 +149,35 @@ COMMANDS: dict[type[Command], st.SearchStrategy[Any]] = {
         small,
     ),
     Question: st.builds(lambda name, payload: Question(PORT, name, payload), st.text(), blobs),
+    CheckLocks: st.builds(
+        lambda lane, tokens, outcome: CheckLocks(PORT, lane, tokens, outcome),
+        lanes,
+        number_lists,
+        st.sampled_from(Outcome),
+    ),
+    ReserveNumbers: st.builds(lambda count: ReserveNumbers(PORT, count), small),
+    EnqueueNumbered: st.builds(
+        lambda messages, size, first, life: EnqueueNumbered(PORT, messages, size, first, life),
+        st.lists(new_messages, max_size=4),
+        small,
+        numbers,
+        small,
+    ),
 }
+
+
+def silent(command: Any) -> Any:
+    """The command as a part of a transaction."""
+    command.port = SILENT
+    return command
+
+
+PARTS = st.one_of([COMMANDS[kind] for kind in (Enqueue, Settle, CancelScheduled, EnqueueNumbered)])
+COMMANDS[Transact] = st.builds(
+    lambda work, size: Transact(PORT, work, size),
+    st.lists(st.tuples(numbers, PARTS.map(silent)), max_size=4),
+    small,
+)
 
 
 def travelled(row: Row) -> Row:
@@ -166,7 +201,7 @@ def seen(value: object, kept: set[str] = frozenset()) -> object:  # type: ignore
 def test_every_command_has_a_way() -> None:
     every = {
         kind
-        for kind in vars(commands).values()
+        for kind in [*vars(commands).values(), *vars(transaction_commands).values()]
         if isinstance(kind, type) and issubclass(kind, Command) and kind is not Command
     }
     assert every == set(ENCODERS) | OF_RECEIVERS | INSIDE
@@ -181,7 +216,7 @@ def test_a_command_comes_out_as_it_went_in(kind: type[Command], data: st.DataObj
     command = data.draw(COMMANDS[kind])
     row = travelled(ENCODERS[kind](command, 7, 12))
     assert row[1:3] == [7, 12]
-    assert row[0] <= rows.REQUEST_CODE_MAX
+    assert rows.is_request(row) or kind is EnqueueNumbered
     arrived = DECODERS[row[0]](row, PORT)
     assert type(arrived) is kind
     assert seen(arrived) == seen(command)
@@ -316,3 +351,10 @@ def test_answers_to_questions(answer: bytes) -> None:
     (row,) = outbox.rows
     ANSWERS[row[0]](question, row)
     assert ear.heard == [("answered", (answer,))]
+
+
+@settings(deadline=None)
+@given(first=numbers, life=small)
+def test_numbers_that_were_set_aside(first: int, life: int) -> None:
+    command = ReserveNumbers(PORT, 1)
+    assert told(command, lambda port: port.reserved(first, life)) == ("reserved", [first, life])

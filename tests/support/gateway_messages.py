@@ -3,7 +3,7 @@
 from partibus.amqp.encode import encode_value
 from partibus.amqp.properties import MessageProperties
 from partibus.amqp.sections import encode_annotations, encode_properties
-from partibus.amqp.types import Symbol
+from partibus.amqp.types import Symbol, Timestamp
 
 
 def plain(number: int, size: int = 2) -> bytes:
@@ -26,3 +26,17 @@ def in_session(number: int, session_id: str) -> bytes:
     """A message of a session."""
     properties = MessageProperties(message_id=f"m-{number}", group_id=session_id)
     return encode_properties(properties) + _data(b"%02d" % number)
+
+
+def via(number: int, via_key: str, key: str | None = None) -> bytes:
+    """A message with a ViaPartitionKey."""
+    pairs = encode_value(Symbol("x-opt-via-partition-key")) + encode_value(via_key)
+    if key is not None:
+        pairs += encode_value(Symbol("x-opt-partition-key")) + encode_value(key)
+    return encode_annotations(pairs, 1 if key is None else 2) + plain(number)
+
+
+def scheduled(number: int, due_ms: int) -> bytes:
+    """A message for a later time."""
+    pairs = encode_value(Symbol("x-opt-scheduled-enqueue-time")) + encode_value(Timestamp(due_ms))
+    return encode_annotations(pairs, 1) + plain(number)

@@ -143,6 +143,24 @@ class NotImplementedHere(RequestError):
     http_status: ClassVar[int] = 501
 
 
+class TransactionUnknown(RequestError):
+    """No transaction with this id is open on this connection; declare another."""
+
+    condition: ClassVar[str] = "amqp:transaction:unknown-id"
+    http_status: ClassVar[int] = 404
+
+
+class TransactionRolledBack(RequestError):
+    """The transaction was rolled back and nothing of it happened; do it again in another."""
+
+    condition: ClassVar[str] = "amqp:transaction:rollback"
+    http_status: ClassVar[int] = 409
+
+
+class TransactionSizeExceeded(QuotaExceeded):
+    """The transaction is too large; do its work in several."""
+
+
 # --- it may work when tried again ---------------------------------------------------------
 
 
@@ -166,6 +184,13 @@ class OperationTimeout(TransientError):
 
 class StoreUnavailable(TransientError):
     """The store of this fragment is down; it is probed until it answers, so try again."""
+
+
+class TransactionTimedOut(TransientError):
+    """The transaction did not end in time and was rolled back; do it again in another."""
+
+    condition: ClassVar[str] = "amqp:transaction:timeout"
+    http_status: ClassVar[int] = 408
 
 
 # --- configuration ------------------------------------------------------------------------

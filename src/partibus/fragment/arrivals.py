@@ -88,6 +88,12 @@ def full(state: State) -> QuotaExceeded:
     )
 
 
+def take_numbers_back(state: State, first_sequence: int) -> None:
+    """Numbers from here on are free again, but for those set aside for a transaction."""
+    first_free = max(first_sequence, state.reserved_until)
+    state.next_sequence = min(state.next_sequence, first_free)
+
+
 def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The messages are durable: let them be seen, and confirm them."""
     assert isinstance(change, Arrival)
@@ -123,7 +129,7 @@ def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
 def abort_arrival(state: State, change: Change, error: BusError, out: Effects) -> None:
     """The store failed: the numbers are free again, since all that came later failed too."""
     assert isinstance(change, Arrival)
-    state.next_sequence = min(state.next_sequence, change.first_sequence)
+    take_numbers_back(state, change.first_sequence)
     state.size_bytes -= change.command.byte_count
     if change.sieve is not None:
         let_go(state, change.sieve)

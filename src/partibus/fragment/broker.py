@@ -3,8 +3,9 @@
 Owns the turn of the wheel: commands that arrived since the last turn are applied together,
 their records go to the store as one entry, and when that is durable the changes are carried
 out and the answers let go (group commit). Also its fragments' timers, checkpoints, and what
-happens while the store is down. It never looks into a command, a record or a message; only
-the node makes brokers, only fragment handles submit to them.
+happens while the store is down. It never looks into a command, a record or a message, and
+leaves transactions to `transacting`; only the node makes brokers, only fragment handles
+submit to them.
 """
 
 import logging
@@ -31,6 +32,8 @@ from partibus.fragment.replay import NO_SPEC, finish, replay
 from partibus.fragment.snapshot import dump, load
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
+from partibus.fragment.transacting import transact
+from partibus.fragment.transaction_commands import Transact
 from partibus.store.interface import Store, StoreState
 from partibus.store.record import Record
 
@@ -172,6 +175,11 @@ class Broker:
         out = Effects()
         prepared: list[tuple[Machine, Change]] = []
         for machine, command in mailbox:
+            if isinstance(command, Transact):
+                for part in transact(self._machines, command, now_ms, out):
+                    prepared.append(part)
+                    self._touched[part[0].state.fragment_id] = part[0]
+                continue
             machine.apply(command, now_ms, out)
             if out.changes:
                 prepared.extend([(machine, change) for change in out.changes])

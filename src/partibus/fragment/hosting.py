@@ -59,6 +59,7 @@ from partibus.fragment.rows import (
     fail,
     held_row,
 )
+from partibus.fragment.transaction_rows import RESERVED, TRANSACT
 
 UNANSWERED_BYTES_MAX: Final = 32 * 1024 * 1024
 """Sends of one far process that may wait for the stores before it is read no more."""
@@ -130,7 +131,7 @@ class Host:
 
     def _submit(self, row: Row) -> None:
         fragment = self._find(row[2])
-        byte_count = row[5] if row[0] == ENQUEUE else 0
+        byte_count = row[5] if row[0] == ENQUEUE else row[4] if row[0] == TRANSACT else 0
         reply = Reply(self, row[1], row[4] if row[0] == ENQUEUE else 0, byte_count)
         self.unanswered_bytes += byte_count
         command = DECODERS[row[0]](row, reply)
@@ -312,6 +313,9 @@ class Reply:
 
     def failed(self, error: BusError) -> None:
         self._post((FAILED, self._number, error_row(error)))
+
+    def reserved(self, first_sequence: int, life: int) -> None:
+        self._post((RESERVED, self._number, first_sequence, life))
 
     def state_found(self, state: bytes | None) -> None:
         self._post((STATE_FOUND, self._number, state), len(state or b"") + ROW_BYTES)

@@ -15,10 +15,12 @@ from partibus.fragment import (
     arrivals,
     browsing,
     dispatch,
+    numbered,
     scheduling,
     session_locks,
     session_state,
     settlement,
+    transacted,
 )
 from partibus.fragment.changes import (
     Activation,
@@ -60,7 +62,10 @@ from partibus.fragment.commands import (
 )
 from partibus.fragment.effects import Effects
 from partibus.fragment.expiry import expire, next_sweep_ms
+from partibus.fragment.numbered import NumberedArrival
 from partibus.fragment.state import State
+from partibus.fragment.transacted import Discharge, Releasing
+from partibus.fragment.transaction_commands import CheckLocks, EnqueueNumbered, ReserveNumbers
 
 Handler: TypeAlias = Callable[[State, Command, int, Effects], None]
 Commit: TypeAlias = Callable[[State, Change, int, Effects], None]
@@ -144,6 +149,9 @@ HANDLERS: Final[dict[type[Command], Handler]] = {
     GetSessionState: session_state.get_state,
     SetSessionState: session_state.set_state,
     ListSessions: session_state.list_sessions,
+    CheckLocks: transacted.check_locks,
+    ReserveNumbers: numbered.reserve_numbers,
+    EnqueueNumbered: numbered.enqueue_numbered,
 }
 
 COMMITS: Final[dict[type[Change], Commit]] = {
@@ -158,6 +166,9 @@ COMMITS: Final[dict[type[Change], Commit]] = {
     DeadLettering: settlement.dead_lettered,
     Answer: settlement.answered,
     SessionStateChange: session_state.state_was_set,
+    NumberedArrival: numbered.numbered_arrived,
+    Releasing: transacted.released,
+    Discharge: transacted.discharged,
 }
 
 ABORTS: Final[dict[type[Change], Abort]] = {
@@ -172,4 +183,7 @@ ABORTS: Final[dict[type[Change], Abort]] = {
     DeadLettering: settlement.abort_held,
     Answer: settlement.abort_answer,
     SessionStateChange: session_state.abort_state,
+    NumberedArrival: numbered.abort_numbered,
+    Releasing: transacted.abort_release,
+    Discharge: transacted.abort_discharge,
 }

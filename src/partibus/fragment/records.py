@@ -33,6 +33,8 @@ IN_SESSIONS: Final = 24
 """Runs of messages of the same entry: first sequence u64, count u32, id size u16, session id."""
 SESSION_STATE: Final = 25
 """updated_ms u64, is there u8, then the session id; body = the state."""
+SCHEDULED_UNDER: Final = 40
+"""As SCHEDULED, under a number set aside before: higher ones may stand in earlier records."""
 
 ENQUEUED_META: Final = struct.Struct("<QQQ")
 SCHEDULED_META: Final = struct.Struct("<QQQI")

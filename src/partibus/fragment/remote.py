@@ -47,15 +47,16 @@ from partibus.fragment.rows import (
     OPEN_SESSION,
     PONG,
     REFUSED,
-    REQUEST_CODE_MAX,
     ROW_BYTES,
     SESSION_LOST,
     STORES_DOWN,
     Row,
     fail,
+    is_request,
     to_error,
     to_held,
 )
+from partibus.fragment.transaction_commands import Transact
 
 _log: Final = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ class FarBroker:
         self._outbox = None
         pending, self._pending = self._pending, {}
         self._unanswered.clear()
-        never_sent = {row[1] for row in unsent if row[0] <= REQUEST_CODE_MAX}
+        never_sent = {row[1] for row in unsent if is_request(row)}
         for number, command in pending.items():
             if number in never_sent:
                 fail(command, self._unavailable())
@@ -203,7 +204,7 @@ class FarBroker:
             self._submit_of_consumer(command)
             return
         byte_count = ROW_BYTES
-        if isinstance(command, Enqueue):
+        if isinstance(command, Enqueue | Transact):
             byte_count += command.byte_count
             if outbox is not None and outbox.is_full:
                 outbox = None

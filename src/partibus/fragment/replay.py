@@ -9,6 +9,7 @@ from typing import Final
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.duplicates import replay_identities
 from partibus.fragment.message import Held
+from partibus.fragment.numbered import replay_numbered
 from partibus.fragment.records import (
     ACTIVATED,
     ACTIVATED_META,
@@ -22,6 +23,7 @@ from partibus.fragment.records import (
     RETURNED,
     SCHEDULED,
     SCHEDULED_META,
+    SCHEDULED_UNDER,
     SESSION_STATE,
     unpack_overlay,
     unpack_sequences,
@@ -62,6 +64,8 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
         sequence, enqueued_ms, due_ms, ttl = SCHEDULED_META.unpack(meta)
         state.scheduled.push(sequence, position, length, enqueued_ms, due_ms, ttl)
         state.next_sequence = sequence + 1
+    elif kind == SCHEDULED_UNDER:
+        replay_numbered(state, meta, position, length)
     elif kind == ACTIVATED:
         _activated(state, meta)
     elif kind == IDENTIFIED:

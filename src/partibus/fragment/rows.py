@@ -31,6 +31,28 @@ from partibus.fragment.commands import (
     Settle,
 )
 from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
+from partibus.fragment.transaction_commands import (
+    CheckLocks,
+    EnqueueNumbered,
+    ReserveNumbers,
+    Transact,
+)
+from partibus.fragment.transaction_rows import (
+    CHECK_LOCKS,
+    ENQUEUE_NUMBERED,
+    RESERVE_NUMBERS,
+    RESERVED,
+    TRANSACT,
+    check_locks_row,
+    numbered_encoder,
+    numbers_reserved,
+    reserve_row,
+    to_check_locks,
+    to_numbered,
+    to_reserve,
+    transact_decoder,
+    transact_encoder,
+)
 
 Row = Sequence[Any]
 """A code, a number, and the fields of one command or answer."""
@@ -52,7 +74,8 @@ GET_SESSION_STATE: Final = 11
 SET_SESSION_STATE: Final = 12
 LIST_SESSIONS: Final = 13
 REQUEST_CODE_MAX: Final = LIST_SESSIONS
-"""Codes up to here await exactly one answer, unless their number is 0."""
+"""Codes up to here await exactly one answer, unless their number is 0; so do those of
+`transaction_rows`."""
 OPEN: Final = 16
 """A receiver; its number stands for it in all that follows."""
 DEMAND: Final = 17
@@ -336,6 +359,23 @@ DECODERS: Final[dict[int, Decode]] = {
     LIST_SESSIONS: _to_list_sessions,
 }
 
+ENCODERS.update(
+    {
+        Transact: transact_encoder(ENCODERS),
+        CheckLocks: check_locks_row,
+        ReserveNumbers: reserve_row,
+        EnqueueNumbered: numbered_encoder(message_row),
+    }
+)
+DECODERS.update(
+    {
+        TRANSACT: transact_decoder(DECODERS),
+        CHECK_LOCKS: to_check_locks,
+        RESERVE_NUMBERS: to_reserve,
+        ENQUEUE_NUMBERED: to_numbered,
+    }
+)
+
 # --- answers: from a row to the port of the command that it answers -------------------------------
 
 
@@ -397,6 +437,7 @@ ANSWERS: Final[dict[int, Callable[[Any, Row], None]]] = {
     ANSWERED: _answered,
     STATE_FOUND: _state_found,
     LISTED: _listed,
+    RESERVED: numbers_reserved,
 }
 
 
@@ -412,8 +453,17 @@ WITH_FAILURE: Final = (
     GetSessionState,
     SetSessionState,
     ListSessions,
+    Transact,
+    CheckLocks,
+    ReserveNumbers,
 )
 """Commands whose port hears a failure as `failed`."""
+
+
+def is_request(row: Row) -> bool:
+    """Whether a row awaits an answer under its number."""
+    code: int = row[0]
+    return code <= REQUEST_CODE_MAX or TRANSACT <= code <= RESERVE_NUMBERS
 
 
 def fail(command: Command, error: BusError) -> None:

@@ -5,7 +5,7 @@ enqueued now: a new number, a new time, and its time to live begins (SCH-4).
 """
 
 from partibus.domain.errors import BusError, MessageNotFound
-from partibus.fragment.arrivals import expiry_ms
+from partibus.fragment.arrivals import expiry_ms, take_numbers_back
 from partibus.fragment.changes import Activation, Cancellation, Change
 from partibus.fragment.commands import CancelScheduled, Command
 from partibus.fragment.delivery import removal
@@ -57,7 +57,7 @@ def activated(state: State, change: Change, now_ms: int, out: Effects) -> None:
 def abort_activation(state: State, change: Change, error: BusError, out: Effects) -> None:
     """The store failed: they stay scheduled and are due again at the next turn."""
     assert isinstance(change, Activation)
-    state.next_sequence = min(state.next_sequence, change.first_sequence)
+    take_numbers_back(state, change.first_sequence)
     _reinstate(state, change.messages)
 
 

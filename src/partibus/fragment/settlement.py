@@ -38,7 +38,7 @@ def settle(state: State, command: Command, now_ms: int, out: Effects) -> None:
             lost.append(token)
         else:
             held.append(message)
-    refusal = _refusal(lane, command)
+    refusal = refusal_of(lane, command.outcome)
     if held and refusal is None:
         _prepare(state, lane, command, held, now_ms, out)
     if command.port is None:
@@ -49,8 +49,9 @@ def settle(state: State, command: Command, now_ms: int, out: Effects) -> None:
         out.outward.append(Settled(command.port, command.request, lost, refusal))
 
 
-def _refusal(lane: SubQueue, command: Settle) -> BusError | None:
-    if command.outcome is Outcome.DEAD_LETTER and lane.lane is not Lane.MAIN:
+def refusal_of(lane: SubQueue, outcome: Outcome) -> BusError | None:
+    """Why messages of a lane cannot be settled so, whatever their locks; None when they can."""
+    if outcome is Outcome.DEAD_LETTER and lane.lane is not Lane.MAIN:
         return InvalidOperation(
             "A message in a dead-letter queue cannot be dead-lettered again; "
             "complete it, abandon it or send it elsewhere."

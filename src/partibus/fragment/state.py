@@ -46,6 +46,7 @@ class State:
         "next_sequence",
         "next_sequence_durable",
         "next_token",
+        "reserved_until",
         "scheduled",
         "sessions",
         "size_bytes",
@@ -67,6 +68,8 @@ class State:
         self.next_sequence = 1
         self.next_sequence_durable = 1
         """What `next_sequence` would be without arrivals that are not durable yet."""
+        self.reserved_until = 0
+        """Numbers below this that no message has may be set aside for a transaction."""
         self.next_token = 1
         self.size_bytes = 0
         self.history = History()

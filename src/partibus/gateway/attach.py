@@ -14,17 +14,22 @@ from partibus.domain.errors import (
     ArgumentError,
     BusError,
     InvalidOperation,
-    NotImplementedHere,
     Unauthorized,
 )
 from partibus.domain.rights import Rights
 from partibus.fragment.commands import Lane
 from partibus.gateway.cbs import CbsNode
+from partibus.gateway.coordinator import CoordinatorLink, require_transactions
 from partibus.gateway.faults import amqp_error
 from partibus.gateway.inbound_link import InboundLink
 from partibus.gateway.lanes import lane_of
 from partibus.gateway.management import ManagementNode
-from partibus.gateway.namespace import require_receivable, require_sendable, too_large
+from partibus.gateway.namespace import (
+    Entity,
+    require_receivable,
+    require_sendable,
+    too_large,
+)
 from partibus.gateway.outbound_link import OutboundLink
 from partibus.gateway.requests import RequestLink, ResponseLink
 from partibus.gateway.session_link import SESSION_FILTER, SessionLink
@@ -32,13 +37,14 @@ from partibus.gateway.session_link import SESSION_FILTER, SessionLink
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
-LinkOwner: TypeAlias = InboundLink | OutboundLink | RequestLink | ResponseLink
+LinkOwner: TypeAlias = InboundLink | OutboundLink | RequestLink | ResponseLink | CoordinatorLink
 
 SETTLED: Final = 1
 """snd-settle-mode of a receive-and-delete link (amqp-contract 5.1)."""
 REQUEST_BYTES_MIN: Final = 1024 * 1024
 """A management request may hold several messages, each within the entity's own limit."""
 BATCH_SIZE_PROPERTY: Final = "com.microsoft:max-message-batch-size"
+TRANSFER_DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-address"
 
 
 def attach(connection: "ClientConnection", link: Link) -> None:
@@ -57,7 +63,9 @@ def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
     """A link on which the client sends."""
     target = link.target
     if isinstance(target, Coordinator):
-        raise NotImplementedHere("This server does not offer transactions.")
+        require_transactions(connection)
+        link.accept()
+        return CoordinatorLink(connection, link)
     address = _address(target.address if target is not None else None, "target")
     if address.node == "cbs":
         link.accept()
@@ -67,13 +75,24 @@ def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
         entity = connection.gateway.namespace.resolve(address)
         link.accept(max_message_size=max(2 * entity.message_bytes_max, REQUEST_BYTES_MIN))
         return ManagementNode(connection, link, address, entity)
-    connection.claims.require(address.path, Rights.SEND, connection.gateway.now_ms())
-    entity = connection.gateway.namespace.resolve(address)
-    require_sendable(entity, address)
+    entity = _sendable(connection, address)
+    via: Entity | None = None
+    destination = link.properties.get(TRANSFER_DESTINATION_PROPERTY)
+    if isinstance(destination, str):
+        # Send-via: the link is to the transfer entity, its messages are for another (TXN-6).
+        via, entity = entity, _sendable(connection, parse_address(destination))
     bytes_max = entity.message_bytes_max
     link.accept(max_message_size=bytes_max, properties={BATCH_SIZE_PROPERTY: bytes_max})
     link.oversize_error = amqp_error(too_large(entity))
-    return InboundLink(connection, link, entity)
+    return InboundLink(connection, link, entity, via)
+
+
+def _sendable(connection: "ClientConnection", address: Address) -> Entity:
+    """An entity that this client may send to."""
+    connection.claims.require(address.path, Rights.SEND, connection.gateway.now_ms())
+    entity = connection.gateway.namespace.resolve(address)
+    require_sendable(entity, address)
+    return entity
 
 
 def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:

@@ -33,8 +33,10 @@ from partibus.domain.errors import BusError, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.attach import LinkOwner, attach
 from partibus.gateway.claims import Claims
+from partibus.gateway.coordinator import CoordinatorLink
 from partibus.gateway.faults import amqp_error
 from partibus.gateway.inbound_link import InboundLink
+from partibus.gateway.open_transactions import OpenTransactions
 from partibus.gateway.operations.peek import Cursor
 from partibus.gateway.outbound_link import OutboundLink
 from partibus.gateway.requests import RequestLink, RequestQueue, ResponseLink
@@ -82,6 +84,7 @@ class ClientConnection:
         self.claims = Claims(gateway.access)
         self._links: dict[Link, LinkOwner] = {}
         self.requests = RequestQueue(self)
+        self.transactions = OpenTransactions(self)
         self.peek_cursors: dict[tuple[str, int, str | None, str], Cursor] = {}
         """Where this client's peeks stand, by entity, lane, session and receiver."""
         self.held_sessions: dict[tuple[str, str], SessionLink] = {}
@@ -188,10 +191,12 @@ class ClientConnection:
             return
         self._handle(self._engine.tick(now_ms))
         self._check_claims(now_ms)
+        self.transactions.expire(now_ms)
         self._flush()
         if self._is_ending():
             return
         times = [self._engine.next_tick_ms(), self.claims.next_expiry_ms()]
+        times.append(self.transactions.next_deadline_ms())
         if self.claims.are_empty:
             times.append(self._started_ms + TOKEN_DEADLINE_MS)
         self.wake_at_ms = min([t for t in times if t is not None], default=now_ms + 60_000)
@@ -217,8 +222,13 @@ class ClientConnection:
     def claims_changed(self) -> None:
         """A token was put: look again at once when the next one runs out."""
         expiry_ms = self.claims.next_expiry_ms()
-        if expiry_ms is not None and expiry_ms < self.wake_at_ms:
-            self.wake_at_ms = expiry_ms
+        if expiry_ms is not None:
+            self.wake_by(expiry_ms)
+
+    def wake_by(self, time_ms: int) -> None:
+        """Look at the connection at this time at the latest."""
+        if time_ms < self.wake_at_ms:
+            self.wake_at_ms = time_ms
 
     def close(self, error: BusError | None = None) -> None:
         """End the connection from our side."""
@@ -278,13 +288,15 @@ class ClientConnection:
         attach(self, event.link)
         owner = event.link.context
         if owner is not None:
-            assert isinstance(owner, InboundLink | OutboundLink | RequestLink | ResponseLink)
+            assert isinstance(
+                owner, InboundLink | OutboundLink | RequestLink | ResponseLink | CoordinatorLink
+            )
             self._links[event.link] = owner
 
     def _transfer(self, event: Event) -> None:
         assert isinstance(event, TransferReceived)
         owner = event.link.context
-        if isinstance(owner, InboundLink | RequestLink):
+        if isinstance(owner, InboundLink | RequestLink | CoordinatorLink):
             owner.transfer(event)
 
     def _transfer_if_admitted(self, event: Event) -> None:

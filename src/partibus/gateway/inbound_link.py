@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.decode import DecodeError
-from partibus.amqp.delivery import ACCEPTED, TransactionalState
+from partibus.amqp.delivery import ACCEPTED, TransactionalState, transactional_state
 from partibus.amqp.events import TransferReceived
 from partibus.amqp.link import Link
 from partibus.amqp.sections import split_batch
@@ -18,10 +18,10 @@ from partibus.domain.errors import (
     ArgumentError,
     BusError,
     MalformedMessage,
-    NotImplementedHere,
 )
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.message import NewMessage
+from partibus.gateway.enlistment import enlist_messages, place_messages
 from partibus.gateway.envelope import to_stored
 from partibus.gateway.faults import rejection
 from partibus.gateway.namespace import Entity, require_session_ids
@@ -56,14 +56,23 @@ class InboundLink:
         "_requires_session",
         "_submissions",
         "_unconfirmed",
+        "_via",
         "path",
         "router",
     )
 
-    def __init__(self, connection: "ClientConnection", link: Link, entity: Entity) -> None:
+    def __init__(
+        self,
+        connection: "ClientConnection",
+        link: Link,
+        entity: Entity,
+        via: Entity | None = None,
+    ) -> None:
         self._connection = connection
         self._link = link
         self._entity = entity
+        self._via = via
+        """The transfer entity that a transaction's messages pass through (TXN-6)."""
         self._is_partitioned = len(entity.fragments) > 1
         self._requires_session = entity.spec.requires_session
         self._detects_duplicates = entity.spec.requires_duplicate_detection
@@ -94,6 +103,8 @@ class InboundLink:
     def refuse(self, event: TransferReceived, error: BusError) -> None:
         """Reject a send before any fragment has seen it."""
         self._credit_used += 1
+        if isinstance(event.state, TransactionalState):
+            self._connection.transactions.fail(event.state.txn_id, error)
         if not event.settled:
             self._link.settle(event.delivery_id, rejection(error))
         # No submission follows to do it: a client that is only ever refused must not stall.
@@ -102,9 +113,10 @@ class InboundLink:
     def _take(self, event: TransferReceived) -> None:
         payload = event.payload
         if event.state is not None and isinstance(event.state, TransactionalState):
-            raise NotImplementedHere("This server does not offer transactions.")
+            self._take_in_transaction(event, event.state.txn_id)
+            return
         if event.message_format == BATCH_FORMAT:
-            messages = self._unpack(payload)
+            messages = [to_stored(p, self._detects_duplicates) for p in self._unpack(payload)]
         else:
             messages = [to_stored(payload, self._detects_duplicates)]
         if self._requires_session:
@@ -125,6 +137,25 @@ class InboundLink:
         else:
             self._unconfirmed[request] = size
             self._connection.unconfirmed_bytes += size
+
+    def _take_in_transaction(self, event: TransferReceived, txn_id: bytes) -> None:
+        """Collect a send for the commit; its acceptance is provisional (TXN-2)."""
+        connection = self._connection
+        transaction = connection.transactions.begin(txn_id)
+        is_batch = event.message_format == BATCH_FORMAT
+        payloads = self._unpack(event.payload) if is_batch else [event.payload]
+        messages = [to_stored(payload, self._detects_duplicates) for payload in payloads]
+        if self._requires_session:
+            require_session_ids(self._entity, messages)
+        session = self._link.session
+        parts = place_messages(
+            connection, transaction, self._entity, self._via, session, messages, payloads
+        )
+        enlist_messages(transaction, parts)
+        self._credit_used += 1
+        if not event.settled:
+            self._link.settle(event.delivery_id, transactional_state(txn_id, ACCEPTED))
+        self._top_up()
 
     def _route(self, messages: list[NewMessage], request: int) -> None:
         """Put the messages of one send with others for the same fragment."""
@@ -149,7 +180,7 @@ class InboundLink:
             if key is not None and not self.router.keyed(key).is_available:
                 raise fragment_unavailable(self.router.keyed(key), self.path)
 
-    def _unpack(self, payload: bytes) -> list[NewMessage]:
+    def _unpack(self, payload: bytes) -> list[bytes]:
         try:
             encoded = split_batch(payload)
         except DecodeError as cause:
@@ -158,8 +189,7 @@ class InboundLink:
             raise ArgumentError(
                 f"The batch holds {len(encoded)} messages; 1 to {BATCH_MESSAGES_MAX} are allowed."
             )
-        detects = self._detects_duplicates
-        return [to_stored(message, detects) for message in encoded]
+        return encoded
 
     def submit(self) -> None:
         """Hand over what this read brought, as one command a fragment."""

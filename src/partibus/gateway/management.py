@@ -33,8 +33,10 @@ from partibus.gateway.operations.sessions import (
     renew_session_lock,
     set_session_state,
 )
+from partibus.gateway.operations.transacted import IN_TRANSACTIONS, refusal
 from partibus.gateway.requests import Request, RequestLink
 from partibus.gateway.session_link import HeldSession
+from partibus.gateway.transaction import Transaction
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -139,6 +141,10 @@ OPERATIONS: Final[Mapping[str, tuple[Operation, Rights]]] = {
 }
 
 
+BESIDE_TRANSACTIONS: Final = frozenset(("renew-lock", "renew-session-lock"))
+"""Allowed in a transaction and no part of it: they take effect at once (TXN-1)."""
+
+
 class ManagementNode(RequestLink):
     """The management node of one entity, or of its dead-letter queue."""
 
@@ -151,14 +157,34 @@ class ManagementNode(RequestLink):
         self.entity = entity
 
     def handle(self, request: Request) -> None:
-        name = request.operation.removeprefix(_PREFIX)
+        if request.transaction is None:
+            operation = self._allowed(request.operation.removeprefix(_PREFIX))
+            operation(ManagementRequest(self, request))
+        else:
+            self._handle_in_transaction(request, request.transaction)
+
+    def _allowed(self, name: str) -> Operation:
+        """The operation of a name, which this client must have the right for."""
         known = OPERATIONS.get(name)
         if known is None:
             raise NotImplementedHere(f"This server does not offer the operation '{name}'.")
         operation, right = known
         connection = self.connection
         connection.claims.require(self.node.path, right, connection.gateway.now_ms())
-        operation(ManagementRequest(self, request))
+        return operation
+
+    def _handle_in_transaction(self, request: Request, transaction: Transaction) -> None:
+        """Let an operation join its transaction, or refuse it."""
+        name = request.operation.removeprefix(_PREFIX)
+        joining = IN_TRANSACTIONS.get(name)
+        if joining is None and name not in BESIDE_TRANSACTIONS:
+            raise refusal(name, self.entity)
+        operation = self._allowed(name)
+        managed = ManagementRequest(self, request)
+        if joining is None:
+            operation(managed)
+        else:
+            joining(managed, transaction)
 
     def fail(self, request: Request, error: BusError) -> None:
         status: dict[str, object] = {

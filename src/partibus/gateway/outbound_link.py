@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp.delivery import Delivery, DeliveryState
+from partibus.amqp.delivery import Delivery, DeliveryState, TransactionalState
 from partibus.amqp.link import Link
 from partibus.domain.errors import BusError, MessageLockLost
 from partibus.fragment.commands import Lane, Outcome
@@ -22,6 +22,7 @@ from partibus.gateway.faults import rejection
 from partibus.gateway.lock_token import pack_number
 from partibus.gateway.outcomes import HEADER_SIZE_EXCEEDED, outcome_of, outgrows
 from partibus.gateway.source import Lock, Source, lock_of
+from partibus.gateway.transacted_settlement import settle_in_transaction
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -224,6 +225,9 @@ class OutboundLink:
         self, deliveries: Sequence[Delivery], state: DeliveryState | None, is_settled: bool
     ) -> None:
         """The client settles deliveries; `is_settled` means that it wants no answer."""
+        if isinstance(state, TransactionalState):
+            settle_in_transaction(self, deliveries, state, is_settled)
+            return
         try:
             outcome, overlay, answer = outcome_of(state)
         except BusError as error:
@@ -262,12 +266,31 @@ class OutboundLink:
             failed = [d for d in request.deliveries if lock_of(d).token in gone]
             self._answer(done, request.answer)
             self._answer(failed, rejection(self._lock_lost()))
+        self._go_on()
+
+    def _lock_lost(self) -> BusError:
+        return MessageLockLost()
+
+    def answer(self, deliveries: Sequence[Delivery], outcome: bytes) -> None:
+        """Tell what became of settlements in a transaction."""
+        self._answer(deliveries, outcome)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Settled deliveries made room."""
         self.pull()
         if not self._is_closed:
             self._connection.wake(self._link.session)
 
-    def _lock_lost(self) -> BusError:
-        return MessageLockLost()
+    @property
+    def connection(self) -> "ClientConnection":
+        """The connection that it belongs to."""
+        return self._connection
+
+    @property
+    def session(self) -> object:
+        """The AMQP session that it is in."""
+        return self._link.session
 
     def _answer(self, deliveries: Sequence[Delivery], outcome: bytes) -> None:
         if self._is_closed:

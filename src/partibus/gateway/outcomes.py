@@ -18,7 +18,7 @@ from partibus.amqp.delivery import (
     Rejected,
     TransactionalState,
 )
-from partibus.domain.errors import ArgumentError, NotImplementedHere
+from partibus.domain.errors import ArgumentError
 from partibus.domain.limits import HEADER_BYTES_MAX
 from partibus.fragment.commands import Outcome
 from partibus.fragment.message import Overlay
@@ -49,7 +49,7 @@ def outcome_of(state: DeliveryState | None) -> tuple[Outcome, Overlay | None, by
         reason, description = info.pop(REASON_KEY, None), info.pop(DESCRIPTION_KEY, None)
         return Outcome.DEAD_LETTER, dead_letter_overlay(reason, description, info), REJECTED
     if isinstance(state, TransactionalState):
-        raise NotImplementedHere("This server does not offer transactions.")
+        raise ArgumentError("A transactional state holds an outcome, not another such state.")
     # `released`, and a settlement without any state: unlock, count nothing, lose nothing.
     return Outcome.RELEASE, None, RELEASED
 

@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.decode import DecodeError, decode_value
-from partibus.amqp.delivery import ACCEPTED
+from partibus.amqp.delivery import ACCEPTED, TransactionalState, transactional_state
 from partibus.amqp.encode import encode_value
 from partibus.amqp.events import TransferReceived
 from partibus.amqp.link import Link
@@ -25,6 +25,7 @@ from partibus.amqp.sections import (
 from partibus.domain.address import Address
 from partibus.domain.errors import BusError, MalformedMessage
 from partibus.gateway.faults import rejection
+from partibus.gateway.transaction import Transaction
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -42,10 +43,20 @@ _VALUE_DESCRIPTOR: Final = bytes((0x00, 0x53, AMQP_VALUE))
 class Request:
     """One request, as far as every node needs it."""
 
-    __slots__ = ("body", "link", "message_id", "operation", "properties", "reply_to")
+    __slots__ = (
+        "body",
+        "link",
+        "message_id",
+        "operation",
+        "properties",
+        "reply_to",
+        "transaction",
+    )
 
     def __init__(self, link: "RequestLink", payload: bytes) -> None:
         self.link = link
+        self.transaction: Transaction | None = None
+        """The transaction that it is part of, held until the request is handled."""
         try:
             sections = parse_sections(payload)
             properties = decode_properties(payload, sections)
@@ -148,14 +159,22 @@ class RequestLink:
         if self._answered * 2 >= REQUEST_CREDIT:
             self._answered = 0
             self._link.set_credit(REQUEST_CREDIT)
+        accepted = ACCEPTED
+        state = event.state
         try:
             request = Request(self, event.payload)
+            if isinstance(state, TransactionalState):
+                accepted = transactional_state(state.txn_id, ACCEPTED)
+                request.transaction = self.connection.transactions.begin(state.txn_id)
+                request.transaction.hold()
         except BusError as error:
+            if isinstance(state, TransactionalState):
+                self.connection.transactions.fail(state.txn_id, error)
             if not event.settled:
                 self._link.settle(event.delivery_id, rejection(error))
             return
         if not event.settled:
-            self._link.settle(event.delivery_id, ACCEPTED)
+            self._link.settle(event.delivery_id, accepted)
         self.connection.requests.take(request, len(event.payload))
 
     def handle(self, request: Request) -> None:
@@ -165,6 +184,11 @@ class RequestLink:
     def fail(self, request: Request, error: BusError) -> None:
         """Answer a request with an error."""
         raise NotImplementedError
+
+    @property
+    def session(self) -> object:
+        """The AMQP session that it is in."""
+        return self._link.session
 
     def respond(self, request: Request, payload: bytes) -> None:
         """Route an answer: reply-to names a link of this session, or the only one is meant."""
@@ -223,5 +247,9 @@ class RequestQueue:
             try:
                 request.link.handle(request)
             except BusError as error:
+                if request.transaction is not None:
+                    request.transaction.fail(error)
                 request.link.fail(request, error)
+            if request.transaction is not None:
+                request.transaction.let_go()
         self._is_going_on = False

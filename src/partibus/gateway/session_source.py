@@ -55,11 +55,6 @@ class SessionSource(Source):
         return self._session_consumer
 
     @property
-    def fragment(self) -> Fragment:
-        """The fragment."""
-        return self._fragment
-
-    @property
     def is_available(self) -> bool:
         """Whether the fragment's store answers."""
         return self._fragment.is_available

@@ -84,6 +84,16 @@ class Source:
     def _new_consumer(self, deletes: bool) -> Consumer:
         return self._fragment.consumer(self, self._lane, deletes)
 
+    @property
+    def fragment(self) -> Fragment:
+        """The fragment."""
+        return self._fragment
+
+    @property
+    def lane(self) -> Lane:
+        """The lane of the fragment that it draws from."""
+        return self._lane
+
     # --- to the fragment --------------------------------------------------------------------
 
     def demand(self, count: int, drain: bool) -> None:

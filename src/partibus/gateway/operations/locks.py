@@ -74,12 +74,7 @@ def renew_lock(request: "ManagementRequest") -> None:
 
 def update_disposition(request: "ManagementRequest") -> None:
     """Complete, abandon, dead-letter or defer by token; `defered` is spelt so on the wire."""
-    status = request.fields.get("disposition-status")
-    outcome = _OUTCOMES.get(str(status))
-    if outcome is None:
-        raise ArgumentError(f"'{status}' is no disposition; allowed are {', '.join(_OUTCOMES)}.")
-    groups, _ = _locks(request)
-    overlay = _overlay(request, outcome)
+    groups, outcome, overlay = disposition(request)
 
     def finish(results: list[int | None]) -> None:
         if any(results):
@@ -92,6 +87,18 @@ def update_disposition(request: "ManagementRequest") -> None:
         port = SettlePart(fan_out, part)
         command = Settle(port, None, request.lane, group.numbers, outcome, overlay)
         group.fragment.submit(command)
+
+
+def disposition(
+    request: "ManagementRequest",
+) -> tuple[list[LockGroup], Outcome, Overlay | None]:
+    """What a request settles, by fragment, and how."""
+    status = request.fields.get("disposition-status")
+    outcome = _OUTCOMES.get(str(status))
+    if outcome is None:
+        raise ArgumentError(f"'{status}' is no disposition; allowed are {', '.join(_OUTCOMES)}.")
+    groups, _ = _locks(request)
+    return groups, outcome, _overlay(request, outcome)
 
 
 def _overlay(request: "ManagementRequest", outcome: Outcome) -> Overlay | None:

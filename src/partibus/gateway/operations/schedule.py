@@ -26,28 +26,41 @@ if TYPE_CHECKING:
 
 def schedule_message(request: "ManagementRequest") -> None:
     """Store messages until they are due; the answer has their sequence numbers (SCH-1)."""
-    require_sendable(request.entity, request.node.node)
-    items = request.fields.get("messages")
-    if not isinstance(items, list) or not 0 < len(items) <= BATCH_MESSAGES_MAX:
-        raise ArgumentError(f"'messages' must be a list of 1 to {BATCH_MESSAGES_MAX} messages.")
-    messages = [_message(request, item) for item in items]
-    if request.entity.spec.requires_session:
-        require_session_ids(request.entity, messages)
+    messages, _ = messages_to_schedule(request)
     parts = _route(request, messages)
 
     def finish(results: list[Stored | None]) -> None:
-        numbers: dict[int, object] = {}
+        numbers: dict[int, int] = {}
         for (fragment, group), stored in zip(parts, results, strict=True):
             assert stored is not None
             for message, number in zip(group, _numbers(len(group), *stored), strict=True):
                 numbers[id(message)] = client_sequence(fragment.index, number)
-        ordered: list[object] = [numbers[id(message)] for message in messages]
-        request.succeed({"sequence-numbers": Array(LONG, ordered)})
+        tell_numbers(request, [numbers[id(message)] for message in messages])
 
     fan_out = FanOut[Stored](len(parts), finish, request.fail_fan_out)
     for part, (fragment, group) in enumerate(parts):
         size = sum([len(message.body) for message in group])
         fragment.submit(Enqueue(SendPart(fan_out, part), group, [part], size))
+
+
+def messages_to_schedule(request: "ManagementRequest") -> tuple[list[NewMessage], list[bytes]]:
+    """The messages of a request, as they will be stored and as they came."""
+    require_sendable(request.entity, request.node.node)
+    items = request.fields.get("messages")
+    if not isinstance(items, list) or not 0 < len(items) <= BATCH_MESSAGES_MAX:
+        raise ArgumentError(f"'messages' must be a list of 1 to {BATCH_MESSAGES_MAX} messages.")
+    payloads = [_payload(request, item) for item in items]
+    detects = request.entity.spec.requires_duplicate_detection
+    messages = [to_stored(payload, detects) for payload in payloads]
+    if request.entity.spec.requires_session:
+        require_session_ids(request.entity, messages)
+    return messages, payloads
+
+
+def tell_numbers(request: "ManagementRequest", numbers: Sequence[int]) -> None:
+    """Answer with the numbers of scheduled messages, in the order of the request."""
+    ordered: list[object] = list(numbers)
+    request.succeed({"sequence-numbers": Array(LONG, ordered)})
 
 
 def _numbers(count: int, first: int, dropped: Sequence[int]) -> list[int]:
@@ -78,13 +91,13 @@ def _route(
     return parts
 
 
-def _message(request: "ManagementRequest", item: object) -> NewMessage:
+def _payload(request: "ManagementRequest", item: object) -> bytes:
     payload = item.get("message") if isinstance(item, Mapping) else None
     if not isinstance(payload, bytes):
         raise ArgumentError("Each of 'messages' must be a map with the encoded 'message'.")
     if len(payload) > request.entity.message_bytes_max:
         raise too_large(request.entity)
-    return to_stored(payload, request.entity.spec.requires_duplicate_detection)
+    return payload
 
 
 def cancel_scheduled_message(request: "ManagementRequest") -> None:

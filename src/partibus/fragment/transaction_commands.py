@@ -1,0 +1,113 @@
+"""What a transaction asks of fragments.
+
+Owns the commands of transactions: one that carries out the whole work of one as a single
+store entry, and those that look or set aside beforehand and change nothing durable. Made by
+the gateway; the first is the broker's to carry out, the others are a fragment's.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from partibus.domain.errors import BusError
+from partibus.fragment.commands import Command, Lane, Outcome
+from partibus.fragment.message import NewMessage
+from partibus.fragment.ports import AnswerPort, SendPort
+
+
+class NumbersPort(Protocol):
+    """Where numbers go that were set aside."""
+
+    def reserved(self, first_sequence: int, life: int) -> None:
+        """The first of them, and the life of the fragment's process that they are good for."""
+        ...
+
+    def failed(self, error: BusError) -> None:
+        """There are none."""
+        ...
+
+
+class SilentPort:
+    """Where the answers to the single parts of a transaction go: only the whole is told."""
+
+    __slots__ = ()
+
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        """Messages are durable, with all else."""
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        """Messages were not stored; the transaction failed."""
+
+    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
+        """A settlement ended, with all else."""
+
+    def done(self, count: int) -> None:
+        """A part is durable, with all else."""
+
+    def failed(self, error: BusError) -> None:
+        """Nothing was changed; the transaction failed."""
+
+
+SILENT: Final = SilentPort()
+
+
+class Transact(Command):
+    """Carry out all of this, in order and in one store entry, or nothing of it (TXN-2).
+
+    Each part names its fragment, which must be in the store of the fragment that this is
+    submitted to. The parts are ordinary commands whose port is `SILENT`."""
+
+    __slots__ = ("byte_count", "port", "work")
+
+    def __init__(self, port: AnswerPort, work: list[tuple[int, Command]], byte_count: int) -> None:
+        self.port = port
+        self.work = work
+        self.byte_count = byte_count
+        """The bytes of all messages that it carries."""
+
+
+class CheckLocks(Command):
+    """Tell whether all these locks are held and may be settled so; nothing is changed."""
+
+    __slots__ = ("lane", "outcome", "port", "tokens")
+
+    def __init__(self, port: AnswerPort, lane: Lane, tokens: list[int], outcome: Outcome) -> None:
+        self.port = port
+        self.lane = lane
+        self.tokens = tokens
+        self.outcome = outcome
+
+
+class ReserveNumbers(Command):
+    """Set sequence numbers aside for messages that are to come.
+
+    What is scheduled in a transaction has its number before the transaction ends (SCH-7).
+    Numbers of a transaction that fails are never used."""
+
+    __slots__ = ("count", "port")
+
+    def __init__(self, port: NumbersPort, count: int) -> None:
+        self.port = port
+        self.count = count
+
+
+class EnqueueNumbered(Command):
+    """Store messages that wait for their time under numbers that were set aside for them."""
+
+    __slots__ = ("byte_count", "first_sequence", "life", "messages", "port")
+
+    def __init__(
+        self,
+        port: SendPort,
+        messages: list[NewMessage],
+        byte_count: int,
+        first_sequence: int,
+        life: int,
+    ) -> None:
+        self.port = port
+        self.messages = messages
+        self.byte_count = byte_count
+        self.first_sequence = first_sequence
+        self.life = life
+        """The life of the fragment's process in which the numbers were set aside."""

@@ -1,0 +1,124 @@
+"""Operations of the management node that join a transaction (SCH-7, TXN-1).
+
+Owns how each of them is taken in: settlement by token, scheduling, and the cancellation of
+what was scheduled. Answers are provisional, as on links; what is scheduled is told its
+numbers at once, since clients wait for them before they commit.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from partibus.domain.errors import BusError, InvalidOperation, NotImplementedHere
+from partibus.fragment.commands import CancelScheduled
+from partibus.fragment.transaction_commands import SILENT, EnqueueNumbered, ReserveNumbers
+from partibus.gateway.enlistment import Settling, enlist_settlements, place_messages
+from partibus.gateway.lanes import client_sequence
+from partibus.gateway.namespace import Entity
+from partibus.gateway.operations.deferred import by_fragment
+from partibus.gateway.operations.fanout import FanOut
+from partibus.gateway.operations.locks import disposition
+from partibus.gateway.operations.schedule import messages_to_schedule, tell_numbers
+from partibus.gateway.transaction import Transaction
+
+if TYPE_CHECKING:
+    from partibus.gateway.management import ManagementRequest
+
+Numbers = tuple[int, int]
+"""The first of the numbers that were set aside, and the life that they are good for."""
+
+
+class NumbersPart:
+    """The port of one fragment that sets numbers aside."""
+
+    __slots__ = ("_fan_out", "_part")
+
+    def __init__(self, fan_out: FanOut[Numbers], part: int) -> None:
+        self._fan_out = fan_out
+        self._part = part
+
+    def reserved(self, first_sequence: int, life: int) -> None:
+        self._fan_out.put(self._part, (first_sequence, life))
+
+    def failed(self, error: BusError) -> None:
+        self._fan_out.put_error(self._part, error)
+
+
+def update_disposition(request: "ManagementRequest", transaction: Transaction) -> None:
+    """Settle by token at the commit; the locks are looked at now."""
+    groups, outcome, overlay = disposition(request)
+    settlings = [
+        Settling(group.fragment, request.lane, group.numbers, outcome, overlay) for group in groups
+    ]
+    session = request.node.session
+    enlist_settlements(
+        request.entity, session, transaction, settlings, request.succeed, request.fail
+    )
+
+
+def schedule_message(request: "ManagementRequest", transaction: Transaction) -> None:
+    """Store messages at the commit; their numbers are set aside and told now."""
+    messages, payloads = messages_to_schedule(request)
+    node = request.node
+    parts = place_messages(
+        node.connection, transaction, request.entity, None, node.session, messages, payloads
+    )
+
+    def finish(results: list[Numbers | None]) -> None:
+        numbers: dict[int, int] = {}
+        for (fragment, group), result in zip(parts, results, strict=True):
+            assert result is not None
+            first, life = result
+            size = sum([len(message.body) for message in group])
+            command = EnqueueNumbered(SILENT, group, size, first, life)
+            transaction.add(fragment, command, size)
+            for place, message in enumerate(group):
+                numbers[id(message)] = client_sequence(fragment.index, first + place)
+        tell_numbers(request, [numbers[id(message)] for message in messages])
+        transaction.let_go()
+
+    def fail(error: BusError, results: Sequence[object]) -> None:
+        transaction.fail(error)
+        request.fail(error)
+        transaction.let_go()
+
+    transaction.hold()
+    fan_out = FanOut[Numbers](len(parts), finish, fail)
+    for part, (fragment, group) in enumerate(parts):
+        fragment.submit(ReserveNumbers(NumbersPart(fan_out, part), len(group)))
+
+
+def cancel_scheduled_message(request: "ManagementRequest", transaction: Transaction) -> None:
+    """Cancel at the commit, which fails when one of the messages is not scheduled any more."""
+    groups = by_fragment(request.entity, request.numbers("sequence-numbers"))
+    transaction.count_operations(sum([len(numbers) for _, numbers in groups]))
+    for fragment, _ in groups:
+        transaction.scope.settle(request.entity, fragment, request.node.session)
+    for fragment, numbers in groups:
+        transaction.add(fragment, CancelScheduled(SILENT, numbers), 0)
+    request.succeed()
+
+
+Joining = Callable[["ManagementRequest", Transaction], None]
+
+IN_TRANSACTIONS: Final[Mapping[str, Joining]] = {
+    "update-disposition": update_disposition,
+    "schedule-message": schedule_message,
+    "cancel-scheduled-message": cancel_scheduled_message,
+}
+
+
+def refusal(name: str, entity: Entity) -> BusError:
+    """Why an operation cannot be part of a transaction."""
+    if name in ("add-rule", "remove-rule"):
+        if len(entity.fragments) > 1:
+            return InvalidOperation(
+                f"Rules of subscriptions of the partitioned '{entity.record.path}' cannot be "
+                "added or removed inside a transaction (SEED-74). Do it outside."
+            )
+        return NotImplementedHere(
+            "This version of the server adds and removes rules outside of transactions only."
+        )
+    return InvalidOperation(
+        f"The operation '{name}' cannot be part of a transaction; allowed are "
+        f"{', '.join(IN_TRANSACTIONS)}. Ask for it outside."
+    )

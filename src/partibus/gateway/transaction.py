@@ -1,0 +1,197 @@
+"""One open transaction: the work it has collected, its limits and its end.
+
+Owns everything between declare and discharge of one transaction. Nothing of its work reaches
+a fragment before it is committed; then all of it goes as one command, and is there as a whole
+or not at all (TXN-2). An operation that was refused leaves nothing to commit: a client that
+did not wait for the answer must not get a part. Made by `open_transactions`; links and the
+management node add to it through `enlistment`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from partibus.domain.errors import (
+    BusError,
+    OperationTimeout,
+    TransactionRolledBack,
+    TransactionSizeExceeded,
+    TransactionTimedOut,
+    TransactionUnknown,
+)
+from partibus.domain.limits import (
+    TRANSACTION_MESSAGES_MAX,
+    TRANSACTION_MS_MAX,
+    TRANSACTION_OPERATIONS_MAX,
+)
+from partibus.fragment.commands import Command
+from partibus.fragment.handle import Fragment
+from partibus.fragment.transaction_commands import Transact
+from partibus.gateway.transaction_scope import Scope
+
+Answer = Callable[[BusError | None], None]
+"""Told once how a discharge ended: None when all is well."""
+
+TIMED_OUT: Final = (
+    f"The transaction was rolled back: it was not discharged within {TRANSACTION_MS_MAX // 1000} "
+    "seconds of its first operation. Do its work again in another."
+)
+
+
+class Transaction:
+    """The work of one transaction."""
+
+    __slots__ = (
+        "_answer",
+        "_fragment",
+        "_message_count",
+        "_operation_count",
+        "_under_way",
+        "_work",
+        "byte_count",
+        "deadline_ms",
+        "failure",
+        "is_discharged",
+        "is_submitted",
+        "scope",
+        "txn_id",
+    )
+
+    def __init__(self, txn_id: bytes) -> None:
+        self.txn_id = txn_id
+        self.scope = Scope()
+        self.deadline_ms: int | None = None
+        """When it is rolled back; None before its first operation (TXN-7)."""
+        self.failure: BusError | None = None
+        """Why it can only be rolled back; None while all is well."""
+        self.byte_count = 0
+        self.is_discharged = False
+        """The client has asked for its commit."""
+        self.is_submitted = False
+        """Its work has gone to the fragments."""
+        self._message_count = 0
+        self._operation_count = 0
+        self._fragment: Fragment | None = None
+        self._work: list[tuple[int, Command]] = []
+        self._under_way = 0
+        """Operations that a fragment still looks at; a discharge waits for them."""
+        self._answer: Answer | None = None
+        """Of a commit that waits for operations under way."""
+
+    # --- work -------------------------------------------------------------------------------
+
+    def begin(self, now_ms: int) -> None:
+        """An operation comes; the time runs from the first one (TXN-7)."""
+        if self.failure is not None:
+            raise _rolled_back(self.failure)
+        if self.deadline_ms is None:
+            self.deadline_ms = now_ms + TRANSACTION_MS_MAX
+
+    def count_messages(self, count: int) -> None:
+        """So many messages are sent (TXN-8)."""
+        self._message_count += count
+        if self._message_count > TRANSACTION_MESSAGES_MAX:
+            raise TransactionSizeExceeded(
+                f"Cannot send more than {TRANSACTION_MESSAGES_MAX} messages in a single "
+                "transaction. Use several."
+            )
+
+    def count_operations(self, count: int) -> None:
+        """So many messages are settled or cancelled (TXN-8)."""
+        self._operation_count += count
+        if self._operation_count > TRANSACTION_OPERATIONS_MAX:
+            raise TransactionSizeExceeded(
+                f"Cannot settle more than {TRANSACTION_OPERATIONS_MAX} messages in a single "
+                "transaction. Use several."
+            )
+
+    def add(self, fragment: Fragment, command: Command, byte_count: int) -> None:
+        """Do this at the commit, behind what was added before."""
+        if self.failure is None:
+            if self._fragment is None:
+                self._fragment = fragment
+            self._work.append((fragment.fragment_id, command))
+            self.byte_count += byte_count
+
+    def hold(self) -> None:
+        """A fragment looks at an operation; a discharge that comes meanwhile waits for it."""
+        self._under_way += 1
+
+    def let_go(self) -> None:
+        """An operation was taken in or refused."""
+        self._under_way -= 1
+        answer = self._answer
+        if answer is not None and not self._under_way:
+            self._answer = None
+            self._submit(answer)
+
+    # --- its end ----------------------------------------------------------------------------
+
+    def fail(self, error: BusError) -> None:
+        """It can only be rolled back from now on; what was collected is dropped."""
+        if self.failure is None and not self.is_submitted:
+            self.failure = error
+            self._drop()
+
+    def expire(self) -> None:
+        """Its time is up (TXN-7)."""
+        self.fail(TransactionTimedOut(TIMED_OUT))
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether its time is up."""
+        due = self.deadline_ms is not None and self.deadline_ms <= now_ms
+        return due and self.failure is None and not self.is_submitted
+
+    def roll_back(self) -> None:
+        """End it without a trace: nothing of it has left this object (TXN-16)."""
+        self.fail(TransactionUnknown())
+
+    def commit(self, answer: Answer) -> None:
+        """Make all of it durable and visible at once, or nothing of it."""
+        self.is_discharged = True
+        if self._under_way:
+            self._answer = answer
+        else:
+            self._submit(answer)
+
+    def _submit(self, answer: Answer) -> None:
+        if self.failure is not None:
+            answer(_rolled_back(self.failure))
+            return
+        self.is_submitted = True
+        if self._fragment is None:
+            answer(None)
+            return
+        work, byte_count = self._work, self.byte_count
+        self._work = []
+        self._fragment.submit(Transact(CommitPort(answer), work, byte_count))
+
+    def _drop(self) -> None:
+        self._work = []
+        self.byte_count = 0
+
+
+class CommitPort:
+    """Hears from the fragment's broker how a commit ended."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def done(self, count: int) -> None:
+        """All of it is durable."""
+        self._answer(None)
+
+    def failed(self, error: BusError) -> None:
+        """Nothing of it happened; or nobody knows, when a worker was lost with it."""
+        if isinstance(error, OperationTimeout):
+            self._answer(TransactionTimedOut(f"The transaction is in doubt. {error.text}"))
+        else:
+            self._answer(_rolled_back(error))
+
+
+def _rolled_back(cause: BusError) -> BusError:
+    """What a client is told of a transaction that cannot be committed (TXN-12)."""
+    if isinstance(cause, TransactionUnknown | TransactionTimedOut):
+        return cause
+    return TransactionRolledBack(f"The transaction was rolled back. {cause.text}")
