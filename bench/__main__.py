@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import micro, rabbit, report
+from bench import micro, rabbit, report, rules
 from bench.bus import Bus
 from bench.peers import Peer
 from bench.scenarios import SCENARIOS, Scenario, measure, measure_backlog
@@ -36,6 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--alone", action="store_true", help="without RabbitMQ")
     parser.add_argument("--quick", action="store_true", help="small and once: does it run?")
     parser.add_argument("--micro", action="store_true", help="the hot functions, in-process")
+    parser.add_argument("--rules", action="store_true", help="filters and actions, in-process")
     parser.add_argument("--out", type=Path, metavar="FILE", help="(bench/results/DATE.json)")
     parser.add_argument(
         "--directory", type=Path, default=Path("build"), help="where data goes (%(default)s)"
@@ -88,6 +89,9 @@ def main() -> None:
     options = arguments()
     if options.micro:
         micro.main()
+        return
+    if options.rules:
+        rules.main()
         return
     options.directory.mkdir(parents=True, exist_ok=True)
     results = report.Results()

@@ -50,6 +50,8 @@ _CLOSE: Final = {"connection": "close"}
 _HOST: Final = re.compile(
     r"[A-Za-z0-9._~-]{1,255}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?"
 )
+_LOCKED_MESSAGE: Final = re.compile(r"/messages/(?:head|[^/]+/[0-9a-f-]{36})$", re.IGNORECASE)
+"""Of a message that is received, or is under a lock."""
 _NUMBER: Final = re.compile(r"[0-9]{1,10}")
 _KNOWN_OPTIONS: Final = ("$skip", "$top")
 
@@ -189,8 +191,13 @@ async def _body(request: Request) -> bytes:
 
 
 def is_management(scope: Scope) -> bool:
-    """Whether a request is for this application: its clients always name an API version."""
-    return scope["type"] == "http" and b"api-version=" in scope["query_string"].lower()
+    """Whether a request is for this application: its clients always name an API version.
+
+    So do some that send and receive, which are told by their paths."""
+    if scope["type"] != "http" or b"api-version=" not in scope["query_string"].lower():
+        return False
+    is_send = scope["method"] == "POST" and scope["path"].lower().endswith("/messages")
+    return not is_send and _LOCKED_MESSAGE.search(scope["path"]) is None
 
 
 def with_management(management: ASGIApp, other: ASGIApp) -> ASGIApp:

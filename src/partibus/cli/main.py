@@ -6,7 +6,7 @@ when it runs, not when the table is read, so that `--help` and shell completion 
 
 import typer
 
-from partibus.cli.verbs import config, entity, fault, purge, serve, store, version
+from partibus.cli.verbs import cert, config, entity, fault, purge, rule, serve, store, version
 
 HELP = """\
 A self-hosted, partitioned message bus for Azure Service Bus clients.
@@ -29,7 +29,9 @@ app.add_typer(entity.app, name="entity")
 app.add_typer(store.app, name="store")
 app.command("purge")(purge.purge)
 app.add_typer(fault.app, name="fault")
+app.add_typer(rule.app, name="rule")
 app.add_typer(config.app, name="config")
+app.add_typer(cert.app, name="cert")
 app.command("version")(version.version)
 
 

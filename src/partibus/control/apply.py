@@ -17,6 +17,7 @@ from partibus.domain.admission import admit_rule
 from partibus.domain.entity import SubscriptionSpec
 from partibus.domain.errors import BusError
 from partibus.domain.refusal import PropertyRefused
+from partibus.rules.check import check_rule
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,6 +60,7 @@ def _apply_entity(
         for place, rule in zip(entity.rule_places, entity.spec.rules, strict=False):
             try:
                 admit_rule(rule)
+                check_rule(rule)
             except PropertyRefused as error:
                 raise source.property_error(place, error.property_name, error.reason) from error
     try:

@@ -35,6 +35,7 @@ from partibus.domain.errors import (
 )
 from partibus.domain.limits import POLICIES_PER_LEVEL_MAX, SELFHOST, Profile
 from partibus.domain.names import admit_path, admit_subscription_name
+from partibus.rules.check import check_rule
 
 __all__ = ["Catalog", "Change", "ChangeKind", "ChangeListener", "EntityRecord", "Placement"]
 
@@ -254,6 +255,8 @@ class Catalog:
             raise ArgumentError(f"'{path}' is not the path of a subscription of a topic.")
         admit_subscription_name(address.subscription, self.profile)
         spec = replace(spec, fragments=topic.spec.fragments)
+        for rule in spec.rules:
+            check_rule(rule)
         return subscription_path(topic.path, address.subscription), admit(spec, self.profile)
 
     def _keep_fragments(self, before: EntitySpec, after: EntitySpec) -> EntitySpec:

@@ -1,13 +1,13 @@
 """Entities and policies declared in a file: their shape, and the TOML form of it.
 
-Owns what a file may declare and how our own file says it: [server], [[policy]], [[queue]],
-[[topic]], [[topic.subscription]] and [[topic.subscription.rule]], with the vendor's names in
-snake case. Every complaint names file, line and path. It changes nothing: `control.apply`
+Owns what a file may declare and how our own file says it: [server], [tls], [[policy]],
+[[queue]], [[topic]], [[topic.subscription]] and [[topic.subscription.rule]], with the vendor's
+names in snake case. Every complaint names file, line and path. It changes nothing: `control.apply`
 makes the declared so. The emulator's JSON is read by `control.emulator_config`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -21,6 +21,7 @@ from partibus.domain.entity import (
     CorrelationFilter,
     EntitySpec,
     FilterType,
+    PropertyValue,
     QueueSpec,
     RuleSpec,
     SubscriptionSpec,
@@ -29,9 +30,16 @@ from partibus.domain.entity import (
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.rights import Rights, rights_from_names
 
-_ROOT_KEYS: Final = ("server", "policy", "queue", "topic")
+_ROOT_KEYS: Final = ("server", "tls", "policy", "queue", "topic")
 _POLICY_KEYS: Final = ("name", "rights", "key", "secondary_key")
-_RULE_KEYS: Final = ("name", "sql_filter", "correlation_filter", "action")
+_RULE_KEYS: Final = (
+    "name",
+    "sql_filter",
+    "correlation_filter",
+    "action",
+    "parameters",
+    "action_parameters",
+)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -64,6 +72,7 @@ class Definitions:
     entities: tuple[EntityDefinition, ...] = ()
     policies: tuple[PolicyDefinition, ...] = ()
     server: Table = field(default_factory=dict)
+    tls: Table = field(default_factory=dict)
 
     @property
     def declares_root_policy(self) -> bool:
@@ -98,6 +107,7 @@ def parse_toml(file: Path, content: str) -> Definitions:
         entities=entities,
         policies=tuple(_policies(source, root)),
         server=fields.child_table(source, ("server",), root.get("server", {})),
+        tls=fields.child_table(source, ("tls",), root.get("tls", {})),
     )
 
 
@@ -161,26 +171,38 @@ def make_subscription(
 
 def _rule(source: DefinitionSource, where: Where, table: Table) -> RuleSpec:
     fields.refuse_unknown(source, where, table, _RULE_KEYS)
-    name = fields.required_text(source, where, table, "name")
-    action = fields.required_text(source, where, table, "action") if "action" in table else ""
     if "sql_filter" in table and "correlation_filter" in table:
         raise source.error(where, "a rule has sql_filter or correlation_filter, not both.")
+    rule = RuleSpec(
+        name=fields.required_text(source, where, table, "name"),
+        action=fields.required_text(source, where, table, "action") if "action" in table else "",
+        parameters=_parameters(source, where, table, "parameters"),
+        action_parameters=_parameters(source, where, table, "action_parameters"),
+    )
     if "sql_filter" in table:
         expression = fields.required_text(source, where, table, "sql_filter")
-        return RuleSpec(
-            name=name, filter_type=FilterType.SQL, sql_expression=expression, action=action
-        )
+        return replace(rule, filter_type=FilterType.SQL, sql_expression=expression)
     if "correlation_filter" in table:
         place = (*where, "correlation_filter")
         child = fields.child_table(source, place, table["correlation_filter"])
-        return RuleSpec(
-            name=name,
+        conditions = read_correlation(source, place, child, fields.CORRELATION_FIELDS)
+        return replace(
+            rule,
             filter_type=FilterType.CORRELATION,
             sql_expression="",
-            correlation=read_correlation(source, place, child, fields.CORRELATION_FIELDS),
-            action=action,
+            correlation=conditions,
         )
-    return RuleSpec(name=name, action=action)
+    return rule
+
+
+def _parameters(
+    source: DefinitionSource, where: Where, table: Table, key: str
+) -> dict[str, PropertyValue]:
+    """The values of the @names of an expression (SQL-12)."""
+    values = fields.read_value(
+        source, (*where, key), table.get(key, {}), Field(key, fields.property_values)
+    )
+    return cast(dict[str, PropertyValue], values)
 
 
 def read_correlation(

@@ -84,7 +84,7 @@ def admit_rule(rule: RuleSpec) -> None:
         raise PropertyRefused(
             "name", f"a rule name has 1 to {limits.RULE_NAME_LENGTH_MAX} characters."
         )
-    for name, text in (("sql_expression", rule.sql_expression), ("action", rule.action)):
+    for name, text in (("sql_filter", rule.sql_expression), ("action", rule.action)):
         if len(text) > limits.FILTER_LENGTH_MAX:
             raise PropertyRefused(
                 name, f"at most {limits.FILTER_LENGTH_MAX} characters are allowed, not {len(text)}."
@@ -95,7 +95,7 @@ def admit_rule(rule: RuleSpec) -> None:
     ):
         raise PropertyRefused("correlation_filter", "at least one condition is needed.")
     if rule.filter_type is FilterType.SQL and not rule.sql_expression.strip():
-        raise PropertyRefused("sql_expression", "an expression is needed, for example 1=1.")
+        raise PropertyRefused("sql_filter", "an expression is needed, for example 1=1.")
 
 
 def refuse_immutable_change(old: EntitySpec, new: EntitySpec) -> None:

@@ -5,6 +5,7 @@ that serves all their time-outs. The listener asks it for a connection, the node
 """
 
 import secrets
+from collections.abc import Callable
 from typing import Final
 
 from partibus.amqp.conditions import CONNECTION_FORCED
@@ -54,6 +55,7 @@ class Gateway:
         """Makes the lock tokens of this run unlike those of any other; workers share it."""
         self._prefixes: dict[int, TokenPrefix] = {}
         self._connections: set[ClientConnection] = set()
+        self._farewells: list[Callable[[], None]] = []
         self._sweep_timer: Timer | None = None
 
     @property
@@ -94,8 +96,14 @@ class Gateway:
             connection.tick(now_ms)
         self.start()
 
+    def at_close(self, farewell: Callable[[], None]) -> None:
+        """Have others that serve clients hear when to stop."""
+        self._farewells.append(farewell)
+
     def close(self) -> None:
         """Tell every client that the server stops."""
+        for farewell in self._farewells:
+            farewell()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self.close_connections("The server is stopping; connect again.")

@@ -1,29 +1,35 @@
 """Sends on their way to a fragment of a partitioned entity.
 
-Owns what one command carries for one link: which sends it answers for, and what to try when
+Owns what one command carries for one sender: which sends it answers for, and what to try when
 the fragment's store is down. Messages without a key go to another fragment, so that the
 send succeeds in spite of the outage (SEED-40); messages with a key fail at once with an
 error that names their fragment (SEED-29, SEED-43).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from partibus.domain.errors import BusError, StoreUnavailable
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
+from partibus.fragment.ports import SendPort
+from partibus.gateway.router import Router
 
-if TYPE_CHECKING:
-    from partibus.gateway.inbound_link import InboundLink
+
+class Sender(SendPort, Protocol):
+    """Who sends: a link, or one request over HTTP."""
+
+    path: str
+    router: Router
 
 
 class Submission:
-    """Messages of one link for one fragment, all with a key or all without."""
+    """Messages of one sender for one fragment, all with a key or all without."""
 
     __slots__ = ("_fragment", "_is_keyed", "_link", "_messages", "_requests", "_tried")
 
-    def __init__(self, link: "InboundLink", fragment: Fragment, is_keyed: bool) -> None:
+    def __init__(self, link: Sender, fragment: Fragment, is_keyed: bool) -> None:
         self._link = link
         self._fragment = fragment
         self._is_keyed = is_keyed

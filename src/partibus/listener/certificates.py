@@ -1,12 +1,13 @@
 """X.509 for the development CA: making keys and signing certificates.
 
-Owns the shape of the certificates (EC P-256, SHA-256), and no file beyond reading a CA
-back. Importing it loads `cryptography`, so only `tls` imports it, and only when something
-must be made.
+Owns the shape of the certificates (EC P-256, SHA-256), and no file beyond reading one back.
+Importing it loads `cryptography`, so it is imported only when something must be made or a
+certificate of the user's be read.
 """
 
 import datetime
 import ipaddress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,17 @@ CA_COMMON_NAME: Final = "Partibus development CA"
 SERVER_COMMON_NAME: Final = "Partibus"
 # Machines whose clocks lag must not see a certificate from the future.
 BACKDATED: Final = datetime.timedelta(days=1)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Facts:
+    """What people ask about a certificate."""
+
+    names: tuple[str, ...]
+    issuer: str
+    since_ms: int
+    until_ms: int
+    fingerprint: str  # SHA-256, as browsers and openssl show it
 
 
 class Authority:
@@ -88,6 +100,27 @@ def load_authority(certificate_path: Path, key_path: Path) -> Authority:
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ConfigError(f"{key_path} is not an EC key; remove it to have a new CA made")
     return Authority(certificate, key)
+
+
+def read_facts(path: Path) -> Facts:
+    """The first certificate of a file; ValueError when there is none."""
+    certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
+    return Facts(
+        names=_names_of(certificate),
+        issuer=certificate.issuer.rfc4514_string(),
+        since_ms=int(certificate.not_valid_before_utc.timestamp()) * 1000,
+        until_ms=int(certificate.not_valid_after_utc.timestamp()) * 1000,
+        fingerprint=certificate.fingerprint(hashes.SHA256()).hex(":").upper(),
+    )
+
+
+def _names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return ()
+    kinds = (x509.DNSName, x509.IPAddress)
+    return tuple(str(name.value) for name in found.value if isinstance(name, kinds))
 
 
 def _builder(

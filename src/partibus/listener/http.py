@@ -3,31 +3,42 @@
 Owns the HTTP connections and their time limits. It serves whatever application it is
 given and knows no route. Importing this module costs a tenth of a second (uvicorn, h11),
 so the listener does it in a thread when the first HTTP request arrives, not at start.
-AMQP over WebSocket will be a protocol class handed to `Config(ws=...)` here.
+A request for AMQP over WebSocket leaves uvicorn here, with its connection: AMQP needs the
+pump of `tcp`, not an application that is awaited for each message.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
+import h11
 from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from partibus.listener.deadlines import Deadlines
+from partibus.listener.upgrade import WEBSOCKET_PATHS, Answer, answer
 
 # Health checkers and admin clients ask again every few seconds to half a minute.
 KEEP_ALIVE_S: Final = 30
 # One request line with its headers; SAS tokens in a header stay well under 4 KiB.
 REQUEST_HEAD_BYTES_MAX: Final = 32 * 1024
 
+# Takes a connection whose head asks for a WebSocket, our answer to it, and what came behind.
+Upgrade = Callable[[asyncio.Transport, Answer, bytes], None]
+
 
 class HttpFront:
     """All HTTP connections of a node, served by one application."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, application: ASGIApp, asking: Deadlines
+        self,
+        loop: asyncio.AbstractEventLoop,
+        application: ASGIApp,
+        asking: Deadlines,
+        upgrade: Upgrade,
     ) -> None:
         # What a stranger sends wrongly is answered with 400, not written to our log.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
@@ -48,6 +59,7 @@ class HttpFront:
         )
         self._config.load()
         self._asking = asking
+        self._upgrade = upgrade
 
     @property
     def connection_count(self) -> int:
@@ -56,7 +68,7 @@ class HttpFront:
 
     def connection(self) -> asyncio.Protocol:
         """A protocol for one connection that turned out to speak HTTP."""
-        return HttpConnection(self._loop, self._config, self._state, self._asking)
+        return HttpConnection(self._loop, self._config, self._state, self._asking, self._upgrade)
 
     async def close(self, grace_s: float) -> None:
         """Let running requests end within `grace_s`, then end every connection."""
@@ -72,6 +84,18 @@ class HttpFront:
                 connection.transport.abort()
 
 
+class _AttentiveConnection(h11.Connection):
+    """Remembers header names in the case they came in: over REST they are names of properties."""
+
+    headers_as_sent: list[tuple[bytes, bytes]]
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self.headers_as_sent = event.headers.raw_items()
+        return event
+
+
 class HttpConnection(H11Protocol):
     """uvicorn's connection, with a time limit on asking: it has none of its own."""
 
@@ -81,14 +105,18 @@ class HttpConnection(H11Protocol):
         config: Config,
         state: ServerState,
         asking: Deadlines,
+        upgrade: Upgrade,
     ) -> None:
         super().__init__(config, state, {}, loop)
+        self.conn = self._attentive = _AttentiveConnection(h11.SERVER, REQUEST_HEAD_BYTES_MAX)
         self._asking = asking
+        self._upgrade = upgrade
+        self._is_upgraded = False
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         is_asking = self.cycle is None or self.cycle.response_complete
-        if not is_asking or self.transport.is_closing():
+        if not is_asking or self._is_upgraded or self.transport.is_closing():
             self._asking.forget(self)
         elif self not in self._asking:
             # The time runs from the first byte of a request; drops of it do not renew it.
@@ -103,5 +131,16 @@ class HttpConnection(H11Protocol):
         self.transport.abort()
 
     def _should_upgrade(self) -> bool:
-        """No upgrade is offered; the application answers the request as it stands."""
-        return False
+        """AMQP is the only upgrade; the application answers any other request as it stands."""
+        # Asked once for each request, when its scope is made: the moment to add what
+        # applications need and ASGI does not carry.
+        self.scope["state"]["headers_as_sent"] = self._attentive.headers_as_sent
+        return self.scope["path"] in WEBSOCKET_PATHS and self._get_upgrade() == b"websocket"
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Let go of the connection: from here on it is a WebSocket, or refused and ended."""
+        self._is_upgraded = True
+        self.connections.discard(self)
+        behind, _is_ended = self.conn.trailing_data
+        judged = answer(event.method, event.http_version, self.headers)
+        self._upgrade(self.transport, judged, behind)

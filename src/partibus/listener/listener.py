@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from partibus.listener.http import HttpFront
+    from partibus.listener.upgrade import Answer
 
 # How long a peer may take to show what it speaks, at each of: first byte, whole opening,
 # HTTP request head. Slow links need a second or two; port scanners never say a word.
@@ -112,6 +113,8 @@ class Listener:
             await asyncio.wait(list(self._starting.values()))
         if self._http is not None:
             await self._http.close(grace_s)
+        for protocol in list(self._amqp):
+            protocol.finish()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._until_all_lost(), grace_s)
         for protocol in list(self._amqp):
@@ -223,14 +226,39 @@ class Listener:
     # --- AMQP -------------------------------------------------------------------------------
 
     def _lead_to_amqp(self, first: FirstBytes) -> None:
-        if len(self._amqp) >= self._limits.connections_max:
-            self._refused("connections of the profile", self._limits.connections_max)
+        if not self._has_room():
             first.expire()
             return
-        self._is_refusing = False
         protocol = AmqpProtocol(self._connect, self.closing, self._lost)
         self._amqp.add(protocol)
         first.hand_over(protocol)
+
+    def _has_room(self) -> bool:
+        """Whether the profile allows one more AMQP connection."""
+        if len(self._amqp) >= self._limits.connections_max:
+            self._refused("connections of the profile", self._limits.connections_max)
+            return False
+        self._is_refusing = False
+        return True
+
+    def _upgrade(self, transport: asyncio.Transport, answer: "Answer", behind: bytes) -> None:
+        """An HTTP connection asked for AMQP over WebSocket; `behind` came after its request."""
+        # Loaded with the HTTP stack that calls this, not at start.
+        from partibus.listener.upgrade import refusal
+        from partibus.listener.websocket import WebSocketProtocol
+
+        if answer.is_accepted and not self._has_room():
+            answer = refusal(503, "Too many connections are open; try again later.")
+        transport.write(answer.data)
+        if not answer.is_accepted:
+            transport.close()
+            return
+        protocol = WebSocketProtocol(self._connect, self.closing, self._lost)
+        self._amqp.add(protocol)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if behind:
+            protocol.data_received(behind)
 
     def _lost(self, protocol: AmqpProtocol) -> None:
         self._amqp.discard(protocol)
@@ -259,7 +287,8 @@ class Listener:
         """In a thread: importing the HTTP stack would hold up the loop."""
         from partibus.listener.http import HttpFront
 
-        self._http = HttpFront(self._loop, self._http_application(), self.asking)
+        application = self._http_application()
+        self._http = HttpFront(self._loop, application, self.asking, self._upgrade)
 
     def _http_loaded(self, loading: "asyncio.Future[None]") -> None:
         error = loading.exception()

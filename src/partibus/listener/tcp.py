@@ -3,7 +3,7 @@
 Owns the watermarks of both directions and the way a connection ends. It looks at no
 byte: what arrives goes to the gateway in the chunks the loop read, what the gateway
 writes goes to the transport. Made by the listener when the first bytes said AMQP; plain
-TCP and TLS look the same from here.
+TCP and TLS look the same from here, and a WebSocket is this with frames (`websocket`).
 """
 
 import asyncio
@@ -110,6 +110,9 @@ class AmqpProtocol(asyncio.Protocol):
         assert self._transport is not None
         if not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def finish(self) -> None:
+        """The server stops, and the gateway has closed: wait for no answer of the peer."""
 
     # --- called by the deadlines ----------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """TLS for a server without certificates: a development CA, made on first need.
 
-Owns the directory with the CA and the server's certificate, and the context that serves
-them. It must never make a CA where a usable one lies: clients have been told to trust
-that one. `cryptography` is imported only when something must be made, which keeps later
-starts quick. Called by the server at start, and by the listener on a ClientHello.
+Owns the directory with the CA and the server's certificate. It must never make a CA where a
+usable one lies: clients have been told to trust that one. `cryptography` is imported only
+when something must be made, which keeps later starts quick. Called by the server at start,
+by the listener on a ClientHello (through `served_certificate`), and by `partibus cert`.
 """
 
 import ipaddress
@@ -11,18 +11,20 @@ import json
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
+from partibus.listener.served_certificate import DAY_MS, WARNING_DAYS, ServedCertificate
 
-DAY_MS: Final = 24 * 60 * 60 * 1000
 # Under the 825 days that some platforms allow a server certificate.
 VALIDITY_DAYS: Final = 730
+# Ten years: every new CA must be brought to every client again.
+CA_VALIDITY_DAYS: Final = 3_650
 # A start within the last month of validity makes new ones.
-RENEWAL_DAYS: Final = 30
+RENEWAL_DAYS: Final = WARNING_DAYS
 
 log = logging.getLogger(__name__)
 
@@ -49,76 +51,96 @@ class DevelopmentAuthority:
         self._directory = directory
         self._names = names
         self._clock = clock
-        self._context: ssl.SSLContext | None = None
         self.ca_path = directory / "ca.pem"
         self.ca_key_path = directory / "ca-key.pem"
         self.server_path = directory / "server.pem"
         self.server_key_path = directory / "server-key.pem"
         self._issued_path = directory / "issued.json"
+        self._served = ServedCertificate(
+            self.server_path,
+            self.server_key_path,
+            clock,
+            until_ms=self._until_ms,
+            remedy="remove it to have a new one made",
+        )
 
     def ensure(self) -> None:
         """Make what is missing, expiring, or lacks a name, and load it. Blocks."""
         if not self._is_noted_as_good():
-            try:
-                self._issue()
-            except OSError as error:
-                raise ConfigError(
-                    f"cannot write TLS files in {self._directory}: {error.strerror}"
-                ) from error
-        self._context = self._load()
+            self.issue((*self._names, *self.noted_names()))
+        self._served.ensure()
 
     def context(self) -> ssl.SSLContext:
         """The context that every TLS connection of this server uses."""
-        assert self._context is not None, "ensure() comes first"
-        return self._context
+        return self._served.context()
 
-    def _load(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+    def issue(self, names: Sequence[str], *, new_authority: bool = False) -> None:
+        """Write a new server certificate, under the CA that is here if it will do.
+
+        A server that runs on these files serves the new one from its next connection on.
+        """
         try:
-            context.load_cert_chain(self.server_path, self.server_key_path)
+            self._issue(tuple(dict.fromkeys(names)), new_authority)
         except OSError as error:
             raise ConfigError(
-                f"{self.server_path} cannot be served: {error}; remove it to have a new one made"
+                f"cannot write TLS files in {self._directory}: {error.strerror}"
             ) from error
-        return context
+
+    def noted_names(self) -> tuple[str, ...]:
+        """The names of the certificate that is here; none when it cannot be told."""
+        try:
+            return self._note()[1]
+        except (OSError, ValueError, KeyError, TypeError):
+            return ()
+
+    def _until_ms(self, path: Path) -> int:
+        """As the note says, which is quick; while it is being written, as the file does."""
+        try:
+            return self._note()[0]
+        except (OSError, ValueError, KeyError, TypeError):
+            from partibus.listener.certificates import read_facts
+
+            return read_facts(path).until_ms
+
+    def _note(self) -> tuple[int, tuple[str, ...]]:
+        issued = json.loads(self._issued_path.read_text())
+        return int(issued["until_ms"]), tuple(map(str, issued["names"]))
 
     def _is_noted_as_good(self) -> bool:
         """Whether the note of the last issue says that all files will do as they are."""
         files = (self.ca_path, self.ca_key_path, self.server_path, self.server_key_path)
         try:
-            issued = json.loads(self._issued_path.read_text())
-            until_ms, names = int(issued["until_ms"]), set(issued["names"])
+            until_ms, names = self._note()
         except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("%s cannot be read and is made again: %s", self._issued_path, error)
             return False
         is_long_valid = until_ms > self._renewal_ms()
-        return is_long_valid and set(self._names) <= names and all(f.exists() for f in files)
+        return is_long_valid and set(self._names) <= set(names) and all(f.exists() for f in files)
 
     def _renewal_ms(self) -> int:
         return self._clock.now_ms() + RENEWAL_DAYS * DAY_MS
 
-    def _issue(self) -> None:
-        """Write a new server certificate, under the CA that is here if it will do."""
+    def _issue(self, names: tuple[str, ...], new_authority: bool) -> None:
         from partibus.listener import certificates
 
         now_ms = self._clock.now_ms()
-        until_ms = now_ms + VALIDITY_DAYS * DAY_MS
         self._directory.mkdir(parents=True, exist_ok=True)
         authority = None
-        if self.ca_path.exists() and self.ca_key_path.exists():
+        if not new_authority and self.ca_path.exists() and self.ca_key_path.exists():
             authority = certificates.load_authority(self.ca_path, self.ca_key_path)
         if authority is None or authority.until_ms <= self._renewal_ms():
-            authority = certificates.make_authority(now_ms, until_ms)
+            authority = certificates.make_authority(now_ms, now_ms + CA_VALIDITY_DAYS * DAY_MS)
             _write_secret(self.ca_key_path, authority.key_pem())
             _write(self.ca_path, authority.certificate_pem())
-        until_ms = min(until_ms, authority.until_ms)
-        certificate, key = authority.issue(self._names, now_ms, until_ms)
+        until_ms = min(now_ms + VALIDITY_DAYS * DAY_MS, authority.until_ms)
+        certificate, key = authority.issue(names, now_ms, until_ms)
+        # The note never speaks of other files than those that are there.
+        self._issued_path.unlink(missing_ok=True)
         _write_secret(self.server_key_path, key)
         _write(self.server_path, certificate)
-        note = {"until_ms": until_ms, "names": list(self._names)}
+        note = {"until_ms": until_ms, "names": list(names)}
         _write(self._issued_path, json.dumps(note, indent=2).encode())
 
 

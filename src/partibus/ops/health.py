@@ -1,30 +1,30 @@
 """The HTTP application for operators: is this node alive, ready, healthy?
 
 Owns the routes `/health` (as the vendor's emulator answers it, EMU-6), `/livez` and
-`/readyz`, and the word to clients that ask for what is not offered yet; the administration
-stands beside them (`admin`). It looks at the node only through what it is given. The server
-hands it to the listener, which makes it when the first HTTP request comes.
+`/readyz`, and the word to browsers that come to the path of AMQP over WebSocket; the
+administration stands beside them (`admin`). It looks at the node only through what it is
+given. The server hands it to the listener, which makes it when the first HTTP request comes.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
+from partibus.listener.upgrade import WEBSOCKET_PATHS
 from partibus.ops.admin import Administration, admin_routes
 
 # True and a message when the node serves, False and the reason when it does not.
 HealthProbe = Callable[[], tuple[bool, str]]
 
-# The path that every SDK uses; .NET adds the slash.
-WEBSOCKET_PATHS: Final = ("/$servicebus/websocket", "/$servicebus/websocket/")
+# Upgrades to AMQP never come as far as an application; what does was no upgrade.
 WEBSOCKET_REFUSAL: Final = (
-    "This server does not offer AMQP over WebSocket. Use AMQP over TCP:"
-    " TransportType.Amqp, or no transport option.\n"
+    "AMQP over WebSocket is served here: connect with a WebSocket and the sub-protocol"
+    " AMQPWSB10, for example TransportType.AmqpOverWebsocket.\n"
 )
 # An answer that a proxy keeps would be a lie a minute later.
 _FRESH: Final = {"cache-control": "no-store"}
@@ -33,15 +33,20 @@ _Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def operations_application(
-    probe: HealthProbe, administration: Administration | None = None
+    probe: HealthProbe,
+    administration: Administration | None = None,
+    further: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """The application that answers for the node behind `probe`, and lets it be administered."""
+    """The application that answers for the node behind `probe`, and lets it be administered.
+
+    The `further` routes come last: names of entities never stand in the way of ours."""
     routes = [
         Route("/health", _health(probe)),
         Route("/livez", _alive),
         Route("/readyz", _ready(probe)),
-        *(Route(path, _no_websocket) for path in WEBSOCKET_PATHS),
+        *(Route(path, _websocket_only) for path in WEBSOCKET_PATHS),
         *(admin_routes(administration) if administration is not None else ()),
+        *further,
     ]
     return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
 
@@ -73,8 +78,8 @@ def _ready(probe: HealthProbe) -> _Endpoint:
     return ready
 
 
-async def _no_websocket(_request: Request) -> Response:
-    return PlainTextResponse(WEBSOCKET_REFUSAL, 501)
+async def _websocket_only(_request: Request) -> Response:
+    return PlainTextResponse(WEBSOCKET_REFUSAL, 426, {"upgrade": "websocket"})
 
 
 async def _refused(request: Request, error: Exception) -> Response:

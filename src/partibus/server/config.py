@@ -1,4 +1,4 @@
-"""The settings of `serve`: defaults < [server] of the file < PARTIBUS_* < flags.
+"""The settings of `serve`: defaults < [server] and [tls] of the file < PARTIBUS_* < flags.
 
 Owns what can be set, what each setting may hold and where its value came from. It opens no
 directory and no port, and decides nothing that needs one. Every wrong value is a
@@ -13,6 +13,8 @@ directory and no port, and decides nothing that needs one. Every wrong value is 
 | port | PARTIBUS_PORT | 0 to 65535, 0 picks one, or none | 5672 |
 | tls_port | PARTIBUS_TLS_PORT | the same | 5671 |
 | http_port | PARTIBUS_HTTP_PORT | the same | 5300 |
+| tls_cert | PARTIBUS_TLS_CERT | PEM file with its chain (in the file: cert of [tls]) | made |
+| tls_key | PARTIBUS_TLS_KEY | PEM file (in the file: key of [tls]) | made |
 | stores | PARTIBUS_STORES | a number, or places (variable: separated by commas) | 1 |
 | workers | PARTIBUS_WORKERS | a number | 1 |
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
@@ -53,6 +55,8 @@ class ServeSettings:
     port: int | None = 5672
     tls_port: int | None = 5671
     http_port: int | None = 5300
+    tls_cert: Path | None = None  # None: the development CA's
+    tls_key: Path | None = None
     stores: int = 1
     store_places: tuple[str, ...] = ()  # empty: `stores` directories below `data`
     workers: int = 1
@@ -117,6 +121,7 @@ def resolve_configuration(
             _take(key, value, f"--{key.replace('_', '-')}", values, origins)
     settings = _make(values)
     _check_ports(settings)
+    _check_tls(settings)
     for name in ServeSettings.__dataclass_fields__:
         origins.setdefault(name, "default")
     return Configuration(settings, definitions, origins)
@@ -140,27 +145,27 @@ def _config_file(
 def _take_file(
     definitions: Definitions, values: dict[str, object], origins: dict[str, str]
 ) -> None:
-    source, table = definitions.source, definitions.server
-    refuse_unknown(source, ("server",), table, _READERS)
-    for key, value in table.items():
-        where = ("server", key)
-        try:
-            read = _READERS[key](value)
-        except ArgumentError as error:
-            raise source.error(where, error.text) from error
-        values.update(_anchored(read, source.file.parent))
-        origins.update(dict.fromkeys(read, f"{source.file}:{source.line_of(where)}"))
+    source = definitions.source
+    tables = (("server", definitions.server, _IN_SERVER), ("tls", definitions.tls, _IN_TLS))
+    for name, table, known in tables:
+        refuse_unknown(source, (name,), table, known)
+        for key, value in table.items():
+            where = (name, key)
+            try:
+                read = _READERS[known[key]](value)
+            except ArgumentError as error:
+                raise source.error(where, error.text) from error
+            values.update(_anchored(read, source.file.parent))
+            origins.update(dict.fromkeys(read, f"{source.file}:{source.line_of(where)}"))
 
 
 def _anchored(read: dict[str, object], folder: Path) -> dict[str, object]:
     """Paths of a file hang on its place, since it can be used from anywhere."""
-    data, places = read.get("data"), read.get("store_places")
-    if isinstance(data, Path):
-        return {**read, "data": folder / data}
+    places = read.get("store_places")
     if isinstance(places, tuple):
         anchored = tuple(p if "://" in p else str(folder / p) for p in places)
         return {**read, "store_places": anchored}
-    return read
+    return {key: folder / v if isinstance(v, Path) else v for key, v in read.items()}
 
 
 def _take(
@@ -191,15 +196,23 @@ def _check_ports(settings: ServeSettings) -> None:
             )
 
 
+def _check_tls(settings: ServeSettings) -> None:
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        given, missing = ("tls_cert", "tls_key")
+        if settings.tls_cert is None:
+            given, missing = missing, given
+        raise ConfigError(f"{given} was given without {missing}; a certificate needs its key.")
+
+
 # --- readers: from the value of any origin to settings ----------------------------------------
 
 Reader = Callable[[object], dict[str, object]]
 
 
-def _read_data(value: object) -> dict[str, object]:
+def _read_path(value: object, name: str, what: str) -> dict[str, object]:
     if not isinstance(value, str | Path) or not str(value):
-        raise ArgumentError("a directory is expected.")
-    return {"data": Path(value)}
+        raise ArgumentError(f"a {what} is expected.")
+    return {name: Path(value)}
 
 
 def _read_switch(value: object, name: str) -> dict[str, object]:
@@ -266,12 +279,14 @@ def _whole(value: object) -> int | None:
 
 
 _READERS: Final[dict[str, Reader]] = {
-    "data": _read_data,
+    "data": lambda value: _read_path(value, "data", "directory"),
     "memory": lambda value: _read_switch(value, "memory"),
     "host": _read_host,
     "port": lambda value: _read_port(value, "port"),
     "tls_port": lambda value: _read_port(value, "tls_port"),
     "http_port": lambda value: _read_port(value, "http_port"),
+    "tls_cert": lambda value: _read_path(value, "tls_cert", "PEM file"),
+    "tls_key": lambda value: _read_path(value, "tls_key", "PEM file"),
     "stores": _read_stores,
     "workers": lambda value: _read_count(value, "workers", _WORKERS_MAX),
     "profile": _read_profile,
@@ -279,3 +294,6 @@ _READERS: Final[dict[str, Reader]] = {
     "peek_partitioned": _read_peek_mode,
 }
 SETTING_KEYS: Final = tuple(_READERS)
+# Tables of the file: the name of each setting there, and its own.
+_IN_TLS: Final = {"cert": "tls_cert", "key": "tls_key"}
+_IN_SERVER: Final = {key: key for key in SETTING_KEYS if key not in _IN_TLS.values()}

@@ -1,4 +1,4 @@
-"""Failures a user can act on, as one line on stderr and an exit code.
+"""Failures a user can act on, as one line on stderr (and an excerpt) and an exit code.
 
 Owns the exit codes of the command line. Only errors of our own taxonomy and of the
 operating system are told this way; anything else is our mistake and shows its traceback.
@@ -21,8 +21,8 @@ EXIT_UNAUTHORIZED: Final = 6
 
 
 def report(error: BusError | OSError) -> int:
-    """Say what to correct, in one line; answers the exit code for it."""
-    print(f"partibus: {' '.join(_text(error).split())}", file=sys.stderr, flush=True)
+    """Say what to correct, in one line and any excerpt; answers the exit code for it."""
+    print(f"partibus: {_tidy(_text(error))}", file=sys.stderr, flush=True)
     if isinstance(error, ConfigError):
         return EXIT_CONFIG
     return EXIT_CORRUPT if isinstance(error, StoreCorrupt) else EXIT_FAILED
@@ -32,3 +32,10 @@ def _text(error: BusError | OSError) -> str:
     if isinstance(error, BusError):
         return error.text
     return f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
+
+
+def _tidy(text: str) -> str:
+    """One line; an excerpt with its marks, which is indented, keeps its own lines."""
+    lines = text.split("\n")
+    told = " ".join(" ".join(line for line in lines if not line.startswith("  ")).split())
+    return "\n".join([told, *(line for line in lines if line.startswith("  "))])

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import secrets
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.settings import ConnectionSettings
@@ -52,6 +53,8 @@ from partibus.server.stores import StoreMaker
 from partibus.store.interface import StoreState
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
     from partibus.atom.application import ManagementApplication
 
 EXIT_INTERNAL: Final = 70
@@ -151,6 +154,13 @@ class Node:
         for broker in brokers:
             broker.close()
         self.catalog.close()
+
+    def data_routes(self) -> "Sequence[BaseRoute]":
+        """The HTTP routes by which messages are sent and received; loaded when first needed."""
+        from partibus.rest.plane import DataPlane
+        from partibus.rest.routes import data_routes
+
+        return data_routes(DataPlane(self.gateway))
 
     def health(self) -> tuple[bool, str]:
         """Whether the node does its work, and in a sentence why not."""

@@ -12,7 +12,7 @@ import ipaddress
 import logging
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -21,12 +21,14 @@ from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
 from partibus.listener.accept import bind
 from partibus.listener.listener import HEADROOM_SOCKETS, Listener, ListenerLimits
+from partibus.listener.served_certificate import ServedCertificate
 from partibus.listener.tcp import AmqpProtocol, Client
 from partibus.listener.tls import DevelopmentAuthority, certificate_names
 from partibus.server.config import ServeSettings
 from partibus.server.membership import Membership
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
     from partibus.ops.admin import Administration
@@ -54,6 +56,10 @@ class ServedNode(Protocol):
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
+
+    def data_routes(self) -> "Sequence[BaseRoute]":
+        """The HTTP routes by which messages are sent and received."""
+        ...
 
     def health(self) -> tuple[bool, str]: ...
 
@@ -130,11 +136,9 @@ class Service:
         # so it binds last; a server of one process first, since a busy port ends it anyway.
         ports = self._bind() if self._membership is None else {}
         make_data_directory(self._settings)
-        authority = DevelopmentAuthority(
-            self._tls_directory(), certificate_names(self._settings.host), self._clock
-        )
+        identity = identity_of(self._settings, self._tls_directory, self._clock)
         # Making keys loads a large library; the stores open meanwhile.
-        making = loop.run_in_executor(None, authority.ensure)
+        making = loop.run_in_executor(None, identity.ensure)
         started, made = await asyncio.gather(self._node.start(), making, return_exceptions=True)
         if isinstance(started, BaseException):
             raise started
@@ -142,11 +146,11 @@ class Service:
             await self._node.stop()
             raise made
         ports = ports or self._bind()
-        self._listener = self._listen(loop, authority)
+        self._listener = self._listen(loop, identity)
         for sockets in ports.values():
             for sock in sockets:
                 self._listener.accept_from(sock)
-        return self._endpoints(ports, authority.ca_path)
+        return self._endpoints(ports, identity.ca_path)
 
     def _bind(self) -> dict[str, list[socket.socket]]:
         """The listening sockets by flag, in the order in which a flag stands in for another."""
@@ -166,7 +170,7 @@ class Service:
         temporary = tempfile.TemporaryDirectory(prefix="partibus-tls-")
         return Path(self._cleanup.enter_context(temporary))
 
-    def _listen(self, loop: asyncio.AbstractEventLoop, authority: DevelopmentAuthority) -> Listener:
+    def _listen(self, loop: asyncio.AbstractEventLoop, identity: "Identity") -> Listener:
         connections_max = self._settings.profile.connections_max
         limits = ListenerLimits(
             connections_max=connections_max,
@@ -177,7 +181,7 @@ class Service:
             clock=self._clock,
             limits=limits,
             connect=self._node.gateway.connect,
-            tls_context=authority.context,
+            tls_context=identity.context,
             http_application=self._http_application,
         )
 
@@ -185,12 +189,25 @@ class Service:
         from partibus.atom.application import with_management
         from partibus.ops.health import operations_application
 
-        operations = operations_application(self.health, self._node.administration)
+        operations = operations_application(
+            self.health, self._node.administration, self._node.data_routes()
+        )
         return with_management(self._node.management(), operations)
 
     def _endpoints(self, ports: dict[str, list[socket.socket]], ca_path: Path) -> Endpoints:
         numbers = {flag: int(sockets[0].getsockname()[1]) for flag, sockets in ports.items()}
         return endpoints_of(numbers, self._settings, ca_path, self._node.connection_string)
+
+
+Identity = DevelopmentAuthority | ServedCertificate
+"""Where the server's certificate comes from."""
+
+
+def identity_of(settings: ServeSettings, directory: Callable[[], Path], clock: Clock) -> Identity:
+    """The user's certificate where there is one, else one of the development CA."""
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        return ServedCertificate(settings.tls_cert, settings.tls_key, clock)
+    return DevelopmentAuthority(directory(), certificate_names(settings.host), clock)
 
 
 def wanted_ports(settings: ServeSettings) -> dict[str, int]:

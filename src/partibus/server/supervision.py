@@ -21,13 +21,18 @@ from typing import Final
 from partibus.domain.clock import SystemClock
 from partibus.domain.errors import BusError, ConfigError
 from partibus.listener.accept import reserve
-from partibus.listener.tls import DevelopmentAuthority, certificate_names
 from partibus.server.assignment import Assignment
 from partibus.server.catalog_start import catalog_file, connection_string, start_catalog
 from partibus.server.config import Configuration, ServeSettings
 from partibus.server.failure import EXIT_CLEAN, EXIT_CONFIG, report
 from partibus.server.membership import Membership
-from partibus.server.service import Endpoints, endpoints_of, make_data_directory, wanted_ports
+from partibus.server.service import (
+    Endpoints,
+    endpoints_of,
+    identity_of,
+    make_data_directory,
+    wanted_ports,
+)
 from partibus.server.supervisor import Supervisor, WorkerFailed
 from partibus.server.worker_process import launch
 
@@ -99,12 +104,12 @@ def prepare(
     make_data_directory(settings)
     runtime = _runtime_directory(cleanup, settings.workers)
     tls = runtime / "tls" if settings.memory else settings.data / "tls"
-    authority = DevelopmentAuthority(tls, certificate_names(settings.host), clock)
-    authority.ensure()
+    identity = identity_of(settings, lambda: tls, clock)
+    identity.ensure()
     file = catalog_file(settings) or runtime / "catalog.db"
     catalog = start_catalog(file, settings, configuration.definitions, clock)
     endpoints = endpoints_of(
-        numbers, settings, authority.ca_path, partial(connection_string, catalog)
+        numbers, settings, identity.ca_path, partial(connection_string, catalog)
     )
     catalog.close()
     run = secrets.randbits(32)

@@ -181,7 +181,8 @@ async def test_a_subscription_detects_no_duplicates(bench: ManagementBench) -> N
     ],
 )
 def test_requests_for_this_application(query: bytes, expected: bool) -> None:
-    assert is_management({"type": "http", "query_string": query}) is expected
+    scope = {"type": "http", "query_string": query, "method": "GET", "path": "/orders"}
+    assert is_management(scope) is expected
     assert is_management({"type": "lifespan"}) is False
 
 
@@ -242,3 +243,22 @@ async def test_forwarding_needs_rights_at_both_ends(bench: ManagementBench) -> N
             answer = await bench.ask("PUT", "/q", body, headers=headers, token=own)
             assert answer.status == status, (element, supplement)
     assert (await bench.put("/q", description, update=True)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("POST", "/orders/messages", False),
+        ("PUT", "/orders/messages", True),
+        ("POST", "/orders/messages/head", False),
+        ("DELETE", "/orders/Messages/Head", False),
+        ("DELETE", "/orders/messages/17/6b7f3d1e-8f0c-4c3a-9f62-3d1f8f0c4c3a", False),
+        ("DELETE", "/orders/messages/17/no-lock", True),
+        ("GET", "/orders/messages", True),
+    ],
+)
+def test_messages_are_not_managed_though_an_api_version_is_named(
+    method: str, path: str, expected: bool
+) -> None:
+    scope = {"type": "http", "query_string": b"api-version=2015-01", "method": method, "path": path}
+    assert is_management(scope) is expected

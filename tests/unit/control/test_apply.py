@@ -112,6 +112,12 @@ def test_a_queue_cannot_become_a_topic() -> None:
             "bus.toml:7: topic[0].subscription[0].rule[0].action: at most 1024 characters",
         ),
         (
+            '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
+            '[[topic.subscription.rule]]\nname = "r"\nsql_filter = "a = 1 AND"\n',
+            SELFHOST,
+            "bus.toml:7: topic[0].subscription[0].rule[0].sql_filter: The text ends too early",
+        ),
+        (
             TWO + '[[queue.policy]]\nname = "p"\nkey = "k"\nrights = ["Manage"]\n',
             SELFHOST,
             "bus.toml:5: queue[1].policy[0]: The policy 'p' has Manage, which must come with Send",

@@ -75,14 +75,21 @@ def test_everything_survives_reopening(tmp_path: Path) -> None:
         correlation=CorrelationFilter(
             label="x", properties={"n": 1, "f": 1.5, "t": "1", "b": True}
         ),
-        action="SET a = 1",
+        action="SET a = @a",
+        action_parameters={"a": 1.0, "unused": "x"},
+    )
+    other = RuleSpec(
+        name="sql",
+        filter_type=FilterType.SQL,
+        sql_expression="n = @n AND s = @s AND b = @b",
+        parameters={"n": 1, "s": "1", "b": True},
     )
     file = tmp_path / "data" / "catalog.db"
     first = Catalog(file, stores=2)
     first.create("q", QueueSpec(lock_duration_ms=7_000, requires_session=True, user_metadata="ü"))
     first.create("p", QueueSpec(enable_partitioning=True, fragments=5))
     first.create("t", TopicSpec(requires_duplicate_detection=True))
-    first.create("t/subscriptions/S", SubscriptionSpec(rules=(rule,)))
+    first.create("t/subscriptions/S", SubscriptionSpec(rules=(rule, other)))
     first.put_policy("", policy("Root", ALL_RIGHTS))
     first.put_policy("Q", policy("mine"))
     before = first.entities()

@@ -98,8 +98,10 @@ def test_a_topic_with_subscriptions_and_rules() -> None:
         max_delivery_count = 3
         [[topic.subscription.rule]]
         name = "big"
-        sql_filter = "size > 10"
-        action = "SET big = true"
+        sql_filter = "size > @least"
+        parameters = { least = 10 }
+        action = "SET big = @big"
+        action_parameters = { big = true }
         [[topic.subscription.rule]]
         name = "red"
         correlation_filter = { label = "red", properties = { n = 1, s = "x" } }
@@ -118,8 +120,10 @@ def test_a_topic_with_subscriptions_and_rules() -> None:
             RuleSpec(
                 name="big",
                 filter_type=FilterType.SQL,
-                sql_expression="size > 10",
-                action="SET big = true",
+                sql_expression="size > @least",
+                parameters={"least": 10},
+                action="SET big = @big",
+                action_parameters={"big": True},
             ),
             RuleSpec(
                 name="red",

@@ -251,3 +251,13 @@ def test_ranges_are_those_of_the_profile() -> None:
         "Config.json:14: UserConfig.Namespaces[0].Queues[1].Properties."
         "DuplicateDetectionHistoryTimeWindow: PT5S is not allowed; allowed are PT20S to P7D."
     )
+
+
+@pytest.mark.rule("FLT-8")
+def test_a_rule_that_cannot_be_used_is_told_at_its_line() -> None:
+    definitions = read(FULL.replace("sys.Label = 'x'", "sys.Lable = 'x'"))
+    with pytest.raises(ConfigError) as caught:
+        apply_definitions(Catalog(profile=EMULATOR), definitions)
+    line = FULL[: FULL.index("SqlFilter")].count("\n") + 1
+    assert caught.value.text.startswith(f"Config.json:{line}: UserConfig.Namespaces[0].Topics[0].")
+    assert "Properties.SqlFilter: There is no system property Lable" in caught.value.text

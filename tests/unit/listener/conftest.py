@@ -10,6 +10,7 @@ import uvloop
 from partibus.domain.clock import SystemClock
 from partibus.listener.tls import DevelopmentAuthority, certificate_names
 from unit.listener.front import HOST, Dial, Front, Streams
+from unit.listener.web_peer import Web, WebPeer
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -45,3 +46,13 @@ async def dial(front: Front) -> AsyncIterator[Dial]:
     yield connect
     for writer in opened:
         writer.transport.abort()
+
+
+@pytest.fixture
+def web(front: Front, dial: Dial) -> Web:
+    """Opens WebSockets, over TLS when given a context."""
+
+    async def connect(context: ssl.SSLContext | None = None) -> WebPeer:
+        return await WebPeer.connect(front, await dial(context))
+
+    return connect

@@ -120,18 +120,6 @@ async def test_http_that_cannot_be_loaded_is_tried_again(
     assert (await http_answer(reader))[0] == 200
 
 
-async def test_a_websocket_is_refused_in_words(front: Front, dial: Dial) -> None:
-    reader, writer = await dial()
-    writer.write(
-        b"GET /$servicebus/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
-        b"Upgrade: websocket\r\nSec-WebSocket-Protocol: AMQPWSB10\r\n"
-        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    )
-    status, body = await http_answer(reader)
-    assert status == 501
-    assert b"AMQP over TCP" in body
-
-
 @pytest.mark.parametrize("garbage", [b"\x00\x01\x02", b"SSH-2.0-x\r\n", b"AMXP\x00\x01\x00\x00"])
 async def test_garbage_is_closed(front: Front, dial: Dial, garbage: bytes) -> None:
     for context in (None, front.trusting()):

@@ -9,8 +9,9 @@ import pytest
 
 from partibus.domain.clock import SystemClock
 from partibus.domain.errors import ConfigError
+from partibus.listener.served_certificate import DAY_MS
 from partibus.listener.tls import (
-    DAY_MS,
+    CA_VALIDITY_DAYS,
     RENEWAL_DAYS,
     VALIDITY_DAYS,
     DevelopmentAuthority,
@@ -108,10 +109,37 @@ def test_a_lost_ca_file_means_a_new_ca(tmp_path: Path, lost: str) -> None:
     shake_hands(made(tmp_path), "localhost")
 
 
-def test_certificates_are_renewed_before_they_end(tmp_path: Path) -> None:
+def test_certificates_are_renewed_before_they_end_under_the_same_ca(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    ca, served = first.ca_path.read_bytes(), first.server_path.read_bytes()
+    early = made(tmp_path, days=VALIDITY_DAYS - RENEWAL_DAYS - 1)
+    assert early.server_path.read_bytes() == served
+    due = made(tmp_path, days=VALIDITY_DAYS - RENEWAL_DAYS + 1)
+    assert due.server_path.read_bytes() != served
+    assert due.ca_path.read_bytes() == ca
+
+
+def test_a_ca_that_ends_soon_is_made_anew(tmp_path: Path) -> None:
     ca = made(tmp_path).ca_path.read_bytes()
-    assert made(tmp_path, days=VALIDITY_DAYS - RENEWAL_DAYS - 1).ca_path.read_bytes() == ca
-    assert made(tmp_path, days=VALIDITY_DAYS - RENEWAL_DAYS + 1).ca_path.read_bytes() != ca
+    assert made(tmp_path, days=CA_VALIDITY_DAYS - RENEWAL_DAYS + 1).ca_path.read_bytes() != ca
+
+
+def test_names_that_were_added_outlive_a_renewal(tmp_path: Path) -> None:
+    authority = made(tmp_path)
+    authority.issue((*NAMES, "added.example"))
+    renewed = made(tmp_path, days=VALIDITY_DAYS - RENEWAL_DAYS + 1)
+    assert renewed.noted_names() == (*NAMES, "added.example")
+    made(tmp_path, (*NAMES, "host.example"))
+    shake_hands(made(tmp_path), "added.example")
+
+
+def test_a_new_authority_when_asked_for(tmp_path: Path) -> None:
+    authority = made(tmp_path)
+    ca = authority.ca_path.read_bytes()
+    authority.issue(NAMES)
+    assert authority.ca_path.read_bytes() == ca
+    authority.issue(NAMES, new_authority=True)
+    assert authority.ca_path.read_bytes() != ca
 
 
 @pytest.mark.parametrize("content", ["{", "{}", "[]", '{"until_ms": "soon", "names": []}', None])

@@ -77,10 +77,10 @@ async def test_the_probe_is_asked_every_time() -> None:
 
 
 @pytest.mark.parametrize("path", ["/$servicebus/websocket", "/$servicebus/websocket/"])
-async def test_websocket_is_refused_in_words(path: str) -> None:
-    status, _, body = await ask(healthy, path)
-    assert status == 501
-    assert "TransportType.Amqp" in body
+async def test_a_browser_is_told_what_the_websocket_path_is_for(path: str) -> None:
+    status, headers, body = await ask(healthy, path)
+    assert (status, headers["upgrade"]) == (426, "websocket")
+    assert "AMQPWSB10" in body
 
 
 async def test_a_lost_visitor_is_told_what_is_here() -> None:

@@ -60,6 +60,10 @@ http_port = 8080
 stores = 3
 workers = 2
 profile = "standard"
+
+[tls]
+cert = "bus.pem"
+key = "/srv/bus-key.pem"
 """,
     )
     configuration = resolve_configuration({"config": str(file)}, {})
@@ -71,6 +75,8 @@ profile = "standard"
         port=0,
         tls_port=None,
         http_port=8080,
+        tls_cert=tmp_path / "bus.pem",
+        tls_key=Path("/srv/bus-key.pem"),
         stores=3,
         workers=2,
         profile=STANDARD,
@@ -94,6 +100,8 @@ def test_every_setting_from_the_environment() -> None:
         "port": "0",
         "tls_port": "none",
         "http_port": "NONE",
+        "tls_cert": "/srv/bus.pem",
+        "tls_key": "bus-key.pem",
         "stores": "4",
         "workers": "8",
         "profile": "emulator",
@@ -109,12 +117,27 @@ def test_every_setting_from_the_environment() -> None:
         port=0,
         tls_port=None,
         http_port=None,
+        tls_cert=Path("/srv/bus.pem"),
+        tls_key=Path("bus-key.pem"),
         stores=4,
         workers=8,
         profile=EMULATOR,
         faults=True,
         peek_partitioned="first-responder",
     )
+
+
+@pytest.mark.parametrize(("given", "missing"), [("tls_cert", "tls_key"), ("tls_key", "tls_cert")])
+def test_a_certificate_needs_its_key(given: str, missing: str) -> None:
+    text = complaint({given: "a.pem"}, {})
+    assert text == f"{given} was given without {missing}; a certificate needs its key."
+
+
+def test_the_file_has_one_place_for_certificates(tmp_path: Path) -> None:
+    file = write(tmp_path, '[server]\ntls_cert = "a.pem"\n')
+    assert "tls_cert" in complaint({"config": file}, {})
+    file = write(tmp_path, '[tls]\ncertificate = "a.pem"\n')
+    assert f"{file}:2" in complaint({"config": file}, {})
 
 
 def test_flags_win_over_environment_and_environment_over_file(tmp_path: Path) -> None:

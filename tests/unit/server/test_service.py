@@ -63,6 +63,9 @@ class FakeNode:
             client.wire.write(b"forced")
             client.wire.close()
 
+    def data_routes(self) -> tuple[()]:
+        return ()
+
     def health(self) -> tuple[bool, str]:
         return self.is_healthy, "as it is"
 

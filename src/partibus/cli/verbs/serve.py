@@ -91,6 +91,23 @@ def serve(
             rich_help_panel=_WHERE,
         ),
     ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Your certificate with its chain, in PEM. A new one is served as soon as the file"
+            " changes. (default: one of the development CA, see `partibus cert`)",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The key of --tls-cert, in PEM, without a passphrase.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
     workers: Annotated[
         str | None,
         typer.Option(
@@ -144,6 +161,8 @@ def serve(
                 "port": port,
                 "tls_port": tls_port,
                 "http_port": http_port,
+                "tls_cert": tls_cert,
+                "tls_key": tls_key,
                 "workers": workers,
                 "profile": profile,
                 "peek_partitioned": peek_partitioned,

@@ -1,0 +1,142 @@
+"""A message described on the command line: its properties, for trying out rules.
+
+Owns the words `NAME=VALUE` and `NAME:TYPE=VALUE` of a property, the JSON form of a message,
+and the view that both become. Nothing is sent. Called by the verbs about rules.
+"""
+
+import datetime
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from partibus.rules.values import (
+    READERS,
+    read_boolean,
+    read_guid,
+    read_integer,
+    read_moment,
+    read_number,
+    read_span,
+)
+from partibus.rules.view import SYSTEM_ALIASES, SYSTEM_NAMES, MappingView
+
+TYPES: Final[dict[str, Callable[[str], object]]] = {
+    "string": str,
+    "int": read_integer,
+    "double": read_number,
+    "bool": read_boolean,
+    "guid": read_guid,
+    "time": read_moment,
+    "duration": read_span,
+}
+_TYPED: Final = re.compile(rf"(.+):({'|'.join(TYPES)})", re.DOTALL)
+_SYSTEM_TYPES: Final[dict[str, type]] = {
+    **dict.fromkeys(SYSTEM_NAMES, str),
+    **dict.fromkeys(
+        ("enqueuedtimeutc", "expiresatutc", "scheduledenqueuetimeutc"), datetime.datetime
+    ),
+    **dict.fromkeys(("sequencenumber", "enqueuedsequencenumber", "deliverycount", "size"), int),
+    "timetolive": datetime.timedelta,
+}
+
+
+def property_of(text: str) -> tuple[str, object]:
+    """The name and value of `NAME=VALUE`, or of `NAME:TYPE=VALUE` where the type is said."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise typer.BadParameter(f"'{text}' is no property; write NAME=VALUE or NAME:TYPE=VALUE.")
+    typed = _TYPED.fullmatch(name)
+    if typed is None:
+        return name, _guessed(value)
+    made = TYPES[typed[2]](value)
+    if made is None:
+        raise typer.BadParameter(f"'{value}' is not of the type {typed[2]}.")
+    return typed[1], made
+
+
+def _guessed(text: str) -> object:
+    """A number, true, false or null where the text is one; text in quotes is always text."""
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    if text == "null":
+        return None
+    for read in (read_integer, read_number):
+        number = read(text) if re.fullmatch(r"[+-]?\.?[0-9].*", text) else None
+        if number is not None:
+            return number
+    return {"true": True, "false": False}.get(text, text)
+
+
+def message_view(
+    file: Path | None, properties: list[str], system: Mapping[str, str | None]
+) -> MappingView:
+    """The message of a JSON file (`-` is stdin), with what the flags say on top of it."""
+    user: dict[str, object] = {}
+    known: dict[str, object] = {
+        "enqueuedtimeutc": datetime.datetime.now(datetime.UTC),
+        "deliverycount": 0,
+    }
+    if file is not None:
+        _read_json(_load(file), user, known)
+    for text in properties:
+        name, value = property_of(text)
+        user[name] = value
+    for name, given in system.items():
+        if given is not None:
+            known[name] = system_property(name, given)
+    return MappingView(user, known)
+
+
+def system_property(name: str, value: object) -> object:
+    """The value of a system property in its type."""
+    wanted = _SYSTEM_TYPES[name]
+    if value is None or type(value) is wanted:
+        return value
+    made = READERS[wanted](value) if isinstance(value, str) and wanted in READERS else None
+    if made is None:
+        raise typer.BadParameter(f"'{value}' is no value of {SYSTEM_NAMES[name]}.")
+    return made
+
+
+def _load(file: Path) -> Mapping[str, object]:
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        message = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"{file} is no message in JSON: {error}") from error
+    if not isinstance(message, dict):
+        raise typer.BadParameter(f"{file}: an object is expected.")
+    return message
+
+
+def _read_json(
+    message: Mapping[str, object], user: dict[str, object], known: dict[str, object]
+) -> None:
+    for key, value in message.items():
+        folded = key.replace("_", "").replace("-", "").lower()
+        name = SYSTEM_ALIASES.get(folded, folded)
+        if name in ("applicationproperties", "properties") and isinstance(value, dict):
+            user.update({k: _json_value(v) for k, v in value.items()})
+        elif name in SYSTEM_NAMES:
+            known[name] = system_property(name, value)
+        elif name != "body":
+            raise typer.BadParameter(
+                f"'{key}' is no part of a message; there are application_properties, "
+                f"{', '.join(SYSTEM_NAMES.values())}."
+            )
+
+
+def _json_value(value: object) -> object:
+    """A plain value, or `{"type": "time", "value": "..."}` for what JSON has no word for."""
+    if isinstance(value, dict) and value.keys() == {"type", "value"}:
+        read = TYPES.get(str(value["type"]))
+        made = read(str(value["value"])) if read is not None else None
+        if made is None:
+            raise typer.BadParameter(f"{json.dumps(value)} is no typed value.")
+        return made
+    return value

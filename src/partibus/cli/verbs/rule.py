@@ -1,0 +1,277 @@
+"""`partibus rule ...`: what the rules of subscriptions make of a message.
+
+Owns the flags that describe a message and say which rules are meant. The rules come from a
+configuration file and are checked as the server checks them; no server is asked and nothing
+is sent. The words of the answer are `rule_report`'s.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+
+from partibus.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from partibus.cli.rule_report import Reach
+    from partibus.control.catalog import Catalog
+    from partibus.rules.ruleset import Match, SubscriptionRules
+    from partibus.rules.view import MappingView
+
+app = typer.Typer(help="Try out the rules of subscriptions.", no_args_is_help=True)
+
+_MESSAGE: Final = "The message"
+
+
+def _flag(help_text: str) -> Any:
+    return typer.Option(metavar="TEXT", help=help_text, rich_help_panel=_MESSAGE)
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="TOML file, or the vendor emulator's Config.json."),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        "-p",
+        metavar="NAME=VALUE",
+        help="An application property. Numbers, true, false and null are what they look like; say "
+        "the type otherwise: NAME:TYPE=VALUE with string, int, double, bool, guid, time or "
+        "duration. May be repeated.",
+        rich_help_panel=_MESSAGE,
+    ),
+]
+Message = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The message as JSON ('-' reads stdin): application_properties, subject, ... ; flags "
+        "are put on top of it.",
+        rich_help_panel=_MESSAGE,
+    ),
+]
+Subject = Annotated[str | None, _flag("Subject, also called label.")]
+MessageId = Annotated[str | None, _flag("MessageId.")]
+CorrelationId = Annotated[str | None, _flag("CorrelationId.")]
+SessionId = Annotated[str | None, _flag("SessionId.")]
+To = Annotated[str | None, _flag("To.")]
+ReplyTo = Annotated[str | None, _flag("ReplyTo.")]
+ReplyToSessionId = Annotated[str | None, _flag("ReplyToSessionId.")]
+ContentType = Annotated[str | None, _flag("ContentType.")]
+PartitionKey = Annotated[str | None, _flag("PartitionKey.")]
+TimeToLive = Annotated[str | None, _flag("TimeToLive, for example PT5M.")]
+Scheduled = Annotated[str | None, _flag("ScheduledEnqueueTimeUtc, in ISO 8601.")]
+
+
+@app.command()
+def test(
+    config: Config = None,
+    topic: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only the subscriptions of this topic.")
+    ] = None,
+    prop: Properties = None,
+    message: Message = None,
+    subject: Subject = None,
+    message_id: MessageId = None,
+    correlation_id: CorrelationId = None,
+    session_id: SessionId = None,
+    to: To = None,
+    reply_to: ReplyTo = None,
+    reply_to_session_id: ReplyToSessionId = None,
+    content_type: ContentType = None,
+    partition_key: PartitionKey = None,
+    time_to_live: TimeToLive = None,
+    scheduled_enqueue_time: Scheduled = None,
+    json: AsJson = False,
+) -> None:
+    """Say which subscriptions a message would reach, and why.
+
+    The rules are those of a configuration file. Exit code 1 means that no subscription gets
+    the message, 2 that the file or a rule in it is wrong.
+    """
+    from partibus.cli.rule_report import print_reaches
+
+    view = _view(message, prop, locals())
+    reaches = list(_reaches(_catalog(config), view, topic))
+    if json:
+        _print_json(reaches)
+    elif reaches:
+        print_reaches(reaches)
+    else:
+        typer.echo("There are no subscriptions.")
+    if not any(match.error is None for reach in reaches for match in reach.matches):
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(
+    subscription: Annotated[
+        str | None, typer.Argument(help="TOPIC/Subscriptions/NAME, or TOPIC/NAME.")
+    ] = None,
+    config: Config = None,
+    sql: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="An SQL filter to try, in the place of a file's rules."),
+    ] = None,
+    action: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="With --sql: an action to try with it.")
+    ] = None,
+    prop: Properties = None,
+    message: Message = None,
+    subject: Subject = None,
+    message_id: MessageId = None,
+    correlation_id: CorrelationId = None,
+    session_id: SessionId = None,
+    to: To = None,
+    reply_to: ReplyTo = None,
+    reply_to_session_id: ReplyToSessionId = None,
+    content_type: ContentType = None,
+    partition_key: PartitionKey = None,
+    time_to_live: TimeToLive = None,
+    scheduled_enqueue_time: Scheduled = None,
+    json: AsJson = False,
+) -> None:
+    """Show why a subscription's rules select a message, or why not, term by term.
+
+    Give a subscription of a configuration file, or a filter with --sql. The marks: + true,
+    - false, ? unknown (a property is not set), ! cannot be evaluated; <-- decides. Exit code 1
+    means that the message is not selected, 2 that a file or a rule is wrong.
+    """
+    from partibus.cli.rule_report import print_explanations
+
+    view = _view(message, prop, locals())
+    if sql is not None:
+        reach = _tried(sql, action or "", view)
+    elif subscription is not None:
+        reach = _reach_of(_catalog(config), subscription, view)
+    else:
+        raise typer.BadParameter("say which SUBSCRIPTION of a --config, or give a filter: --sql.")
+    if json:
+        _print_json([reach])
+    else:
+        print_explanations(reach)
+    if not any(match.error is None for match in reach.matches):
+        raise typer.Exit(1)
+
+
+# --- the message and the rules ------------------------------------------------------------------
+
+_SYSTEM_FLAGS: Final = {
+    "subject": "label",
+    "message_id": "messageid",
+    "correlation_id": "correlationid",
+    "session_id": "sessionid",
+    "to": "to",
+    "reply_to": "replyto",
+    "reply_to_session_id": "replytosessionid",
+    "content_type": "contenttype",
+    "partition_key": "partitionkey",
+    "time_to_live": "timetolive",
+    "scheduled_enqueue_time": "scheduledenqueuetimeutc",
+}
+
+
+def _view(message: Path | None, prop: list[str] | None, given: dict[str, Any]) -> "MappingView":
+    from partibus.cli.message_flags import message_view
+
+    system = {name: given[flag] for flag, name in _SYSTEM_FLAGS.items()}
+    return message_view(message, prop or [], system)
+
+
+def _catalog(config: Path | None) -> "Catalog":
+    """What the file declares, in a catalog that is thrown away."""
+    from partibus.control.apply import apply_definitions
+    from partibus.control.catalog import Catalog
+    from partibus.domain.errors import BusError
+    from partibus.server.config import resolve_configuration
+    from partibus.server.failure import report
+
+    if config is None:
+        raise typer.BadParameter("give the file that declares the rules: --config FILE.")
+    try:
+        configuration = resolve_configuration({"config": config}, {})
+        catalog = Catalog(profile=configuration.settings.profile)
+        assert configuration.definitions is not None
+        apply_definitions(catalog, configuration.definitions)
+    except (BusError, OSError) as error:
+        raise typer.Exit(report(error)) from error
+    return catalog
+
+
+def _reaches(catalog: "Catalog", view: "MappingView", topic: str | None) -> Iterator["Reach"]:
+    from partibus.domain.entity import EntityKind
+
+    if topic is not None and catalog.lookup(topic) is None:
+        _not_found(topic)
+    records = catalog.subscriptions(topic) if topic else catalog.entities(EntityKind.SUBSCRIPTION)
+    for record in records:
+        yield _reach_of(catalog, record.path, view)
+
+
+def _reach_of(catalog: "Catalog", path: str, view: "MappingView") -> "Reach":
+    from partibus.cli.rule_report import Reach
+    from partibus.domain.entity import SubscriptionSpec
+    from partibus.rules.explain import explain_rule
+    from partibus.rules.ruleset import SubscriptionRules
+
+    topic, _, name = path.rpartition("/")
+    record = catalog.lookup(path) or catalog.lookup(f"{topic}/Subscriptions/{name}")
+    if record is None or not isinstance(record.spec, SubscriptionSpec):
+        _not_found(path)
+    spec = record.spec
+    rules = SubscriptionRules(0, spec.rules, spec.dead_lettering_on_filter_evaluation_exceptions)
+    explanations = [explain_rule(rule, view) for rule in spec.rules]
+    return Reach(record.path, _copies(rules, view), explanations)
+
+
+def _tried(sql: str, action: str, view: "MappingView") -> "Reach":
+    from partibus.cli.rule_report import Reach
+    from partibus.domain.entity import FilterType, RuleSpec
+    from partibus.domain.errors import ConfigError
+    from partibus.rules.check import check_rule
+    from partibus.rules.errors import RuleRefused
+    from partibus.rules.explain import explain_rule
+    from partibus.rules.ruleset import SubscriptionRules
+    from partibus.server.failure import report
+
+    rule = RuleSpec(name="tried", filter_type=FilterType.SQL, sql_expression=sql, action=action)
+    try:
+        check_rule(rule)
+    except RuleRefused as error:
+        raise typer.Exit(report(ConfigError(error.reason))) from error
+    copies = _copies(SubscriptionRules(0, (rule,)), view)
+    return Reach("the message", copies, [explain_rule(rule, view)])
+
+
+def _copies(rules: "SubscriptionRules", view: "MappingView") -> "list[Match]":
+    """The copies with their actions run; one whose action fails is a dead letter (FLT-9)."""
+    from partibus.rules.errors import EvaluationError
+    from partibus.rules.ruleset import Match, RuleSet
+
+    copies = []
+    for match in RuleSet([rules]).select(view):
+        try:
+            if match.action is not None:
+                match.action.apply(view)
+            copies.append(match)
+        except EvaluationError as error:
+            if rules.dead_letter_on_error:
+                copies.append(Match(match.key, match.rule_name, None, error.reason))
+    return copies
+
+
+def _not_found(path: str) -> NoReturn:
+    from partibus.server.failure import EXIT_NOT_FOUND
+
+    typer.echo(f"partibus: there is no topic or subscription '{path}' in the file.", err=True)
+    raise typer.Exit(EXIT_NOT_FOUND)
+
+
+def _print_json(reaches: "list[Reach]") -> None:
+    from partibus.cli.asking import print_json
+    from partibus.cli.rule_report import reach_json
+
+    print_json({"subscriptions": [reach_json(reach) for reach in reaches]})

@@ -1,0 +1,191 @@
+"""BrokerProperties: a message's system properties as one JSON object (HTP-1).
+
+Owns the names, the types and both directions. Names that are not known are passed over, as the
+vendor does; a known one of the wrong type is refused by name. Called for the header of a single
+message, for each message of a batch, and for what is received.
+"""
+
+import datetime
+import json
+import math
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from partibus.amqp.sections import MessageProperties
+from partibus.domain.errors import ArgumentError
+from partibus.rest.http_date import from_http_date, to_http_date
+
+# The vendor's own type: days may stand before, fractions behind.
+_TIME_SPAN: Final = re.compile(
+    r"(?:([0-9]{1,8})\.)?([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,7}))?"
+)
+TTL_MS_MAX: Final = 0xFFFF_FFFE
+"""The largest time to live that the wire's header holds; what is longer is cut to it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SentProperties:
+    """What a sender may say about a message."""
+
+    message_id: str | None = None
+    correlation_id: str | None = None
+    session_id: str | None = None
+    partition_key: str | None = None
+    via_partition_key: str | None = None
+    label: str | None = None
+    to: str | None = None
+    reply_to: str | None = None
+    reply_to_session_id: str | None = None
+    content_type: str | None = None
+    ttl_ms: int = -1
+    scheduled_ms: int | None = None
+
+    def to_amqp(self) -> MessageProperties:
+        """The fields that AMQP has in its properties section."""
+        return MessageProperties(
+            message_id=self.message_id,
+            to=self.to,
+            subject=self.label,
+            reply_to=self.reply_to,
+            correlation_id=self.correlation_id,
+            content_type=self.content_type,
+            group_id=self.session_id,
+            reply_to_group_id=self.reply_to_session_id,
+        )
+
+
+_TEXTS: Final = {
+    "MessageId": "message_id",
+    "CorrelationId": "correlation_id",
+    "SessionId": "session_id",
+    "PartitionKey": "partition_key",
+    "ViaPartitionKey": "via_partition_key",
+    "Label": "label",
+    "To": "to",
+    "ReplyTo": "reply_to",
+    "ReplyToSessionId": "reply_to_session_id",
+    "ContentType": "content_type",
+}
+
+
+def parse_header(text: str) -> SentProperties:
+    """The properties of a single message; its header holds a JSON object."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(f"The header BrokerProperties is not JSON: {error}.") from error
+    return read_properties(given, "The header BrokerProperties")
+
+
+def read_properties(given: object, where: str) -> SentProperties:
+    """The properties of a decoded object; `where` begins the sentence of a refusal."""
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"{where} must be a JSON object.")
+    found = SentProperties()
+    for name, field in _TEXTS.items():
+        if given.get(name) is not None:
+            setattr(found, field, _text(given[name], name, where))
+    ttl, span = given.get("TimeToLive"), given.get("TimeToLiveTimeSpan")
+    if ttl is not None or span is not None:
+        found.ttl_ms = _ttl_ms(ttl if ttl is not None else span, where)
+    if given.get("ScheduledEnqueueTimeUtc") is not None:
+        found.scheduled_ms = _moment_ms(given["ScheduledEnqueueTimeUtc"], where)
+    return found
+
+
+def _text(value: object, name: str, where: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ArgumentError(f"{where}: {name} must be a text.")
+    text = str(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"{where}: {name} holds half a character.") from error
+    return text
+
+
+def _ttl_ms(value: object, where: str) -> int:
+    """Seconds as a number, or a time span as text."""
+    if isinstance(value, str):
+        match = _TIME_SPAN.fullmatch(value.strip())
+        if match is not None:
+            days, hours, minutes, seconds, fraction = match.groups()
+            whole = ((int(days or 0) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
+            return min(whole * 1000 + int((fraction or "0").ljust(3, "0")[:3]), TTL_MS_MAX)
+    elif isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return int(min(value * 1000, TTL_MS_MAX))
+    raise ArgumentError(
+        f"{where}: TimeToLive must be a number of seconds, or a span such as 0.00:00:40."
+    )
+
+
+def _moment_ms(value: object, where: str) -> int:
+    text = value.strip() if isinstance(value, str) else ""
+    at_ms = from_http_date(text)
+    if at_ms is not None:
+        return at_ms
+    try:
+        at = datetime.datetime.fromisoformat(text)
+        utc = at.replace(tzinfo=datetime.UTC) if at.tzinfo is None else at
+        return int(utc.timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise ArgumentError(
+            f"{where}: ScheduledEnqueueTimeUtc must be a time such as"
+            " Sun, 06 Nov 1994 08:49:37 GMT."
+        ) from error
+
+
+# --- out ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Broker:
+    """What the broker knows about a message that is received."""
+
+    sequence: int
+    delivery_count: int
+    enqueued_ms: int
+    ttl_ms: int
+    lock_token: uuid.UUID | None
+    locked_until_ms: int
+
+
+def write_header(
+    properties: MessageProperties, annotations: Mapping[str, object], broker: Broker
+) -> str:
+    """The header of a message that is received, in ASCII."""
+    shown: dict[str, object] = {
+        "DeliveryCount": broker.delivery_count,
+        "EnqueuedSequenceNumber": broker.sequence,
+        "EnqueuedTimeUtc": to_http_date(broker.enqueued_ms),
+        "MessageId": _shown(properties.message_id),
+        "SequenceNumber": broker.sequence,
+        "State": "Active",
+        "CorrelationId": _shown(properties.correlation_id),
+        "Label": properties.subject,
+        "ReplyTo": properties.reply_to,
+        "ReplyToSessionId": properties.reply_to_group_id,
+        "SessionId": properties.group_id,
+        "To": properties.to,
+        "PartitionKey": _shown(annotations.get("x-opt-partition-key")),
+        "DeadLetterSource": _shown(annotations.get("x-opt-deadletter-source")),
+    }
+    if broker.lock_token is not None:
+        shown["LockToken"] = str(broker.lock_token)
+        shown["LockedUntilUtc"] = to_http_date(broker.locked_until_ms)
+    if broker.ttl_ms >= 0:
+        shown["TimeToLive"] = broker.ttl_ms / 1000
+    scheduled = annotations.get("x-opt-scheduled-enqueue-time")
+    if isinstance(scheduled, int):
+        shown["ScheduledEnqueueTimeUtc"] = to_http_date(scheduled)
+    return json.dumps({name: value for name, value in shown.items() if value is not None})
+
+
+def _shown(value: object) -> str | None:
+    """A message id may be a number, a uuid or bytes; text is what JSON has for them all."""
+    if value is None:
+        return None
+    return value.hex() if isinstance(value, bytes) else str(value)

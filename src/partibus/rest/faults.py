@@ -1,0 +1,66 @@
+"""Errors as the vendor's REST interface tells them: a status code and a small XML document.
+
+Owns the one translation from the taxonomy of errors to HTTP for the data plane (HTP-4). It
+differs from the administration's in two places: a missing entity is 410 here, and 404 speaks
+of messages and their locks.
+"""
+
+from typing import Final
+from xml.sax.saxutils import escape
+
+from starlette.responses import Response
+
+from partibus.domain.errors import (
+    BusError,
+    EntityNotFound,
+    MessageLockLost,
+    MessageTooLarge,
+    ServerBusy,
+    Unauthorized,
+)
+
+RETRY_AFTER_S: Final = 2
+"""As long as the vendor asks throttled clients to wait (THR-1)."""
+
+_STATUSES: Final[dict[type[BusError], int]] = {
+    EntityNotFound: 410,
+    MessageLockLost: 404,
+    MessageTooLarge: 403,
+    ServerBusy: 429,
+}
+
+
+class BodyTooLarge(BusError):
+    """The request is larger than any that could be accepted; send less at once."""
+
+    http_status = 413
+    retryable = False
+
+
+class BodyTooSlow(BusError):
+    """The request did not arrive in time; send it again."""
+
+    http_status = 408
+
+
+class Stopping(BusError):
+    """The server is stopping; connect again."""
+
+    http_status = 503
+
+
+def status_of(error: BusError) -> int:
+    """The status that the vendor documents for an error."""
+    return _STATUSES.get(type(error), error.http_status)
+
+
+def fault(error: BusError) -> Response:
+    """The answer to a request that failed."""
+    status = status_of(error)
+    headers = {"cache-control": "no-store"}
+    if isinstance(error, Unauthorized):
+        headers["www-authenticate"] = "SharedAccessSignature"
+    if status in (429, 503):
+        headers["retry-after"] = str(RETRY_AFTER_S)
+    text = f"<Error><Code>{status}</Code><Detail>{escape(error.description)}</Detail></Error>"
+    return Response(text, status, headers, "application/xml; charset=utf-8")

@@ -1,0 +1,197 @@
+"""The operations of the data plane: who may do what, on which entity, and what comes of it.
+
+Owns the order of checks (address, rights, entity, its state) and the operations themselves, in
+terms of messages. It knows no HTTP beyond a token's text: forms and statuses are `routes`'s. One
+for each process, made by the node; it submits nothing any more once the gateway has closed.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from partibus.control.access import require
+from partibus.domain.address import Address, parse_address
+from partibus.domain.entity import EntityKind
+from partibus.domain.errors import EntityNotFound, InvalidOperation, Unauthorized
+from partibus.domain.rights import Rights
+from partibus.fragment.commands import Lane, Outcome
+from partibus.gateway.envelope import to_stored
+from partibus.gateway.gateway import Gateway
+from partibus.gateway.lanes import lane_of
+from partibus.gateway.lock_token import pack_number
+from partibus.gateway.namespace import (
+    Entity,
+    require_receivable,
+    require_sendable,
+    require_session_ids,
+    too_large,
+)
+from partibus.gateway.trouble import throttled
+from partibus.rest.faults import Stopping
+from partibus.rest.locks import find_lock, renew, settle
+from partibus.rest.message import Received, decode_message
+from partibus.rest.reception import Found, Reception
+from partibus.rest.sending import Sending
+
+ANSWER_S_MAX: Final = 5.0
+"""A receive that does not wait ends by itself once every fragment has answered; one that is out
+of reach does not hold it up longer than this."""
+
+Departure = Callable[[], Awaitable[None]]
+"""Returns when the client has gone."""
+
+
+class DataPlane:
+    """What clients do with messages over HTTP."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._receptions: set[Reception] = set()
+        self._is_closed = False
+        gateway.at_close(self._close)
+
+    def message_bytes_max(self, entity: Entity) -> int:
+        """What one request may carry to an entity."""
+        return min(entity.message_bytes_max, self._gateway.namespace.profile.http_message_bytes_max)
+
+    # --- send -------------------------------------------------------------------------------
+
+    def sendable(self, path: str, token: str | None) -> Entity:
+        """The entity, if the token may send there now."""
+        address, entity = self._resolve(path, token, Rights.SEND)
+        require_sendable(entity, address)
+        trouble, now_ms = self._gateway.trouble, self._gateway.now_ms()
+        if trouble is not None and trouble.refuses(entity.record.path, now_ms):
+            raise throttled()
+        return entity
+
+    async def send(self, entity: Entity, payloads: list[bytes]) -> None:
+        """Store messages, all or none; returns when they are durable."""
+        if sum(map(len, payloads)) > self.message_bytes_max(entity):
+            raise too_large(entity)
+        detects = entity.spec.requires_duplicate_detection
+        messages = [to_stored(payload, detects) for payload in payloads]
+        if entity.spec.requires_session:
+            require_session_ids(entity, messages)
+        await Sending(self._gateway, entity).send(messages)
+
+    # --- receive ------------------------------------------------------------------------------
+
+    async def peek_lock(
+        self, path: str, token: str | None, timeout_s: float, departure: Departure
+    ) -> tuple[Received, uuid.UUID] | None:
+        """Lock a message and take it along; None when none came in time."""
+        found = await self._receive(path, token, timeout_s, departure)
+        if found is None:
+            return None
+        lock = _token(found)
+        return decode_message(found.body, found.held, found.sequence, lock, True), lock
+
+    async def receive_and_delete(
+        self, path: str, token: str | None, timeout_s: float, departure: Departure
+    ) -> Received | None:
+        """Take a message for good; None when none came in time."""
+        found = await self._receive(path, token, timeout_s, departure)
+        if found is None:
+            return None
+        # Taken apart first: what could fail must fail while the message is still there.
+        received = decode_message(found.body, found.held, found.sequence, _token(found), False)
+        await settle(found.fragment, found.lane, found.held.token, Outcome.COMPLETE)
+        return received
+
+    async def _receive(
+        self, path: str, token: str | None, timeout_s: float, departure: Departure
+    ) -> Found | None:
+        entity, lane = self._receivable(path, token)
+        reception = Reception(self._gateway, entity.fragments, lane, timeout_s > 0)
+        self._receptions.add(reception)
+        gone = asyncio.ensure_future(departure())
+        is_wanted = False
+        try:
+            reception.begin()
+            await asyncio.wait(
+                (reception.found, gone),
+                timeout=timeout_s or ANSWER_S_MAX,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            is_wanted = not gone.done()
+            if self._is_closed and reception.found.cancelled():
+                raise Stopping
+            return reception.found.result() if reception.found.done() and is_wanted else None
+        finally:
+            gone.cancel()
+            self._receptions.discard(reception)
+            if not self._is_closed:
+                reception.close(keeps_found=is_wanted)
+
+    # --- settle -------------------------------------------------------------------------------
+
+    async def complete(self, path: str, token: str | None, lock: uuid.UUID) -> None:
+        """Remove a locked message."""
+        await self._settle(path, token, lock, Outcome.COMPLETE)
+
+    async def unlock(self, path: str, token: str | None, lock: uuid.UUID) -> None:
+        """Give a locked message back to all receivers; the delivery counts (SEED-100)."""
+        await self._settle(path, token, lock, Outcome.ABANDON)
+
+    async def renew(self, path: str, token: str | None, lock: uuid.UUID) -> int:
+        """Extend a lock from now; answers until when (LCK-3)."""
+        entity, lane = self._receivable(path, token)
+        fragment, number = find_lock(self._gateway, entity, lock)
+        return await renew(fragment, lane, number)
+
+    async def _settle(
+        self, path: str, token: str | None, lock: uuid.UUID, outcome: Outcome
+    ) -> None:
+        entity, lane = self._receivable(path, token)
+        fragment, number = find_lock(self._gateway, entity, lock)
+        await settle(fragment, lane, number, outcome)
+
+    # --- checks ---------------------------------------------------------------------------------
+
+    def _receivable(self, path: str, token: str | None) -> tuple[Entity, Lane]:
+        address, entity = self._resolve(path, token, Rights.LISTEN)
+        if entity.record.kind is EntityKind.TOPIC:
+            raise InvalidOperation(
+                f"Messages cannot be received from the topic '{entity.record.path}'; receive from"
+                " one of its subscriptions."
+            )
+        require_receivable(entity)
+        lane = lane_of(address)
+        if entity.spec.requires_session and lane is Lane.MAIN:
+            raise InvalidOperation(
+                f"'{entity.record.path}' requires sessions, which cannot be received over HTTP"
+                " (HTP-5). Receive it with an AMQP client."
+            )
+        return entity, lane
+
+    def _resolve(self, path: str, token: str | None, right: Rights) -> tuple[Address, Entity]:
+        """The entity of a path; strangers are not told whether there is one."""
+        if self._is_closed:
+            raise Stopping
+        address = parse_address(path)
+        self._authorize(token, address.path, right)
+        if address.node != "entity":
+            raise EntityNotFound.named(path)
+        return address, self._gateway.namespace.resolve(address)
+
+    def _authorize(self, token: str | None, path: str, right: Rights) -> None:
+        if not token:
+            raise Unauthorized(
+                "A shared access signature is needed in the header Authorization; sign it with a"
+                " policy that has the right."
+            )
+        now_ms = self._gateway.now_ms()
+        claim = self._gateway.access.authenticate_token(token, path, now_ms)
+        require([claim], path, right, now_ms)
+
+    def _close(self) -> None:
+        """The server stops: those who wait are told, and nothing is asked for any more."""
+        self._is_closed = True
+        for reception in list(self._receptions):
+            reception.close()
+
+
+def _token(found: Found) -> uuid.UUID:
+    return uuid.UUID(bytes=found.token_prefix.in_uuids + pack_number(found.held.token))

@@ -1,0 +1,140 @@
+"""One receive over HTTP: at most one message, from whichever fragment has one.
+
+Owns the wait for that message. Every fragment is asked in turn for what it has; when none has
+anything, the request waits until one tells that messages have come. Demand is out at one fragment
+at a time, so no second message is ever locked. A reception that is closed gives back what was on
+its way to it: nothing is lost with a client that stopped waiting, and nobody waits for its lock.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Sequence
+
+from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.fragment.commands import Lane, Outcome, Settle
+from partibus.fragment.handle import Fragment
+from partibus.fragment.message import Held
+from partibus.gateway.gateway import Gateway
+from partibus.gateway.lock_token import TokenPrefix
+from partibus.gateway.source import Source
+
+
+class Found:
+    """A message that is locked for a request."""
+
+    __slots__ = ("body", "fragment", "held", "lane", "sequence", "token_prefix")
+
+    def __init__(
+        self, source: Source, fragment: Fragment, lane: Lane, held: Held, body: bytes
+    ) -> None:
+        self.fragment = fragment
+        self.lane = lane
+        self.held = held
+        self.body = body
+        self.sequence = source.sequence_base | held.sequence
+        self.token_prefix: TokenPrefix = source.token_prefix
+
+    def release(self) -> None:
+        """Unlock without counting: nobody has seen the message (DLV-5)."""
+        self.fragment.submit(
+            Settle(None, None, self.lane, [self.held.token], Outcome.RELEASE, None)
+        )
+
+
+class Reception:
+    """The receiving end of one request."""
+
+    def __init__(
+        self, gateway: Gateway, fragments: Sequence[Fragment], lane: Lane, waits: bool
+    ) -> None:
+        self._lane = lane
+        self._waits = waits
+        # Locks are always taken: receive-and-delete completes before it answers, so that a
+        # message under way to a client that has gone is not a message lost.
+        self._fragments = {Source(self, gateway, f, lane, False): f for f in fragments}
+        available = [s for s, f in self._fragments.items() if f.is_available]
+        # Any order will do among fragments; the first must not always win.
+        random.shuffle(available)
+        self._to_ask: deque[Source] = deque(available)
+        self._asked: Source | None = None
+        self._is_waiting = False
+        self._is_closed = False
+        self.found: asyncio.Future[Found | None] = asyncio.get_running_loop().create_future()
+
+    def begin(self) -> None:
+        """Ask; `found` ends with a message, or with None when there is none and none is awaited."""
+        if not self._to_ask and not self._waits:
+            self._fail(StoreUnavailable())
+        else:
+            self._ask_next()
+
+    def close(self, *, keeps_found: bool = True) -> None:
+        """Want nothing more; what was found goes back unless somebody keeps it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for source in self._fragments:
+            source.close()
+        if not self.found.done():
+            self.found.cancel()
+        elif not keeps_found and self.found.exception() is None:
+            found = self.found.result()
+            if found is not None:
+                found.release()
+
+    def _ask_next(self) -> None:
+        self._asked = None
+        if self.found.done():
+            return
+        if self._to_ask:
+            self._asked = self._to_ask.popleft()
+            self._asked.demand(1, True)
+        elif self._is_waiting:
+            return
+        elif self._waits:
+            self._is_waiting = True
+            for source in self._fragments:
+                source.show_interest()
+        else:
+            self.found.set_result(None)
+
+    def _fail(self, error: BusError) -> None:
+        if not self.found.done():
+            self.found.set_exception(error)
+
+    # --- from the fragments (the `Drawer` of the sources) ---------------------------------------
+
+    def write(self, source: Source, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        """The message has come."""
+        for held, body in zip(messages, bodies, strict=True):
+            found = Found(source, self._fragments[source], self._lane, held, body)
+            if self.found.done():
+                found.release()
+            else:
+                self.found.set_result(found)
+
+    def ran_dry(self, source: Source, unused: int) -> None:
+        """A fragment had nothing, or has given what it was asked for."""
+        if self.found.done():
+            return
+        if self._is_waiting:
+            source.show_interest()
+        if source is self._asked:
+            self._ask_next()
+
+    def has_messages(self, source: Source) -> None:
+        """Messages have come to a fragment."""
+        self._to_ask.append(source)
+        if self._asked is None:
+            self._ask_next()
+
+    def came_back(self, source: Source) -> None:
+        """A fragment that was out of reach must be asked anew."""
+        if source is self._asked:
+            source.demand(1, True)
+        elif self._is_waiting and source not in self._to_ask:
+            source.show_interest()
+
+    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
+        """No settlement goes through a source here."""

@@ -1,0 +1,70 @@
+"""One send over HTTP on its way to its fragments.
+
+Owns the wait for durability: the request is answered when every part of it is stored, or by the
+first refusal. Which fragment takes what is the gateway's router's to say, and what is tried when a
+store is down its submission's, exactly as for a sending link.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from partibus.domain.errors import BusError
+from partibus.fragment.message import NewMessage
+from partibus.gateway.gateway import Gateway
+from partibus.gateway.namespace import Entity
+from partibus.gateway.router import Router
+from partibus.gateway.submission import Submission, fragment_unavailable
+
+
+class Sending:
+    """The messages of one request."""
+
+    __slots__ = ("_ended", "_entity", "_missing", "path", "router")
+
+    def __init__(self, gateway: Gateway, entity: Entity) -> None:
+        self._entity = entity
+        splits = gateway.namespace.profile.splits_batches
+        self.router = Router(entity.fragments, gateway.random_start(), splits)
+        self.path = entity.record.path
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._missing = 0
+
+    async def send(self, messages: list[NewMessage]) -> None:
+        """Return when all are durable; raise when some were refused."""
+        submissions = self._route(messages)
+        self._missing = len(submissions)
+        for submission in submissions:
+            submission.submit()
+        await self._ended
+
+    def _route(self, messages: list[NewMessage]) -> list[Submission]:
+        if len(self._entity.fragments) == 1:
+            return [self._submission(None, messages, 0)]
+        groups = self.router.group(messages)
+        for key, _ in groups:
+            # A batch is split only when every part can be stored: a retry would double the rest.
+            if len(groups) > 1 and key is not None and not self.router.keyed(key).is_available:
+                raise fragment_unavailable(self.router.keyed(key), self.path)
+        return [self._submission(key, group, n) for n, (key, group) in enumerate(groups)]
+
+    def _submission(self, key: str | None, messages: list[NewMessage], number: int) -> Submission:
+        fragment = self.router.keyed(key) if key is not None else self.router.next_keyless()
+        assert fragment is not None
+        submission = Submission(self, fragment, key is not None)
+        submission.add(messages, number)
+        return submission
+
+    # --- from the fragments -----------------------------------------------------------------
+
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        """A part is durable."""
+        self._missing -= len(requests)
+        if self._missing == 0 and not self._ended.done():
+            self._ended.set_result(None)
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        """A part was not stored."""
+        if not self._ended.done():
+            self._ended.set_exception(error)

@@ -1,0 +1,1 @@
+"""Rules of subscriptions: filters that select messages, and actions that change the copy."""
