@@ -30,9 +30,9 @@ HOT: Final = {
         " terminus transfer"
     ),
     "fragment": (
-        "arrivals broker changes commands delivery dispatch duplicates effects expiry handle"
-        " history hosting machine message numbered ports records remote replay rows scheduling"
-        " session_dispatch session_lane session_locks session_numbers session_records"
+        " arrivals broker changes commands delivery departure dispatch duplicates effects expiry"
+        " handle history hosting machine message numbered ports records remote replay rows"
+        " scheduling session_dispatch session_lane session_locks session_numbers session_records"
         " session_state sessions settlement snapshot state subqueue table transacted transacting"
         " transaction_commands"
     ),

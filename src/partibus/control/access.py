@@ -6,73 +6,67 @@ to the connection that earned them. Called by the gateway ($cbs, SASL PLAIN) and
 """
 
 import hmac
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, Protocol
 
 from partibus.control import sas
 from partibus.control.catalog import Catalog
+from partibus.control.claim import Claim, require
 from partibus.control.policies import AccessPolicy
 from partibus.control.sas import SasToken, TokenRefused
-from partibus.domain.address import covers, path_key, resource_path
+from partibus.domain.address import covers, resource_path
 from partibus.domain.errors import Unauthorized
-from partibus.domain.rights import Rights, names_of_rights
+
+__all__ = ["AccessControl", "Claim", "require"]
+
+BEARER: Final = "Bearer "
+"""Before a JSON web token in the header of an HTTP request."""
 
 
-@dataclass(slots=True, frozen=True)
-class Claim:
-    """Rights over a scope and everything below it; `scope` "" is the namespace.
+class JwtReader(Protocol):
+    """Who can read JSON web tokens."""
 
-    `audience` is the path that the credential was presented for: a later token for the same
-    audience takes the claim's place (SAS-10). `expires_ms` None means for good.
-    """
-
-    scope: str
-    rights: Rights
-    expires_ms: int | None
-    audience: str = ""
-
-    def allows(self, path: str, right: Rights, now_ms: int) -> bool:
-        """Whether this claim grants `right` on `path`, which is given in lower case."""
-        if self.expires_ms is not None and self.expires_ms <= now_ms:
-            return False
-        return (self.rights & right) == right and covers(self.scope, path)
-
-
-def require(claims: Iterable[Claim], path: str, right: Rights, now_ms: int) -> Claim:
-    """The claim that grants `right` on `path`; none is an error that names the right."""
-    key = path_key(path)
-    for claim in claims:
-        if claim.allows(key, right, now_ms):
-            return claim
-    names = ",".join(names_of_rights(right))
-    raise Unauthorized(
-        f"Unauthorized access. '{names}' claim(s) are required to perform this operation. "
-        f"Resource: '{path}'. Use a policy that has the right, on this entity or the namespace."
-    )
+    def claim(self, token: str, audience_path: str, now_ms: int) -> Claim: ...
 
 
 class AccessControl:
     """The checks of credentials against the catalog's policies."""
 
-    __slots__ = ("_catalog",)
+    __slots__ = ("_catalog", "_jwt")
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, jwt: JwtReader | None = None) -> None:
         self._catalog = catalog
+        self._jwt = jwt
+
+    def accepts(self, token_text: str) -> bool:
+        """Whether a token is of a kind that this server knows; not whether it is good."""
+        return self._jwt is not None or token_text.startswith(sas.TOKEN_PREFIX)
 
     def authenticate_token(self, token_text: str, audience: str, now_ms: int) -> Claim:
-        """The claim of a SAS token presented for `audience` (SAS-5, SAS-6)."""
-        token = sas.parse_token(token_text)
+        """The claim of a token presented for `audience`: SAS (SAS-5, SAS-6) or JWT (SAS-9)."""
         audience_path = resource_path(audience)
+        if self._jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
+            return self._jwt.claim(token_text.removeprefix(BEARER), audience_path, now_ms)
+        token = sas.parse_token(token_text)
         if not covers(token.resource_path, audience_path):
             raise TokenRefused(
                 f"The token's audience '/{token.resource_path}' does not cover "
                 f"'/{audience_path}'; sign it for that resource or one above.",
                 sas.INVALID_AUDIENCE,
             )
-        policy = self._signing_policy(token)
+        scope, policy, key = self._signing_policy(token)
         if token.expires_ms <= now_ms:
             raise TokenRefused("The token has expired; make a new one.", sas.EXPIRED_TOKEN)
-        return Claim(token.resource_path, policy.rights, token.expires_ms, audience_path)
+        return Claim(
+            token.resource_path,
+            policy.rights,
+            token.expires_ms,
+            audience_path,
+            policy.name,
+            scope,
+            key,
+        )
 
     def authenticate_plain(self, policy_name: str, key: str) -> tuple[Claim, ...]:
         """The claims of a policy's name and key, wherever the policy sits (SAS-9)."""
@@ -83,18 +77,30 @@ class AccessControl:
             is_primary = hmac.compare_digest(policy.primary_key.encode(), given)
             is_secondary = hmac.compare_digest(policy.secondary_key.encode(), given)
             if is_primary or is_secondary:
-                claims.append(Claim(scope, policy.rights, None, scope))
+                claims.append(Claim(scope, policy.rights, None, scope, policy_name, scope, key))
         if not claims:
             raise Unauthorized("The policy name or its key is wrong; copy them anew.")
         return tuple(claims)
 
-    def _signing_policy(self, token: SasToken) -> AccessPolicy:
-        """The policy whose key signed the token, on its resource or an ancestor (SAS-6)."""
+    def recheck(self, claim: Claim) -> Claim | None:
+        """The claim as the policies are now; None when it rests on none of them any more."""
+        if not claim.policy:
+            return claim
+        policy = self._catalog.policy(claim.policy_scope, claim.policy)
+        if policy is None or claim.key not in (policy.primary_key, policy.secondary_key):
+            return None
+        return replace(claim, rights=policy.rights)
+
+    def _signing_policy(self, token: SasToken) -> tuple[str, AccessPolicy, str]:
+        """The policy that signed the token, on its resource or an ancestor (SAS-6).
+
+        Answers the policy's scope, the policy, and which of its keys it was."""
         is_known = False
-        for policy in self._policies_above(token):
+        for scope, policy in self._policies_above(token):
             is_known = True
-            if sas.verify(token, policy.primary_key) or sas.verify(token, policy.secondary_key):
-                return policy
+            for key in (policy.primary_key, policy.secondary_key):
+                if sas.verify(token, key):
+                    return scope, policy, key
         if is_known:
             raise TokenRefused(
                 f"The token's signature does not fit the policy '{token.policy}'; check the key.",
@@ -105,7 +111,7 @@ class AccessControl:
             sas.POLICY_NOT_FOUND,
         )
 
-    def _policies_above(self, token: SasToken) -> Iterator[AccessPolicy]:
+    def _policies_above(self, token: SasToken) -> Iterator[tuple[str, AccessPolicy]]:
         for scope, policy in self._catalog.policies_named(token.policy):
             if covers(scope, token.resource_path):
-                yield policy
+                yield scope, policy

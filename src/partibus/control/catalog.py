@@ -7,12 +7,14 @@ catalog only says that they exist. Called by the server, the gateway and the adm
 all on one thread.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from partibus.control.catalog_database import CatalogDatabase
+from partibus.control.differences import differences, policy_differences
 from partibus.control.policies import AccessPolicy, check_policy
 from partibus.control.quotas import check_filters, check_forwarding, check_room
 from partibus.control.record import Change, ChangeKind, ChangeListener, EntityRecord, Placement
@@ -33,9 +35,12 @@ from partibus.domain.errors import (
     EntityNotFound,
     QuotaExceeded,
 )
-from partibus.domain.limits import POLICIES_PER_LEVEL_MAX, SELFHOST, Profile
+from partibus.domain.limits import POLICIES_PER_LEVEL_MAX, SELFHOST, Profile, with_partitions
 from partibus.domain.names import admit_path, admit_subscription_name
 from partibus.rules.check import check_rule
+
+PARTITIONS: Final = "partitions"
+"""The setting that fixes the number of partitions of every entity."""
 
 __all__ = ["Catalog", "Change", "ChangeKind", "ChangeListener", "EntityRecord", "Placement"]
 
@@ -62,6 +67,8 @@ class Catalog:
         self._listeners: list[ChangeListener] = []
         self._pending: list[Change] | None = None
         try:
+            self._database.has_news()
+            self._apply_partitions(int(self._database.setting(PARTITIONS) or 1))
             self._load()
         except BaseException:
             self._database.close()
@@ -111,12 +118,12 @@ class Catalog:
 
     def create(self, path: str, spec: EntitySpec) -> EntityRecord:
         """A new entity with its fragments; a used name is an error (ENT-9)."""
-        path, admitted = self._admit(path, spec)
-        if self.lookup(path) is not None:
-            raise EntityExists(f"An entity named '{path}' exists already; choose another name.")
-        check_room(self._records.values(), path, admitted, self.profile)
-        now_ms = self._clock.now_ms()
         with self.batch():
+            path, admitted = self._admit(path, spec)
+            if self.lookup(path) is not None:
+                raise EntityExists(f"An entity named '{path}' exists already; choose another name.")
+            check_room(self._records.values(), path, admitted, self.profile)
+            now_ms = self._clock.now_ms()
             entity_id = self._database.insert_entity(
                 path, path_key(path), kind_of(admitted), admitted, now_ms
             )
@@ -137,27 +144,27 @@ class Catalog:
 
     def update(self, path: str, spec: EntitySpec) -> EntityRecord:
         """Put `spec` in the place of the entity's own; fixed properties must stay (PRP-2)."""
-        before = self.entity(path)
-        _, admitted = self._admit(before.path, spec)
-        admitted = self._keep_fragments(before.spec, admitted)
-        refuse_immutable_change(before.spec, admitted)
-        if admitted == before.spec:
-            return before
-        check_filters(self._records.values(), before.path, admitted, self.profile)
-        now_ms = self._clock.now_ms()
-        after = replace(before, spec=admitted, updated_ms=now_ms)
         with self.batch():
+            before = self.entity(path)
+            _, admitted = self._admit(before.path, self._without_wish(before.spec, spec))
+            admitted = self._keep_fragments(before.spec, admitted)
+            refuse_immutable_change(before.spec, admitted)
+            if admitted == before.spec:
+                return before
+            check_filters(self._records.values(), before.path, admitted, self.profile)
+            now_ms = self._clock.now_ms()
+            after = replace(before, spec=admitted, updated_ms=now_ms)
             self._database.update_entity(before.entity_id, admitted, now_ms)
             self._put_record(Change(ChangeKind.UPDATED, before.path, before, after))
         return after
 
     def delete(self, path: str) -> EntityRecord:
         """Remove an entity; a topic takes its subscriptions with it."""
-        record = self.entity(path)
-        doomed = [record]
-        if record.kind is EntityKind.TOPIC:
-            doomed = [*self.subscriptions(record.path), record]
         with self.batch():
+            record = self.entity(path)
+            doomed = [record]
+            if record.kind is EntityKind.TOPIC:
+                doomed = [*self.subscriptions(record.path), record]
             for gone in doomed:
                 key = path_key(gone.path)
                 self._database.delete_entity(gone.entity_id, key)
@@ -172,19 +179,19 @@ class Catalog:
     def put_policy(self, path: str, policy: AccessPolicy) -> None:
         """Write a policy of the namespace ("") or of a queue or topic (SAS-3)."""
         check_policy(policy)
-        if path:
-            record = self.entity(path)
-            path = record.path
-            if record.kind is EntityKind.SUBSCRIPTION:
-                raise ArgumentError("A subscription has no policies; put them on its topic.")
-        level = self._policies.get(path_key(path), {})
-        if level.get(policy.name) == policy:
-            return
-        if policy.name not in level and len(level) >= POLICIES_PER_LEVEL_MAX:
-            raise QuotaExceeded(
-                f"'{path or 'the namespace'}' has {len(level)} policies, which is the most."
-            )
         with self.batch():
+            if path:
+                record = self.entity(path)
+                path = record.path
+                if record.kind is EntityKind.SUBSCRIPTION:
+                    raise ArgumentError("A subscription has no policies; put them on its topic.")
+            level = self._policies.get(path_key(path), {})
+            if level.get(policy.name) == policy:
+                return
+            if policy.name not in level and len(level) >= POLICIES_PER_LEVEL_MAX:
+                raise QuotaExceeded(
+                    f"'{path or 'the namespace'}' has {len(level)} policies, which is the most."
+                )
             self._database.put_policy(path_key(path), policy)
             self._policies.setdefault(path_key(path), {})[policy.name] = policy
             self._by_policy_name = None
@@ -192,14 +199,54 @@ class Catalog:
 
     def delete_policy(self, path: str, name: str) -> None:
         """Remove a policy; a missing one is an error."""
-        level = self._policies.get(path_key(path), {})
-        if name not in level:
-            raise EntityNotFound(f"There is no policy '{name}' on '{path or 'the namespace'}'.")
         with self.batch():
+            level = self._policies.get(path_key(path), {})
+            if name not in level:
+                raise EntityNotFound(f"There is no policy '{name}' on '{path or 'the namespace'}'.")
             self._database.delete_policy(path_key(path), name)
             del level[name]
             self._by_policy_name = None
             self._note(Change(ChangeKind.POLICIES, path))
+
+    # --- what is fixed when the namespace is made -------------------------------------------
+
+    def fix_partitions(self, wished: int | None) -> None:
+        """Settle how many partitions every entity has, where the profile asks that (CON-1)."""
+        if self.profile.partitioning != "namespace":
+            if wished is not None:
+                raise ConfigError(
+                    f"[namespace] partitions: the {self.profile.name} profile has no partitioned "
+                    "namespaces; leave it out, or choose the profile premium."
+                )
+            return
+        fixed = self._database.setting(PARTITIONS)
+        if fixed is None and self._records:
+            fixed = "1"
+        if fixed is None:
+            with self._database.transaction():
+                self._database.put_setting(PARTITIONS, str(wished or 1))
+            self._apply_partitions(wished or 1)
+        elif wished is not None and wished != int(fixed):
+            raise ConfigError(
+                f"[namespace] partitions: the namespace was made with {fixed} and cannot have "
+                f"{wished}: it is fixed at creation. Put it back, or begin in an empty directory."
+            )
+
+    def _apply_partitions(self, partitions: int) -> None:
+        if self.profile.partitioning == "namespace":
+            self.profile = with_partitions(self.profile, partitions)
+
+    # --- idle time ------------------------------------------------------------------------
+
+    def idle_times(self) -> dict[int, int]:
+        """By entity id, for how long nobody had used it as far as was written (IDL-1)."""
+        return self._database.idle_times()
+
+    def put_idle_times(self, idle_ms: Mapping[int, int]) -> None:
+        """Write for how long entities have been idle; nobody is told."""
+        with self._database.transaction():
+            for entity_id, time_ms in idle_ms.items():
+                self._database.put_idle_time(entity_id, time_ms)
 
     # --- change feed and batches ----------------------------------------------------------
 
@@ -214,22 +261,43 @@ class Catalog:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """All changes of the block become durable and heard of together, or none is made."""
+        """All changes of the block become durable and heard of together, or none is made.
+
+        The block sees what other processes have written before it, and they write nothing
+        meanwhile."""
         if self._pending is not None:
             yield
             return
         pending: list[Change] = []
-        self._pending = pending
         try:
             with self._database.transaction():
+                self.refresh()
+                self._pending = pending
                 yield
                 check_forwarding(pending, self.lookup)
         except BaseException:
-            self._load()
+            if pending:
+                self._load()
             raise
         finally:
             self._pending = None
-        for change in pending:
+        self._tell(pending)
+
+    def refresh(self) -> list[Change]:
+        """Take over what other processes have written, and tell of it; answers the changes."""
+        if not self._database.has_news():
+            return []
+        records, policies = self._records, self._policies
+        self._load()
+        changes = [
+            *differences(records, self._records),
+            *policy_differences(policies, self._policies),
+        ]
+        self._tell(changes)
+        return changes
+
+    def _tell(self, changes: Iterable[Change]) -> None:
+        for change in changes:
             for listener in tuple(self._listeners):
                 listener(change)
 
@@ -259,6 +327,18 @@ class Catalog:
             check_rule(rule)
         return subscription_path(topic.path, address.subscription), admit(spec, self.profile)
 
+    def _without_wish(self, before: EntitySpec, after: EntitySpec) -> EntitySpec:
+        """An update hands back what an entity has, which the profile may not give any more."""
+        if (
+            self.profile.partitioning == "per-entity"
+            or isinstance(before, SubscriptionSpec)
+            or isinstance(after, SubscriptionSpec)
+            or (before.enable_partitioning, before.fragments)
+            != (after.enable_partitioning, after.fragments)
+        ):
+            return after
+        return replace(after, enable_partitioning=False, fragments=1)
+
     def _keep_fragments(self, before: EntitySpec, after: EntitySpec) -> EntitySpec:
         """Where the profile decides on partitioning, older entities keep what they have."""
         if (
@@ -274,10 +354,14 @@ class Catalog:
     # --- loading ------------------------------------------------------------------------
 
     def _load(self) -> None:
+        with self._database.snapshot():
+            self._read()
+
+    def _read(self) -> None:
         placements: dict[int, list[Placement]] = {}
         for entity_id, fragment_id, store in self._database.fragments():
             placements.setdefault(entity_id, []).append(Placement(fragment_id, store))
-        self._records = {}
+        records: dict[str, EntityRecord] = {}
         for entity_id, path, kind, spec, created_ms, updated_ms in self._database.entities():
             record = EntityRecord(
                 entity_id=entity_id,
@@ -289,10 +373,11 @@ class Catalog:
                 updated_ms=updated_ms,
             )
             self._check_placement(record)
-            self._records[path_key(path)] = record
-        self._policies = {}
+            records[path_key(path)] = record
+        policies: dict[str, dict[str, AccessPolicy]] = {}
         for scope, policy in self._database.policies():
-            self._policies.setdefault(scope, {})[policy.name] = policy
+            policies.setdefault(scope, {})[policy.name] = policy
+        self._records, self._policies = records, policies
         self._by_policy_name = None
 
     def _check_placement(self, record: EntityRecord) -> None:

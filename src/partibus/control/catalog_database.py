@@ -23,10 +23,13 @@ from partibus.domain.entity import (
     SubscriptionSpec,
     TopicSpec,
 )
-from partibus.domain.errors import ConfigError, StoreUnavailable
+from partibus.domain.errors import CatalogBusy, ConfigError, StoreUnavailable
 from partibus.domain.rights import names_of_rights, rights_from_names
 
 SCHEMA_VERSION: Final = 1
+BUSY_TIMEOUT_MS: Final = 250
+"""How long a write waits for another process: theirs take some milliseconds. Whoever can wait
+without keeping others waiting tries again."""
 _APPLICATION_ID: Final = 0x50425553  # "PBUS", so that a foreign database is recognised
 
 # AUTOINCREMENT keeps the ids of deleted rows out of use for good.
@@ -56,6 +59,17 @@ CREATE TABLE policy (
     PRIMARY KEY (scope, name)
 ) WITHOUT ROWID;
 """
+# Beside the first schema, which stays readable for the release before: that never looks here.
+_LATER_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS idle (
+    entity_id INTEGER PRIMARY KEY REFERENCES entity ON DELETE CASCADE,
+    idle_ms INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS setting (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+"""
 _SPEC_TYPES: Final[dict[EntityKind, type[EntitySpec]]] = {
     EntityKind.QUEUE: QueueSpec,
     EntityKind.TOPIC: TopicSpec,
@@ -69,11 +83,14 @@ FragmentRow = tuple[int, int, int]
 class CatalogDatabase:
     """One open database, on disk or in memory."""
 
-    __slots__ = ("_connection", "_name")
+    __slots__ = ("_connection", "_name", "_specs", "_version")
 
     def __init__(self, file: Path | None) -> None:
         self._name = str(file) if file is not None else "the catalog in memory"
         self._connection = _connect(file)
+        self._specs: dict[int, tuple[str, EntitySpec]] = {}
+        """By entity, the text of its spec and what it says: reading again decodes changes only."""
+        self._version = 0
         try:
             self._prepare()
         except sqlite3.Error as error:
@@ -87,6 +104,7 @@ class CatalogDatabase:
         run = self._connection.execute
         run("PRAGMA foreign_keys = ON")
         run("PRAGMA synchronous = FULL")
+        run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         (version,) = run("PRAGMA user_version").fetchone()
         (application,) = run("PRAGMA application_id").fetchone()
         (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -103,6 +121,7 @@ class CatalogDatabase:
                 f"{self._name} has schema version {version}, this release reads "
                 f"{SCHEMA_VERSION}; use the release that wrote it, or a newer one."
             )
+        self._connection.executescript(_LATER_TABLES)
 
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""
@@ -112,7 +131,7 @@ class CatalogDatabase:
     def transaction(self) -> Iterator[None]:
         """All writes of the block are durable at its end, or none happened."""
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._begin()
             try:
                 yield
                 self._connection.execute("COMMIT")
@@ -123,6 +142,33 @@ class CatalogDatabase:
         except sqlite3.Error as error:
             raise StoreUnavailable(f"{self._name} cannot be written: {error}.") from error
 
+    def _begin(self) -> None:
+        """Become the one writer among all processes that have the file open."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise CatalogBusy from error
+            raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All reads of the block see the same moment."""
+        if self._connection.in_transaction:
+            yield
+            return
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("COMMIT")
+
+    def has_news(self) -> bool:
+        """Whether another process has written since this was last asked."""
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        before, self._version = self._version, version
+        return bool(version != before)
+
     # --- reading ------------------------------------------------------------------------
 
     def entities(self) -> Iterator[EntityRow]:
@@ -131,9 +177,14 @@ class CatalogDatabase:
             "SELECT entity_id, path, kind, spec, created_ms, updated_ms FROM entity"
             " ORDER BY entity_id"
         )
-        for entity_id, path, kind_name, spec, created_ms, updated_ms in rows:
+        known, self._specs = self._specs, {}
+        for entity_id, path, kind_name, text, created_ms, updated_ms in rows:
             kind = EntityKind(kind_name)
-            yield entity_id, path, kind, self._decode(path, kind, spec), created_ms, updated_ms
+            read = known.get(entity_id)
+            if read is None or read[0] != text:
+                read = (text, self._decode(path, kind, text))
+            self._specs[entity_id] = read
+            yield entity_id, path, kind, read[1], created_ms, updated_ms
 
     def _decode(self, path: str, kind: EntityKind, text: str) -> EntitySpec:
         try:
@@ -159,7 +210,28 @@ class CatalogDatabase:
             held = rights_from_names(rights.split())
             yield scope, AccessPolicy(name, primary_key, secondary_key, held)
 
+    def idle_times(self) -> dict[int, int]:
+        """By entity, for how long nobody had used it when that was last written."""
+        return dict(self._connection.execute("SELECT entity_id, idle_ms FROM idle"))
+
+    def setting(self, name: str) -> str | None:
+        """What was fixed when the namespace was made."""
+        row = self._connection.execute("SELECT value FROM setting WHERE name = ?", (name,))
+        found = row.fetchone()
+        return None if found is None else str(found[0])
+
     # --- writing, inside a transaction ----------------------------------------------------
+
+    def put_idle_time(self, entity_id: int, idle_ms: int) -> None:
+        """Write for how long an entity has been idle; one that is gone is passed over."""
+        self._connection.execute(
+            "INSERT OR REPLACE INTO idle SELECT entity_id, ? FROM entity WHERE entity_id = ?",
+            (idle_ms, entity_id),
+        )
+
+    def put_setting(self, name: str, value: str) -> None:
+        """Fix something for good."""
+        self._connection.execute("INSERT INTO setting (name, value) VALUES (?, ?)", (name, value))
 
     def insert_entity(
         self, path: str, key: str, kind: EntityKind, spec: EntitySpec, now_ms: int

@@ -13,6 +13,8 @@ from typing import Final, cast
 
 from partibus.control import fields
 from partibus.control.fields import Field, Table
+from partibus.control.jwt_config import read_jwt
+from partibus.control.jwt_tokens import JwtSettings
 from partibus.control.policies import ROOT_POLICY_NAME
 from partibus.control.source import DefinitionSource, Where, read_text
 from partibus.control.toml_lines import toml_lines
@@ -30,7 +32,8 @@ from partibus.domain.entity import (
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.rights import Rights, rights_from_names
 
-_ROOT_KEYS: Final = ("server", "tls", "policy", "queue", "topic")
+_ROOT_KEYS: Final = ("server", "tls", "namespace", "jwt", "policy", "queue", "topic")
+_PARTITIONS: Final = (1, 2, 4)  # CON-1
 _POLICY_KEYS: Final = ("name", "rights", "key", "secondary_key")
 _RULE_KEYS: Final = (
     "name",
@@ -73,6 +76,9 @@ class Definitions:
     policies: tuple[PolicyDefinition, ...] = ()
     server: Table = field(default_factory=dict)
     tls: Table = field(default_factory=dict)
+    jwt: JwtSettings | None = None
+    partitions: int | None = None
+    """Of every entity, in the profile that has partitioned namespaces (CON-1)."""
 
     @property
     def declares_root_policy(self) -> bool:
@@ -108,7 +114,22 @@ def parse_toml(file: Path, content: str) -> Definitions:
         policies=tuple(_policies(source, root)),
         server=fields.child_table(source, ("server",), root.get("server", {})),
         tls=fields.child_table(source, ("tls",), root.get("tls", {})),
+        jwt=read_jwt(source, fields.child_table(source, ("jwt",), root.get("jwt", {}))),
+        partitions=_partitions(source, root),
     )
+
+
+def _partitions(source: DefinitionSource, root: Table) -> int | None:
+    where = ("namespace",)
+    table = fields.child_table(source, where, root.get("namespace", {}))
+    fields.refuse_unknown(source, where, table, ("partitions",))
+    value = table.get("partitions")
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value not in _PARTITIONS:
+        allowed = ", ".join(map(str, _PARTITIONS))
+        raise source.error((*where, "partitions"), f"allowed are {allowed}, not '{value}'.")
+    return value
 
 
 def _queues(source: DefinitionSource, root: Table) -> Iterator[EntityDefinition]:

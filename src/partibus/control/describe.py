@@ -5,24 +5,16 @@ the administration shows can be pasted into one. The table of keys is `fields`',
 them. Called by the server's administration.
 """
 
-from collections.abc import Mapping
 from enum import Enum
-from typing import Final
 
-from partibus.control.fields import QUEUE_FIELDS, SUBSCRIPTION_FIELDS, TOPIC_FIELDS, Field
+from partibus.control.properties import FIELDS
 from partibus.domain.duration import format_duration
-from partibus.domain.entity import EntityKind, EntitySpec, kind_of
-
-_FIELDS: Final[Mapping[EntityKind, Mapping[str, Field]]] = {
-    EntityKind.QUEUE: QUEUE_FIELDS,
-    EntityKind.TOPIC: TOPIC_FIELDS,
-    EntityKind.SUBSCRIPTION: SUBSCRIPTION_FIELDS,
-}
+from partibus.domain.entity import EntitySpec, kind_of
 
 
 def describe(spec: EntitySpec) -> dict[str, object]:
     """The properties by their key in a definitions file; what was left open is None."""
-    fields = _FIELDS[kind_of(spec)]
+    fields = FIELDS[kind_of(spec)]
     return {
         key: _written(field.target, getattr(spec, field.target)) for key, field in fields.items()
     }

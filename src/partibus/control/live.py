@@ -10,9 +10,10 @@ its place where there are several workers.
 from typing import Protocol
 
 from partibus.control.catalog import Catalog
-from partibus.control.policies import AccessPolicy
+from partibus.control.policies import AccessPolicy, KeyName, regenerate
 from partibus.control.record import EntityRecord
 from partibus.domain.entity import EntitySpec
+from partibus.domain.errors import EntityNotFound
 
 
 class LiveNamespace(Protocol):
@@ -27,6 +28,8 @@ class LiveNamespace(Protocol):
     async def put_policy(self, path: str, policy: AccessPolicy) -> None: ...
 
     async def delete_policy(self, path: str, name: str) -> None: ...
+
+    async def regenerate_key(self, path: str, name: str, which: KeyName) -> AccessPolicy: ...
 
 
 class LocalNamespace:
@@ -54,3 +57,12 @@ class LocalNamespace:
     async def delete_policy(self, path: str, name: str) -> None:
         """A policy holds no more."""
         self._catalog.delete_policy(path, name)
+
+    async def regenerate_key(self, path: str, name: str, which: KeyName) -> AccessPolicy:
+        """A new key in the place of one of a policy's (SAS-7)."""
+        known = self._catalog.policy(path, name)
+        if known is None:
+            raise EntityNotFound(f"There is no policy '{name}' on '{path or 'the namespace'}'.")
+        policy = regenerate(known, which)
+        self._catalog.put_policy(path, policy)
+        return policy

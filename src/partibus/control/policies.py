@@ -7,7 +7,7 @@ namespace. It never looks at tokens (`control.sas`) and never decides a request
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from partibus.domain.errors import ArgumentError
 from partibus.domain.limits import POLICY_NAME_LENGTH_MAX
@@ -75,6 +75,16 @@ def check_policy(policy: AccessPolicy) -> None:
 def roll_key(policy: AccessPolicy) -> AccessPolicy:
     """A new primary key; the old one goes on as the secondary (SAS-7)."""
     return replace(policy, primary_key=new_key(), secondary_key=policy.primary_key)
+
+
+KeyName = Literal["primary", "secondary"]
+
+
+def regenerate(policy: AccessPolicy, which: KeyName) -> AccessPolicy:
+    """A new key in the place of one of the two (SAS-7)."""
+    if which == "primary":
+        return replace(policy, primary_key=new_key())
+    return replace(policy, secondary_key=new_key())
 
 
 def ensure_root_policy(

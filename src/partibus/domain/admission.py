@@ -220,6 +220,15 @@ def _settle_sized(spec: _Sized, profile: Profile) -> _Sized:
 def _fragments(spec: QueueSpec | TopicSpec, profile: Profile) -> tuple[bool, int]:
     """(partitioned, how many fragments); a wish the profile cannot meet is refused."""
     wished = spec.enable_partitioning
+    if profile.partitioning != "per-entity" and spec.fragments not in (
+        1,
+        profile.fragments_default,
+    ):
+        raise PropertyRefused(
+            "partition_count",
+            f"the {profile.name} profile decides on it: every entity has "
+            f"{profile.fragments_default} here. Leave it out, or choose another profile.",
+        )
     if profile.partitioning == "ignored":  # CON-1: accepted without effect, like the checkbox
         return False, 1
     if profile.partitioning == "forced":  # SEED-21

@@ -68,6 +68,18 @@ class EntityExists(RequestError):
     http_status: ClassVar[int] = 409
 
 
+class OperationConflict(RequestError):
+    """Another operation on this entity is in progress; try again when it has ended. SubCode=40901."""  # noqa: E501
+
+    condition: ClassVar[str] = "com.microsoft:operation-cancelled"
+    http_status: ClassVar[int] = 409
+    retryable: ClassVar[bool] = True
+
+
+class CatalogBusy(OperationConflict):
+    """Another process is changing the namespace; try again. SubCode=40901."""
+
+
 class EntityDisabled(RequestError):
     """The entity is disabled for this operation; set its status to Active."""
 

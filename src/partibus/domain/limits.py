@@ -5,7 +5,7 @@ Owns the numbers, and nothing that enforces them: entity properties are admitted
 of `UNLIMITED` is never reached. Lengths that no profile changes stand beside the table.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from partibus.domain.duration import DURATION_MAX_MS
@@ -176,6 +176,17 @@ PROFILES: Final[dict[str, Profile]] = {
     profile.name: profile
     for profile in (BASIC, STANDARD, PREMIUM_2017, PREMIUM_2020, PREMIUM, EMULATOR, SELFHOST)
 }
+
+
+def with_partitions(profile: Profile, partitions: int) -> Profile:
+    """The profile of a namespace whose entities all have so many partitions (CON-1).
+
+    A partitioned namespace has a lower limit on messages (section 1.10)."""
+    assert profile.partitioning == "namespace"
+    if partitions == 1:
+        return profile
+    bytes_max = min(profile.message_bytes_max, 1024 * KILOBYTE)
+    return replace(profile, fragments_default=partitions, message_bytes_max=bytes_max)
 
 
 def profile_named(name: str) -> Profile:

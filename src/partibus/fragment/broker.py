@@ -18,6 +18,7 @@ from partibus.domain.clock import Clock
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
+from partibus.fragment.departure import HOUSEKEEPING, Departures, Refusal, gone
 from partibus.fragment.effects import (
     BodyEffect,
     Deliver,
@@ -28,6 +29,7 @@ from partibus.fragment.effects import (
     StateFound,
 )
 from partibus.fragment.machine import Machine
+from partibus.fragment.records import DROPPED
 from partibus.fragment.replay import NO_SPEC, finish, replay
 from partibus.fragment.snapshot import dump, load
 from partibus.fragment.spec import FragmentSpec
@@ -89,6 +91,7 @@ class Broker:
         self._machines: dict[int, Machine] = {}
         self._recovered: dict[int, State] = {}
         """States found in the log that no fragment has asked for yet."""
+        self._departures = Departures(store, self._let_out, scheduler.call_soon)
         self._mailbox: list[tuple[Machine, Command]] = []
         self._turn_is_due = False
         self._touched: dict[int, Machine] = {}
@@ -112,7 +115,13 @@ class Broker:
         states = self._recovered
         for fragment_id, snapshot in recovered.states.items():
             states[fragment_id] = load(fragment_id, NO_SPEC, snapshot)
+        dropped: set[int] = set()
         for record in recovered.records:
+            if record.kind == DROPPED:
+                dropped.add(record.fragment)
+                states.pop(record.fragment, None)
+            if record.fragment in dropped:
+                continue
             state = states.get(record.fragment)
             if state is None:
                 state = states[record.fragment] = State(record.fragment, NO_SPEC)
@@ -129,8 +138,29 @@ class Broker:
                 self.store.retain(position, length)
         state.next_token = self._first_token
         machine = self._machines[fragment_id] = Machine(state)
+        machine.used_ms = self._clock.now_ms()
         self._set_alarm(machine)
         return machine
+
+    def change(self, fragment_id: int, spec: FragmentSpec) -> None:
+        """The entity of a fragment has other properties."""
+        machine = self._machines[fragment_id]
+        machine.change_spec(spec, self._clock.now_ms())
+        self._set_alarm(machine)
+
+    def drop(self, fragment_id: int) -> None:
+        """The entity of a fragment was deleted: its messages are gone, and it answers no more.
+
+        What the log says of it is void once a record says so. Until then, and after a crash
+        before that, it is a stranger: nobody asks for its id again, which is never reused."""
+        machine = self._machines.pop(fragment_id)
+        self._alarms.pop(fragment_id, None)
+        self._departures.begin(machine)
+
+    @property
+    def fragment_count(self) -> int:
+        """The fragments that are served, and those on their way out."""
+        return len(self._machines) + len(self._departures.machines)
 
     @property
     def is_at_rest(self) -> bool:
@@ -178,8 +208,14 @@ class Broker:
             if isinstance(command, Transact):
                 for part in transact(self._machines, command, now_ms, out):
                     prepared.append(part)
+                    part[0].used_ms = now_ms
                     self._touched[part[0].state.fragment_id] = part[0]
                 continue
+            if machine.is_gone:
+                out.outward.append(Refusal(command, gone(machine)))
+                continue
+            if type(command) not in HOUSEKEEPING:
+                machine.used_ms = now_ms
             machine.apply(command, now_ms, out)
             if out.changes:
                 prepared.extend([(machine, change) for change in out.changes])
@@ -222,6 +258,8 @@ class Broker:
             else:
                 machine.abort(change, error, out)
             if out.changes:
+                if machine.is_gone:
+                    self._departures.forgo(machine, out)
                 following.extend([(machine, next_change) for next_change in out.changes])
                 out.changes = []
             self._touched[machine.state.fragment_id] = machine
@@ -314,7 +352,7 @@ class Broker:
 
     def _set_alarm(self, machine: Machine) -> None:
         """Note when a machine wants to be woken; an earlier alarm that stands is enough."""
-        deadline_ms = machine.deadline_ms()
+        deadline_ms = None if machine.is_gone else machine.deadline_ms()
         if deadline_ms is None:
             return
         standing_ms = self._alarms.get(machine.state.fragment_id)
@@ -361,11 +399,14 @@ class Broker:
             elif not is_down and machine.state.suspended:
                 self.submit(machine, Resume())
                 self.submit(machine, Tick())
+        if not is_down:
+            self._departures.go_on()
         if self.on_state is not None:
             self.on_state(state)
 
     def _states(self) -> dict[int, bytes]:
-        return {fragment_id: dump(machine.state) for fragment_id, machine in self._machines.items()}
+        machines = [*self._machines.values(), *self._departures.machines.values()]
+        return {machine.state.fragment_id: dump(machine.state) for machine in machines}
 
     def _checkpoint(self) -> None:
         if self._is_checkpointing:

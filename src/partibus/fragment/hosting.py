@@ -10,7 +10,7 @@ unlocked (DLV-5). It knows no socket: `server.peers` carries the rows.
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.domain.errors import BusError, EntityNotFound
 from partibus.fragment.commands import (
     AcceptSession,
     Consumer,
@@ -136,7 +136,7 @@ class Host:
         self.unanswered_bytes += byte_count
         command = DECODERS[row[0]](row, reply)
         if fragment is None:
-            fail(command, StoreUnavailable(f"Fragment {row[2]} is not served here yet; try again."))
+            fail(command, no_such_fragment(row[2]))
         else:
             fragment.submit(command)
 
@@ -172,8 +172,7 @@ class Host:
             consumer = receiver.session_consumer
             receiver.fragment.submit(AcceptSession(consumer, session_id, waits))
         else:
-            error = StoreUnavailable("The fragment is not served here yet; try again.")
-            self.post((NOT_ACCEPTED, number, error_row(error)))
+            self.post((NOT_ACCEPTED, number, error_row(no_such_fragment(None))))
 
     def _demand(self, row: Row) -> None:
         _, number, limit, drain = row
@@ -193,6 +192,14 @@ class Host:
         if receiver is not None:
             receiver.leave()
         self.post((DETACHED, row[1]))
+
+
+def no_such_fragment(fragment_id: int | None) -> EntityNotFound:
+    """What is told of a fragment that is not in the catalog: the far process is behind it."""
+    which = "of this receiver" if fragment_id is None else str(fragment_id)
+    return EntityNotFound(
+        f"The messaging entity could not be found: its fragment {which} is no more."
+    )
 
 
 class FarReceiver:

@@ -63,6 +63,7 @@ from partibus.fragment.commands import (
 from partibus.fragment.effects import Effects
 from partibus.fragment.expiry import expire, next_sweep_ms
 from partibus.fragment.numbered import NumberedArrival
+from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
 from partibus.fragment.transacted import Discharge, Releasing
 from partibus.fragment.transaction_commands import CheckLocks, EnqueueNumbered, ReserveNumbers
@@ -75,10 +76,23 @@ Abort: TypeAlias = Callable[[State, Change, BusError, Effects], None]
 class Machine:
     """One fragment: its state, and everything that may happen to it."""
 
-    __slots__ = ("state",)
+    __slots__ = ("is_gone", "state", "used_ms")
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.is_gone = False
+        """The entity was deleted: whatever is asked is answered with an error."""
+        self.used_ms = 0
+        """When it was last asked for something by anybody but its broker (IDL-2)."""
+
+    def change_spec(self, spec: FragmentSpec, now_ms: int) -> None:
+        """The entity has other properties from now on; what was done by the old ones stays."""
+        state = self.state
+        before_ms = state.spec.lock_duration_ms
+        if spec.lock_duration_ms < before_ms:
+            for lane in state.lanes:
+                lane.shorten_locks(now_ms, now_ms + before_ms)
+        state.spec = spec
 
     def apply(self, command: Command, now_ms: int, out: Effects) -> None:
         """Carry out a command, or prepare the change it asks for."""

@@ -27,6 +27,8 @@ SCHEDULED: Final = 6
 """sequence u64, scheduled_ms u64, due_ms u64, ttl_ms u32 (all ones: none); body."""
 ACTIVATED: Final = 7
 """activated_ms u64, first new sequence u64, then for each: old sequence u64, expires_ms u64."""
+DROPPED: Final = 8
+"""nothing more: the entity was deleted, and all that was ever said of the fragment is void."""
 IDENTIFIED: Final = 16
 """seen_ms u64, then 16 bytes for each identity: ids of messages in the same entry, seen first."""
 IN_SESSIONS: Final = 24

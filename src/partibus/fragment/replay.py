@@ -4,6 +4,7 @@ Owns what each kind of record means for a state that serves nobody yet. Records 
 order in which they became durable. Nothing here runs while the fragment serves.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
@@ -86,16 +87,21 @@ def finish(state: State, fragment_id: int, spec: FragmentSpec) -> list[tuple[int
     state.fragment_id = fragment_id
     state.spec = spec
     state.next_sequence_durable = state.next_sequence
-    bodies = list(state.scheduled.bodies())
-    for lane in state.lanes:
-        bodies += lane.ready.bodies()
-        bodies += lane.deferred.bodies()
     if spec.requires_session:
         state.require_sessions()
-    if state.sessions is not None:
-        bodies += state_bodies(state.sessions)
+    bodies = list(stored_bodies(state))
     state.size_bytes = sum([length for _, length in bodies])
     return bodies
+
+
+def stored_bodies(state: State) -> Iterator[tuple[int, int]]:
+    """(position, length) of every body that the tables of a state refer to."""
+    yield from state.scheduled.bodies()
+    for lane in state.lanes:
+        yield from lane.ready.bodies()
+        yield from lane.deferred.bodies()
+    if state.sessions is not None:
+        yield from state_bodies(state.sessions)
 
 
 def _take(state: State, sequence: int) -> tuple[Held, MessageTable]:

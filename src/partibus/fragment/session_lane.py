@@ -202,5 +202,5 @@ class SessionLane(SubQueue):
 
     def next_lapse_ms(self) -> int | None:
         for lock in self.in_sessions.locks.values():
-            return lock.until_ms
+            return self.scan_first(lock.until_ms)
         return None

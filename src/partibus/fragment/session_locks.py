@@ -107,10 +107,12 @@ def lapse_sessions(state: State, now_ms: int, out: Effects) -> None:
     lane = state.main
     assert isinstance(lane, SessionLane)
     lapsed: list[SessionLock] = []
+    is_ordered = lane.look_through(now_ms)
     for lock in lane.in_sessions.locks.values():
-        if lock.until_ms > now_ms:
+        if lock.until_ms <= now_ms:
+            lapsed.append(lock)
+        elif is_ordered:
             break
-        lapsed.append(lock)
     for lock in lapsed:
         _lapse(state, lane, lock, out)
     if lapsed:

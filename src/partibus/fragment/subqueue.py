@@ -6,7 +6,7 @@ because every lock lasts equally long and a renewal puts it at the end.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from partibus.fragment.commands import Consumer, Lane
 from partibus.fragment.message import Held
@@ -14,6 +14,9 @@ from partibus.fragment.table import MessageTable
 
 if TYPE_CHECKING:
     from partibus.fragment.sessions import Sessions
+
+LOCK_SCAN_MS: Final = 1000
+"""After the lock duration was made shorter, a lock may be noticed to have lapsed so much late."""
 
 
 class SubQueue:
@@ -26,8 +29,10 @@ class SubQueue:
         "lane",
         "leaving",
         "locks",
+        "next_scan_ms",
         "ready",
         "sessions",
+        "unordered_until_ms",
         "waiting",
     )
 
@@ -50,6 +55,10 @@ class SubQueue:
         self.leaving: dict[int, Held] = {}
         """Messages out of the backlog without a lock, by sequence: taken by
         receive-and-delete or expired, with the removal not durable yet; or damaged."""
+        self.unordered_until_ms = 0
+        """Until then locks that last longer may stand before others: the entity's lock duration
+        was made shorter. All are looked at, once every `LOCK_SCAN_MS`."""
+        self.next_scan_ms = 0
 
     @property
     def message_count(self) -> int:
@@ -137,15 +146,37 @@ class SubQueue:
     def lapsed(self, now_ms: int) -> list[Held]:
         """Locks whose time is up and that nobody is settling at this moment."""
         out = []
+        is_ordered = self.look_through(now_ms)
         for held in self.locks.values():
             if held.locked_until_ms > now_ms:
-                break
-            if not held.busy:
+                if is_ordered:
+                    break
+            elif not held.busy:
                 out.append(held)
         return out
 
     def next_lapse_ms(self) -> int | None:
         """A time before which no lock lapses; None when nothing is locked."""
         for held in self.locks.values():
-            return held.locked_until_ms
+            return self.scan_first(held.locked_until_ms)
         return None
+
+    # --- locks of different lengths -----------------------------------------------------------
+
+    def shorten_locks(self, now_ms: int, longest_until_ms: int) -> None:
+        """Locks from now on are shorter; those that stand last until then at the most."""
+        self.unordered_until_ms = max(self.unordered_until_ms, longest_until_ms)
+        self.next_scan_ms = now_ms + LOCK_SCAN_MS
+
+    def look_through(self, now_ms: int) -> bool:
+        """Whether locks lie in the order in which they lapse; sets when to look again if not."""
+        if not self.unordered_until_ms:
+            return True
+        if now_ms >= self.unordered_until_ms:
+            self.unordered_until_ms = 0
+        self.next_scan_ms = now_ms + LOCK_SCAN_MS
+        return False
+
+    def scan_first(self, lapse_ms: int) -> int:
+        """When to look: at the first lock's end, or before when the first may not end first."""
+        return min(lapse_ms, self.next_scan_ms) if self.unordered_until_ms else lapse_ms

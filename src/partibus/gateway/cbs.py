@@ -23,11 +23,11 @@ class CbsNode(RequestLink):
         audience = request.properties.get("name")
         if not isinstance(token, str) or not isinstance(audience, str):
             raise ArgumentError("put-token needs the token as its body and the property 'name'.")
-        if not token.startswith("SharedAccessSignature "):
+        connection = self.connection
+        if not connection.gateway.access.accepts(token):
             raise Unauthorized(
                 "Only shared access signatures are accepted; connect with a connection string."
             )
-        connection = self.connection
         connection.claims.put_token(token, audience, connection.gateway.now_ms())
         connection.claims_changed()
         request.answer({"status-code": Int(202), "status-description": "Accepted"})

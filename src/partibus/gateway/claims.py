@@ -45,6 +45,18 @@ class Claims:
         """Raise Unauthorized unless a claim grants the right."""
         require(self._by_audience.values(), path, right, now_ms)
 
+    def recheck(self) -> bool:
+        """Policies have changed: True when a claim is less than it was, or gone (SAS-7)."""
+        rechecked = {
+            audience: self._access.recheck(claim) for audience, claim in self._by_audience.items()
+        }
+        has_less = any(
+            claim is None or claim.rights != self._by_audience[audience].rights
+            for audience, claim in rechecked.items()
+        )
+        self._by_audience = {a: claim for a, claim in rechecked.items() if claim is not None}
+        return has_less
+
     def next_expiry_ms(self) -> int | None:
         """When the first claim runs out."""
         times = [c.expires_ms for c in self._by_audience.values() if c.expires_ms is not None]

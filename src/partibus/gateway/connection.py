@@ -91,6 +91,7 @@ class ClientConnection:
         """The sessions that this client holds, by entity and session id."""
         self._sending: list[InboundLink] = []
         self._started_ms = now_ms
+        self._claims_are_stale = False
         self.is_writable = True
         self._is_flush_due = False
         self._is_reading = True
@@ -202,6 +203,11 @@ class ClientConnection:
         self.wake_at_ms = min([t for t in times if t is not None], default=now_ms + 60_000)
 
     def _check_claims(self, now_ms: int) -> None:
+        if self._claims_are_stale:
+            self._claims_are_stale = False
+            if self.claims.recheck():
+                self._started_ms = now_ms
+                self._drop_unauthorized(now_ms)
         if self.claims.are_empty and now_ms >= self._started_ms + TOKEN_DEADLINE_MS:
             self.close(Unauthorized("No token was put within 20 seconds; authenticate first."))
         elif self.claims.drop_expired(now_ms):
@@ -355,6 +361,18 @@ class ClientConnection:
             owner = link.context
             if isinstance(owner, OutboundLink | ResponseLink):
                 owner.flow()
+
+    # --- changes of entities ------------------------------------------------------------------
+
+    @property
+    def links(self) -> list[tuple[Link, LinkOwner]]:
+        """Every link with its owner, at this moment."""
+        return list(self._links.items())
+
+    def recheck_claims(self) -> None:
+        """Policies have changed: see at the next sweep which claims still hold (SAS-7)."""
+        self._claims_are_stale = True
+        self.wake_at_ms = min(self.wake_at_ms, self.gateway.now_ms())
 
     # --- links ------------------------------------------------------------------------------
 

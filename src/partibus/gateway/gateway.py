@@ -13,10 +13,12 @@ from partibus.amqp.errors import AmqpError
 from partibus.amqp.settings import ConnectionSettings
 from partibus.control.access import AccessControl
 from partibus.control.live import LiveNamespace
+from partibus.control.record import Change, ChangeKind
 from partibus.domain.clock import Clock
 from partibus.fragment.broker import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection, Wire
 from partibus.gateway.delayed_wire import DelayedWire
+from partibus.gateway.following import follow
 from partibus.gateway.lock_token import TokenPrefix
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.trouble import Trouble
@@ -89,6 +91,14 @@ class Gateway:
     def random_start(self) -> int:
         """Where a new sender begins its round over the fragments (CON-5)."""
         return secrets.randbits(16)
+
+    def follow(self, change: Change) -> None:
+        """The catalog has changed: tell the links that it concerns."""
+        self.namespace.follow(change)
+        follow(change, self._connections)
+        if change.kind is ChangeKind.DELETED and change.before is not None:
+            for placement in change.before.fragments:
+                self._prefixes.pop(placement.fragment_id, None)
 
     def _sweep(self) -> None:
         now_ms = self.now_ms()

@@ -23,8 +23,8 @@ from partibus.fragment.commands import Enqueue
 from partibus.fragment.message import NewMessage
 from partibus.gateway.enlistment import enlist_messages, place_messages
 from partibus.gateway.envelope import to_stored
-from partibus.gateway.faults import rejection
-from partibus.gateway.namespace import Entity, require_session_ids
+from partibus.gateway.faults import amqp_error, rejection
+from partibus.gateway.namespace import Entity, require_session_ids, too_large
 from partibus.gateway.router import Router
 from partibus.gateway.submission import Submission, fragment_unavailable
 
@@ -246,6 +246,17 @@ class InboundLink:
         if self._credit_used * 2 >= CREDIT:
             self._credit_used = 0
             self._link.set_credit(max(0, CREDIT - len(self._unconfirmed)))
+
+    # --- changes of the entity ----------------------------------------------------------------
+
+    def follow_entity(self) -> None:
+        """The entity has other properties: its limit on messages holds for this link too."""
+        self._link.max_message_size = self._entity.message_bytes_max
+        self._link.oversize_error = amqp_error(too_large(self._entity))
+
+    def refuse_all(self, error: BusError) -> None:
+        """Answer the sends under way: the entity takes no more, and the link is about to go."""
+        self.refused(list(self._unconfirmed), error)
 
     # --- end --------------------------------------------------------------------------------
 

@@ -2,13 +2,13 @@
 
 Owns the way from an address to an entity with its fragments. Kept up to date by the
 catalog's change feed through the node; it never writes the catalog. Asked once per link,
-never per message.
+never per message: all links of an entity share one `Entity`, which follows its changes.
 """
 
 from collections.abc import Sequence
 
 from partibus.control.catalog import Catalog
-from partibus.control.record import EntityRecord
+from partibus.control.record import Change, EntityRecord
 from partibus.domain.address import Address
 from partibus.domain.entity import EntityKind, QueueSpec, message_bytes_max
 from partibus.domain.errors import (
@@ -35,6 +35,12 @@ class Entity:
         self.fragments = fragments
         self.message_bytes_max = bytes_max
 
+    def take_over(self, other: "Entity") -> None:
+        """Be what the other is: the properties have changed, the fragments never do."""
+        self.record = other.record
+        self.spec = other.spec
+        self.message_bytes_max = other.message_bytes_max
+
 
 class Namespace:
     """Addresses to entities."""
@@ -42,6 +48,8 @@ class Namespace:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._fragments: dict[int, Fragment] = {}
+        self._entities: dict[int, Entity] = {}
+        """What links hold, by the entity's id."""
         self.profile = catalog.profile
 
     def put_fragment(self, fragment: Fragment) -> None:
@@ -52,11 +60,33 @@ class Namespace:
         """A fragment is no more."""
         self._fragments.pop(fragment_id, None)
 
+    @property
+    def fragment_count(self) -> int:
+        """The fragments that are served, here or by another worker."""
+        return len(self._fragments)
+
+    def follow(self, change: Change) -> None:
+        """An entity was changed or deleted; called before its links are told."""
+        before, after = change.before, change.after
+        if before is None:
+            return
+        entity = self._entities.get(before.entity_id)
+        if after is None or unsupported(after) is not None:
+            self._entities.pop(before.entity_id, None)
+        elif entity is not None:
+            entity.take_over(self._make(after))
+
     def resolve(self, address: Address) -> Entity:
         """The entity of an address; a missing one raises the error clients know (ERR-1)."""
         record = self._catalog.lookup(address.entity_path)
         if record is None:
             raise EntityNotFound.named(address.entity_path)
+        entity = self._entities.get(record.entity_id)
+        if entity is None:
+            entity = self._entities[record.entity_id] = self._make(record)
+        return entity
+
+    def _make(self, record: EntityRecord) -> Entity:
         spec = record.spec
         refusal = unsupported(record)
         if refusal is not None or not isinstance(spec, QueueSpec):
@@ -82,10 +112,7 @@ def require_sendable(entity: Entity, address: Address) -> None:
             "Messages cannot be sent to a dead-letter queue; send to the queue itself."
         )
     if not entity.spec.status.allows_send:
-        raise EntityDisabled(
-            f"The messaging entity '{entity.record.path}' is disabled for sending; "
-            "set its status to Active."
-        )
+        raise disabled(entity.record.path, "sending")
 
 
 def require_session_ids(entity: Entity, messages: Sequence[NewMessage]) -> None:
@@ -100,10 +127,14 @@ def require_session_ids(entity: Entity, messages: Sequence[NewMessage]) -> None:
 def require_receivable(entity: Entity) -> None:
     """Refuse receives from a disabled entity (STS-2)."""
     if not entity.spec.status.allows_receive:
-        raise EntityDisabled(
-            f"The messaging entity '{entity.record.path}' is disabled for receiving; "
-            "set its status to Active."
-        )
+        raise disabled(entity.record.path, "receiving")
+
+
+def disabled(path: str, purpose: str) -> EntityDisabled:
+    """The error for what an entity's status forbids (STS-2)."""
+    return EntityDisabled(
+        f"The messaging entity '{path}' is disabled for {purpose}; set its status to Active."
+    )
 
 
 def unsupported(record: EntityRecord) -> str | None:

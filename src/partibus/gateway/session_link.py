@@ -15,6 +15,7 @@ from partibus.amqp.types import Described
 from partibus.domain.errors import (
     ArgumentError,
     BusError,
+    EntityNotFound,
     OperationTimeout,
     SessionLockLost,
     StoreUnavailable,
@@ -185,7 +186,7 @@ class SessionLink(OutboundLink):
         """A fragment has no session to give: look again, or tell the client."""
         if self._held is not None:
             return
-        if self._wanted is None:
+        if self._wanted is None and not isinstance(error, EntityNotFound):
             self._search()
         else:
             self._connection.drop(self._link, error)

@@ -8,6 +8,7 @@ application; the command line is its first user.
     GET    /$partibus/entities                 all entities with their totals
     GET    /$partibus/entities/NAME            fragments, totals, availability, properties
     POST   /$partibus/entities/NAME/purge      {"lane", "before", "limit"}, all optional
+    POST, PATCH, DELETE, and /$partibus/policies: `ops.admin_namespace`
     GET    /$partibus/stores                   all stores with state and sizes
     GET    /$partibus/faults                   what is wrong on purpose
     POST   /$partibus/faults                   a fault, see docs/guides/faults.md
@@ -44,11 +45,32 @@ class Faults(Protocol):
     async def clear(self) -> Answer: ...
 
 
+class NamespaceDesk(Protocol):
+    """Entities and policies, as this surface changes them."""
+
+    async def create(self, body: Answer) -> Answer: ...
+
+    async def update(self, name: str, body: Answer) -> Answer: ...
+
+    async def delete(self, name: str) -> Answer: ...
+
+    async def policies(self, entity: str) -> Answer: ...
+
+    async def put_policy(self, entity: str, name: str, body: Answer) -> Answer: ...
+
+    async def delete_policy(self, entity: str, name: str) -> Answer: ...
+
+    async def regenerate_key(self, entity: str, name: str, body: Answer) -> Answer: ...
+
+
 class Administration(Protocol):
     """The node, as its operators see it."""
 
     @property
     def faults(self) -> Faults: ...
+
+    @property
+    def desk(self) -> NamespaceDesk: ...
 
     def authorize(self, token: str | None, path: str) -> None:
         """Raise Unauthorized unless the token is good for this path."""
@@ -65,12 +87,15 @@ class Administration(Protocol):
     ) -> Answer: ...
 
 
-_Handler = Callable[[Administration, Request], Awaitable[Answer]]
+Handler = Callable[[Administration, Request], Awaitable[Answer]]
 
 
 def admin_routes(node: Administration) -> list[Route]:
     """The routes that answer for a node."""
-    table: list[tuple[str, str, _Handler]] = [
+    from partibus.ops.admin_namespace import NAMESPACE_ROUTES
+
+    table: list[tuple[str, str, Handler]] = [
+        *NAMESPACE_ROUTES,
         ("GET", "/entities", _entities),
         ("GET", "/entities/{name:path}", _entity),
         ("POST", "/entities/{name:path}/purge", _purge),
@@ -85,7 +110,7 @@ def admin_routes(node: Administration) -> list[Route]:
     ]
 
 
-def _endpoint(node: Administration, handler: _Handler) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(node: Administration, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
             node.authorize(request.headers.get("authorization"), request.scope["path"])
@@ -126,7 +151,7 @@ async def _stores(node: Administration, request: Request) -> Answer:
 
 
 async def _purge(node: Administration, request: Request) -> Answer:
-    body = await _body(request)
+    body = await read_body(request)
     unknown = set(body) - {"lane", "before", "limit"}
     if unknown:
         raise ArgumentError(f"'{min(unknown)}' is not known; a purge takes lane, before and limit.")
@@ -142,7 +167,7 @@ async def _faults(node: Administration, request: Request) -> Answer:
 
 
 async def _set_fault(node: Administration, request: Request) -> Answer:
-    return await node.faults.set(await _body(request))
+    return await node.faults.set(await read_body(request))
 
 
 async def _clear_faults(node: Administration, request: Request) -> Answer:
@@ -152,7 +177,7 @@ async def _clear_faults(node: Administration, request: Request) -> Answer:
 # --- forms --------------------------------------------------------------------------------------
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def read_body(request: Request) -> dict[str, Any]:
     """The JSON object of a request; none at all is an empty one."""
     raw = b""
     async for chunk in request.stream():

@@ -14,6 +14,7 @@ from partibus.atom.figures import Figures
 from partibus.control.access import AccessControl, require
 from partibus.control.catalog import Catalog
 from partibus.control.describe import describe
+from partibus.control.live import LiveNamespace, LocalNamespace
 from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
@@ -25,6 +26,7 @@ from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
 from partibus.server.faults import FaultDesk
 from partibus.server.inspection import COUNTS, FRAGMENTS, STORES, is_available
+from partibus.server.namespace_desk import NamespaceDesk
 from partibus.server.purge import PurgeRun
 
 NO_ANSWER: Final = "down"
@@ -43,6 +45,7 @@ class Administration:
         access: AccessControl,
         clock: Clock,
         control: ControlHub,
+        live: LiveNamespace | None = None,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
@@ -51,6 +54,7 @@ class Administration:
         self._clock = clock
         self._control = control
         self.faults = FaultDesk(settings, catalog, control)
+        self.desk = NamespaceDesk(catalog, LocalNamespace(catalog) if live is None else live)
 
     def authorize(self, token: str | None, path: str) -> None:
         """Raise Unauthorized unless the token grants Manage on the namespace's own paths."""
@@ -82,6 +86,7 @@ class Administration:
             "fragments": fragments,
             "created_ms": record.created_ms,
             "updated_ms": record.updated_ms,
+            "accessed_ms": max((f.get("accessed_ms") or 0 for f in fragments), default=0),
             "properties": describe(record.spec),
         }
 
@@ -160,7 +165,8 @@ class Administration:
 
 
 def _laid_over(record: EntityRecord, told: Mapping[str, Payload]) -> list[Payload]:
-    silent: Payload = {"worker": None, "state": NO_ANSWER, **dict.fromkeys(SUMMED)}
+    unknown = dict.fromkeys(("accessed_ms", *SUMMED))
+    silent: Payload = {"worker": None, "state": NO_ANSWER, **unknown}
     return [
         {
             "index": index,

@@ -29,6 +29,7 @@ from typing import Final
 
 from partibus.control.definitions import Definitions, load_definitions
 from partibus.control.fields import refuse_unknown
+from partibus.control.jwt_tokens import JwtSettings
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile, profile_named
 
@@ -63,6 +64,7 @@ class ServeSettings:
     profile: Profile = SELFHOST
     faults: bool = False
     peek_partitioned: str = MERGED
+    jwt: JwtSettings | None = None  # [jwt] of the file
 
     @property
     def store_directories(self) -> tuple[Path, ...]:
@@ -111,6 +113,8 @@ def resolve_configuration(
     config = _config_file(given, environment, values, origins)
     if config is not None:
         definitions = load_definitions(config)
+        if definitions.jwt is not None:
+            values["jwt"], origins["jwt"] = definitions.jwt, f"{config}: [jwt]"
         _take_file(definitions, values, origins)
     for key in _READERS:
         variable = ENVIRONMENT_PREFIX + key.upper()

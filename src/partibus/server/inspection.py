@@ -52,7 +52,8 @@ class Inspection:
             for fragment_id in fragment_ids:
                 machine = self._machines.get(fragment_id)
                 if machine is not None:
-                    answers[str(fragment_id)] = {"state": state, **counts_of(machine)}
+                    counts = {"accessed_ms": machine.used_ms, **counts_of(machine)}
+                    answers[str(fragment_id)] = {"state": state, **counts}
         return answers
 
     def stores(self, payload: Payload) -> Payload:

@@ -9,14 +9,16 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.settings import ConnectionSettings
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
 from partibus.control.definitions import Definitions
-from partibus.control.live import LiveNamespace, LocalNamespace
+from partibus.control.jwt_tokens import JwtVerifier
+from partibus.control.live import LiveNamespace
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.clock import Clock
 from partibus.domain.duration import DURATION_MAX_MS
@@ -45,7 +47,10 @@ from partibus.server.catalog_start import (
 from partibus.server.config import MERGED, ServeSettings
 from partibus.server.control_hub import ControlHub
 from partibus.server.fault_box import FaultBox
+from partibus.server.follower import Follower
+from partibus.server.idle import IdleWatch
 from partibus.server.inspection import Inspection
+from partibus.server.live import ServerNamespace
 from partibus.server.membership import Membership
 from partibus.server.peers import Peers
 from partibus.server.scheduler import LoopScheduler
@@ -89,6 +94,10 @@ class Node:
         self._machines: dict[int, Machine] = {}
         self.control = ControlHub(0 if membership is None else membership.worker)
         """Where administrative questions are asked and answered."""
+        self._follower: Follower
+        self._idle: IdleWatch
+        self._idle_times: dict[int, int] = {}
+        """By entity, how long it had been idle when the server last ran."""
         self.administration: Administration
         self._faults: FaultBox | None = None
         self.gateway: Gateway
@@ -103,6 +112,7 @@ class Node:
         scheduler = LoopScheduler(loop)
         self._refuse_what_is_not_offered()
         self._open_catalog()
+        self._idle_times = self.catalog.idle_times()
         stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler)
         first_token = 1 if self._membership is None else new_first_token()
         for number in filter(self._owns, range(self._settings.stores)):
@@ -110,20 +120,20 @@ class Node:
             broker = Broker(store, self._clock, scheduler, stop_at_once, first_token)
             broker.open()
             self._brokers[number] = broker
-        self.live = LocalNamespace(self.catalog)
+        self.live = ServerNamespace(self.catalog, self.control, self.is_store_available)
         namespace = Namespace(self.catalog)
         if self._membership is not None:
-            find = self._local.get
+            find = partial(find_fragment, self._local, self.catalog)
             self._peers = Peers(self._membership, loop, scheduler, find, self.control)
             self._peers.watch(self._brokers)
-        for record in self.catalog.entities(EntityKind.QUEUE):
+        for record in filter(is_served, self.catalog.entities()):
             self._serve(record, namespace)
         for broker in self._brokers.values():
             broker.forget_strangers()
         self.catalog.subscribe(lambda change: self._changed(change, namespace))
         self.gateway = Gateway(
             namespace,
-            AccessControl(self.catalog),
+            self._access_control(),
             self._clock,
             scheduler,
             ConnectionSettings(container_id="partibus"),
@@ -133,6 +143,10 @@ class Node:
             merges_peeks=self._settings.peek_partitioned == MERGED,
         )
         self.gateway.start()
+        self._follower = Follower(self.catalog, scheduler)
+        self._follower.start(self.control)
+        self._idle = IdleWatch(self.catalog, self.live, self.control, self._clock, self._machines)
+        self._idle.start()
         self._open_administration(stores, scheduler)
         if self._peers is not None:
             await self._peers.start()
@@ -141,6 +155,8 @@ class Node:
         """Tell the clients, make everything durable, close."""
         if self._faults is not None:
             self._faults.clear({})
+        self._follower.stop()
+        self._idle.stop()
         self.gateway.close()
         if self._peers is not None:
             self._peers.stop_serving()
@@ -205,6 +221,17 @@ class Node:
         """Whether this process is the one writer of a store."""
         return self._membership is None or self._membership.owns(store)
 
+    def _access_control(self) -> AccessControl:
+        jwt = self._settings.jwt
+        return AccessControl(self.catalog, None if jwt is None else JwtVerifier(jwt))
+
+    def is_store_available(self, store: int) -> bool:
+        """Whether a store answers, whichever worker has it."""
+        if self._owns(store):
+            return self._brokers[store].store.state is not StoreState.DOWN
+        assert self._peers is not None
+        return self._peers.is_available(store)
+
     def _open_administration(self, stores: StoreMaker, scheduler: LoopScheduler) -> None:
         """Let operators look at this process, and break it where that was asked for."""
         Inspection(self._brokers, self._machines).register(self.control)
@@ -216,6 +243,7 @@ class Node:
             gateway.access,
             self._clock,
             self.control,
+            self.live,
         )
         if gateway.trouble is not None:
             _log.warning("faults can be asked for: this server is for tests")
@@ -224,7 +252,7 @@ class Node:
 
     def _serve(self, record: EntityRecord, namespace: Namespace) -> None:
         """Bring the fragments of an entity up where they are placed."""
-        spec = fragment_spec(record, self._settings.profile)
+        spec = fragment_spec(record, self.catalog.profile)
         for index, placement in enumerate(record.fragments):
             if not self._owns(placement.store):
                 assert self._peers is not None
@@ -232,21 +260,40 @@ class Node:
                 continue
             broker = self._brokers[placement.store]
             machine = broker.add(placement.fragment_id, spec)
+            machine.used_ms -= self._idle_times.get(record.entity_id, 0)
             self._machines[placement.fragment_id] = machine
             fragment = LocalFragment(broker, machine, index)
             self._local[placement.fragment_id] = fragment
             namespace.put_fragment(fragment)
 
     def _changed(self, change: Change, namespace: Namespace) -> None:
-        """Follow the catalog's change feed."""
-        if change.before is None and change.after is not None:
-            if change.after.kind is EntityKind.QUEUE:
-                self._serve(change.after, namespace)
-        elif change.after is not None and change.after.kind is EntityKind.QUEUE:
-            spec = fragment_spec(change.after, self._settings.profile)
-            for placement in change.after.fragments:
-                if self._owns(placement.store):
-                    self._machines[placement.fragment_id].state.spec = spec
+        """Follow the catalog's change feed; links hear of it before their fragments go."""
+        before, after = change.before, change.after
+        if before is None and after is not None and is_served(after):
+            self._serve(after, namespace)
+        self.gateway.follow(change)
+        if before is None or not is_served(before):
+            return
+        if after is not None:
+            self._update(after)
+        else:
+            self._drop(before, namespace)
+
+    def _update(self, record: EntityRecord) -> None:
+        """Let the fragments of an entity know its properties."""
+        spec = fragment_spec(record, self.catalog.profile)
+        for placement in record.fragments:
+            if self._owns(placement.store):
+                self._brokers[placement.store].change(placement.fragment_id, spec)
+
+    def _drop(self, record: EntityRecord, namespace: Namespace) -> None:
+        """An entity was deleted: its fragments go, with all their messages."""
+        for placement in record.fragments:
+            namespace.drop_fragment(placement.fragment_id)
+            if self._owns(placement.store):
+                del self._machines[placement.fragment_id]
+                del self._local[placement.fragment_id]
+                self._brokers[placement.store].drop(placement.fragment_id)
 
 
 def stop_at_once(error: Exception) -> None:
@@ -264,6 +311,20 @@ def new_first_token() -> int:
     Clients outlive the worker that holds their locks, so a token of its last life must not
     fit a lock of this one (LCK-5). Each life has four billion numbers of its own."""
     return secrets.randbits(31) << 32 | 1
+
+
+def is_served(record: EntityRecord) -> bool:
+    """Whether the fragments of an entity run."""
+    return record.kind is EntityKind.QUEUE
+
+
+def find_fragment(
+    local: Mapping[int, LocalFragment], catalog: Catalog, fragment_id: int
+) -> LocalFragment | None:
+    """A fragment that another worker asks for; it may know of a new one before this does."""
+    if fragment_id not in local:
+        catalog.refresh()
+    return local.get(fragment_id)
 
 
 def fragment_spec(record: EntityRecord, profile: Profile) -> FragmentSpec:

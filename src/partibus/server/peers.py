@@ -81,6 +81,10 @@ class Peers:
         far = self._far[self.membership.owner_of(placement.store)]
         return RemoteFragment(far, placement.fragment_id, index, placement.store)
 
+    def is_available(self, store: int) -> bool:
+        """Whether a store of another worker answers, as far as is known here."""
+        return self._far[self.membership.owner_of(store)].is_available(store)
+
     # --- life -----------------------------------------------------------------------------
 
     async def start(self) -> None:

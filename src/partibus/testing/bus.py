@@ -15,6 +15,7 @@ from partibus.amqp.terminus import encode_source, encode_target
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
 from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
+from partibus.control.record import Change, EntityRecord
 from partibus.domain.entity import QueueSpec, duplicate_window_ms
 from partibus.domain.limits import SELFHOST, Profile
 from partibus.fragment.broker import Broker
@@ -59,29 +60,48 @@ class BusBench:
             self.namespace, self.access, self.clock, self.scheduler, settings, self.trouble
         )
         self.gateway.start()
+        self.catalog.subscribe(self._changed)
 
     def queue(self, path: str, spec: QueueSpec | None = None) -> list[LocalFragment]:
         """Create a queue and bring its fragments up."""
         record = self.catalog.create(path, spec or QueueSpec())
         fragments = []
-        fragment_spec = FragmentSpec(
-            lock_duration_ms=record.queue.lock_duration_ms,
-            max_delivery_count=record.queue.max_delivery_count,
-            duplicate_window_ms=duplicate_window_ms(record.queue),
-            is_partitioned=record.queue.enable_partitioning,
-            requires_session=record.queue.requires_session,
-            path=path,
-        )
         for index, placement in enumerate(record.fragments):
             broker = self.brokers[placement.store]
-            machine = broker.add(placement.fragment_id, fragment_spec)
+            machine = broker.add(placement.fragment_id, fragment_spec(record))
             fragments.append(LocalFragment(broker, machine, index))
             self.namespace.put_fragment(fragments[-1])
         return fragments
 
+    def _changed(self, change: Change) -> None:
+        """Follow updates and deletions as a node does."""
+        self.gateway.follow(change)
+        before, after = change.before, change.after
+        if before is None:
+            return
+        for placement in before.fragments:
+            broker = self.brokers[placement.store]
+            if after is not None:
+                broker.change(placement.fragment_id, fragment_spec(after))
+            else:
+                self.namespace.drop_fragment(placement.fragment_id)
+                broker.drop(placement.fragment_id)
+
     def client(self, *, plain: bool = True, key: str = KEY) -> "ClientBench":
         """A client that has opened a connection and begun a session."""
         return ClientBench(self, plain, key)
+
+
+def fragment_spec(record: EntityRecord) -> FragmentSpec:
+    """What the bench's fragments know of their queue."""
+    return FragmentSpec(
+        lock_duration_ms=record.queue.lock_duration_ms,
+        max_delivery_count=record.queue.max_delivery_count,
+        duplicate_window_ms=duplicate_window_ms(record.queue),
+        is_partitioned=record.queue.enable_partitioning,
+        requires_session=record.queue.requires_session,
+        path=record.path,
+    )
 
 
 class ClientBench:

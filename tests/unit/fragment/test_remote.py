@@ -2,7 +2,13 @@
 
 import pytest
 
-from partibus.domain.errors import BusError, MessageNotFound, OperationTimeout, StoreUnavailable
+from partibus.domain.errors import (
+    BusError,
+    EntityNotFound,
+    MessageNotFound,
+    OperationTimeout,
+    StoreUnavailable,
+)
 from partibus.fragment.commands import (
     CancelScheduled,
     Consumer,
@@ -197,7 +203,7 @@ def test_a_fragment_that_is_not_there_is_an_error_for_all_but_no_fault(bench: Be
     inbox = Inbox()
     stranger.submit(Demand(stranger.consumer(inbox, Lane.MAIN, False), 1, True))
     bench.side.run()
-    assert kind(bench.ports.refusals[0][1]) is StoreUnavailable
+    assert kind(bench.ports.refusals[0][1]) is EntityNotFound
     assert inbox.drained_count == 1
 
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from partibus.domain.errors import BusError, OperationTimeout, SessionLockLost, StoreUnavailable
+from partibus.domain.errors import (
+    BusError,
+    EntityNotFound,
+    OperationTimeout,
+    SessionLockLost,
+    StoreUnavailable,
+)
 from partibus.fragment.commands import (
     AcceptSession,
     Demand,
@@ -140,4 +146,4 @@ def test_a_fragment_that_is_not_served_there_gives_no_session(bench: Bench) -> N
     consumer = stranger.session_consumer(inbox, False)
     stranger.submit(AcceptSession(consumer, "a", False))
     bench.side.run()
-    assert kinds(inbox.errors) == [StoreUnavailable]
+    assert kinds(inbox.errors) == [EntityNotFound]

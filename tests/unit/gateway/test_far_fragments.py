@@ -4,6 +4,7 @@ import pytest
 
 from partibus.amqp.delivery import ACCEPTED, Accepted, Rejected
 from partibus.amqp.events import (
+    DetachReceived,
     DispositionReceived,
     FlowReceived,
     IncomingSettled,
@@ -17,7 +18,7 @@ from partibus.fragment.remote import RemoteFragment
 from partibus.testing.bus import BusBench, ClientBench
 from partibus.testing.fragment import Ports
 from support.far_side import FarSide
-from support.gateway_messages import plain
+from support.gateway_messages import keyed, plain
 
 PARTITIONED = QueueSpec(enable_partitioning=True, fragments=4)
 
@@ -230,3 +231,32 @@ def test_a_link_that_closes_takes_its_receiver_away_from_the_far_worker() -> Non
     other.set_credit(5)
     client.run()
     assert bodies(transfers(client)) == [b"01"]
+
+
+@pytest.mark.parametrize("path", ["far", "q"])
+def test_a_deleted_entity_leaves_nothing_at_either_end(path: str) -> None:
+    workers = TwoWorkers()
+    client = workers.client
+    sender, receiver = client.attach(path, sends=True), client.attach(path, sends=False)
+    client.send(sender, [plain(n) for n in range(8)])
+    receiver.set_credit(3)
+    client.run()
+    record = workers.bus.catalog.delete(path)
+    for placement in record.fragments:
+        workers.owned.pop(placement.fragment_id, None)
+    client.run()
+    assert {event.link for event in client.take(DetachReceived)} == {sender, receiver}  # type: ignore[attr-defined]
+    far, host = workers.far.far, workers.far.host
+    assert not far._consumers and not far._by_number and not far._pending
+    assert host is not None and not host._receivers
+    assert [store.live_bytes for store in workers.bus.stores] == [0, 0]
+
+
+@pytest.mark.parametrize("path", ["far", "q"])
+def test_a_worker_that_has_not_heard_of_a_deletion_is_told_by_the_owner(path: str) -> None:
+    workers = TwoWorkers(QueueSpec(enable_partitioning=True, fragments=4))
+    client = workers.client
+    sender = client.attach(path, sends=True)
+    workers.owned.clear()
+    client.send(sender, [keyed(1, "customer-42"), keyed(2, "a")])
+    assert {condition(state) for state in outcomes(client)} == {"amqp:not-found"}

@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from partibus.domain.errors import EntityNotFound, StoreUnavailable, Unauthorized
+from partibus.domain.errors import (
+    EntityNotFound,
+    OperationConflict,
+    StoreUnavailable,
+    Unauthorized,
+)
 from partibus.ops.health import operations_application
 
 GOOD = "SharedAccessSignature good"
@@ -86,9 +91,9 @@ async def ask(
         "http_version": "1.1",
         "method": method,
         "scheme": "http",
-        "path": f"/$partibus{path}",
+        "path": f"/$partibus{path.partition('?')[0]}",
         "raw_path": b"",
-        "query_string": b"",
+        "query_string": path.partition("?")[2].encode(),
         "root_path": "",
         "headers": headers,
     }
@@ -198,3 +203,57 @@ async def test_faults_are_set_and_cleared() -> None:
 async def test_a_path_that_is_not_there_is_no_secret() -> None:
     assert (await ask(FakeNode(), "GET", "/nothing")).status == 404
     assert (await ask(FakeNode(), "DELETE", "/stores")).status == 405
+
+
+class FakeDesk:
+    """Remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        async def answer(*arguments: object) -> dict[str, Any]:
+            self.asked.append((name, *arguments))
+            if arguments[0] == "busy":
+                raise OperationConflict
+            return {"did": name}
+
+        return answer
+
+
+class DeskNode(FakeNode):
+    """A node whose namespace can be written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.desk = FakeDesk()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "asked"),
+    [
+        ("POST", "/entities", ("create", {"a": 1})),
+        ("PATCH", "/entities/a/b", ("update", "a/b", {"a": 1})),
+        ("DELETE", "/entities/a/b", ("delete", "a/b")),
+        ("GET", "/policies", ("policies", "")),
+        ("GET", "/policies?entity=a%2Fb", ("policies", "a/b")),
+        ("PUT", "/policies/p?entity=q", ("put_policy", "q", "p", {"a": 1})),
+        ("DELETE", "/policies/p", ("delete_policy", "", "p")),
+        ("POST", "/policies/p/regenerate", ("regenerate_key", "", "p", {"a": 1})),
+    ],
+)
+async def test_the_namespace_is_written(method: str, path: str, asked: tuple[object, ...]) -> None:
+    node = DeskNode()
+    refused = await ask(node, method, path, b'{"a": 1}', token=None)
+    assert (refused.status, node.desk.asked) == (401, [])
+    answer = await ask(node, method, path, b'{"a": 1}')
+    assert (answer.status, answer.json) == (200, {"did": asked[0]})
+    assert node.desk.asked == [asked]
+
+
+@pytest.mark.rule("PRP-7")
+async def test_an_operation_in_progress_is_a_conflict() -> None:
+    answer = await ask(DeskNode(), "DELETE", "/entities/busy")
+    assert answer.status == 409
+    assert "40901" in answer.json["error"]["text"]
+    assert answer.json["error"]["retryable"] is True

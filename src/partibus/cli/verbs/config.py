@@ -39,7 +39,9 @@ def check(
         configuration = resolve_configuration({"config": file, "profile": profile}, {})
         definitions = configuration.definitions
         assert definitions is not None
-        apply_definitions(Catalog(profile=configuration.settings.profile), definitions)
+        catalog = Catalog(profile=configuration.settings.profile)
+        catalog.fix_partitions(definitions.partitions)
+        apply_definitions(catalog, definitions)
     except (BusError, OSError) as error:
         raise typer.Exit(report(error)) from error
     counts = f"{len(definitions.entities)} entities, {len(definitions.policies)} policies"

@@ -1,0 +1,50 @@
+"""What a credential has earned: rights over a scope, for a time.
+
+Owns the shape of a claim and the question whether one grants a right. It never looks at a
+credential: `control.access` and `control.jwt_tokens` make claims, connections keep them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from partibus.domain.address import covers, path_key
+from partibus.domain.errors import Unauthorized
+from partibus.domain.rights import Rights, names_of_rights
+
+
+@dataclass(slots=True, frozen=True)
+class Claim:
+    """Rights over a scope and everything below it; `scope` "" is the namespace.
+
+    `audience` is the path that the credential was presented for: a later token for the same
+    audience takes the claim's place (SAS-10). `expires_ms` None means for good.
+    """
+
+    scope: str
+    rights: Rights
+    expires_ms: int | None
+    audience: str = ""
+    policy: str = field(default="", compare=False)
+    """The name of the policy that it rests on; "" when it rests on none."""
+    policy_scope: str = field(default="", compare=False)
+    key: str = field(default="", compare=False, repr=False)
+    """The policy's key that proved it: when that is no key any more, it falls (SAS-7)."""
+
+    def allows(self, path: str, right: Rights, now_ms: int) -> bool:
+        """Whether this claim grants `right` on `path`, which is given in lower case."""
+        if self.expires_ms is not None and self.expires_ms <= now_ms:
+            return False
+        return (self.rights & right) == right and covers(self.scope, path)
+
+
+def require(claims: Iterable[Claim], path: str, right: Rights, now_ms: int) -> Claim:
+    """The claim that grants `right` on `path`; none is an error that names the right."""
+    key = path_key(path)
+    for claim in claims:
+        if claim.allows(key, right, now_ms):
+            return claim
+    names = ",".join(names_of_rights(right))
+    raise Unauthorized(
+        f"Unauthorized access. '{names}' claim(s) are required to perform this operation. "
+        f"Resource: '{path}'. Use a policy that has the right, on this entity or the namespace."
+    )

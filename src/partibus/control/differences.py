@@ -1,0 +1,37 @@
+"""What has changed between two readings of the catalog.
+
+Owns the way from two sets of records to entries of the change feed, for the processes that
+did not make a change themselves. An entity is known by its id: one that was deleted and made
+anew under the same name is two changes. Pure; called by the catalog.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from partibus.control.policies import AccessPolicy
+from partibus.control.record import Change, ChangeKind, EntityRecord
+
+Records = Mapping[str, EntityRecord]
+Policies = Mapping[str, Mapping[str, AccessPolicy]]
+
+
+def differences(before: Records, after: Records) -> Iterator[Change]:
+    """What became of the entities: deletions first, since their names may be in use again."""
+    old = {record.entity_id: record for record in before.values()}
+    new = {record.entity_id: record for record in after.values()}
+    # The youngest first: subscriptions go before their topic.
+    for entity_id, record in reversed(old.items()):
+        if entity_id not in new:
+            yield Change(ChangeKind.DELETED, record.path, record, None)
+    for entity_id, record in new.items():
+        known = old.get(entity_id)
+        if known is None:
+            yield Change(ChangeKind.CREATED, record.path, None, record)
+        elif known != record:
+            yield Change(ChangeKind.UPDATED, record.path, known, record)
+
+
+def policy_differences(before: Policies, after: Policies) -> Iterator[Change]:
+    """The scopes whose policies are not what they were."""
+    for scope in dict.fromkeys((*before, *after)):
+        if before.get(scope, {}) != after.get(scope, {}):
+            yield Change(ChangeKind.POLICIES, scope)

@@ -1,0 +1,27 @@
+"""How long nobody has used a fragment.
+
+Owns what counts as use (IDL-2): any command but the broker's own is noted by the broker in the
+machine; a receiver that waits, a session that is held and a scheduled message are use for as
+long as they are there, and are noted whenever somebody asks. Called by the server's idle watch.
+"""
+
+from partibus.fragment.machine import Machine
+from partibus.fragment.state import State
+
+
+def idle_ms(machine: Machine, now_ms: int) -> int:
+    """How long ago the fragment was last used; 0 while it is."""
+    if is_in_use(machine.state):
+        machine.used_ms = now_ms
+    return max(0, now_ms - machine.used_ms)
+
+
+def is_in_use(state: State) -> bool:
+    """Whether somebody waits for messages, or messages wait for their time."""
+    if len(state.scheduled) or state.departing:
+        return True
+    for lane in state.lanes:
+        if lane.interested or any(c.sent < c.limit for c in lane.waiting):
+            return True
+    sessions = state.sessions
+    return sessions is not None and bool(sessions.acceptors or sessions.lock_of)

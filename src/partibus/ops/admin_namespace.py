@@ -1,0 +1,66 @@
+"""Changes of the namespace over HTTP, as JSON under `/$partibus`.
+
+Owns the paths of entities and policies that can be written; what a change may be is the
+node's, reached through its `NamespaceDesk`. Mounted by `ops.admin`, which checks the token and
+answers errors. Policies of an entity are named by `?entity=NAME`, since its name has slashes.
+
+    POST   /$partibus/entities                       {"name", "kind", "properties"}
+    PATCH  /$partibus/entities/NAME                  {"properties"}: the others stay
+    DELETE /$partibus/entities/NAME                  with all its messages
+    GET    /$partibus/policies                       policies with their keys
+    PUT    /$partibus/policies/POLICY                {"rights", "primary_key", "secondary_key"}
+    DELETE /$partibus/policies/POLICY
+    POST   /$partibus/policies/POLICY/regenerate     {"key": "primary" | "secondary"}
+"""
+
+from typing import Final
+
+from starlette.requests import Request
+
+from partibus.ops.admin import Administration, Answer, Handler, read_body
+
+
+async def _create(node: Administration, request: Request) -> Answer:
+    return await node.desk.create(await read_body(request))
+
+
+async def _update(node: Administration, request: Request) -> Answer:
+    return await node.desk.update(request.path_params["name"], await read_body(request))
+
+
+async def _delete(node: Administration, request: Request) -> Answer:
+    return await node.desk.delete(request.path_params["name"])
+
+
+async def _policies(node: Administration, request: Request) -> Answer:
+    return await node.desk.policies(_entity(request))
+
+
+async def _put_policy(node: Administration, request: Request) -> Answer:
+    body = await read_body(request)
+    return await node.desk.put_policy(_entity(request), request.path_params["policy"], body)
+
+
+async def _delete_policy(node: Administration, request: Request) -> Answer:
+    return await node.desk.delete_policy(_entity(request), request.path_params["policy"])
+
+
+async def _regenerate(node: Administration, request: Request) -> Answer:
+    body = await read_body(request)
+    return await node.desk.regenerate_key(_entity(request), request.path_params["policy"], body)
+
+
+def _entity(request: Request) -> str:
+    """The entity that the policies are of; "" is the namespace."""
+    return request.query_params.get("entity", "")
+
+
+NAMESPACE_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("POST", "/entities", _create),
+    ("PATCH", "/entities/{name:path}", _update),
+    ("DELETE", "/entities/{name:path}", _delete),
+    ("GET", "/policies", _policies),
+    ("PUT", "/policies/{policy}", _put_policy),
+    ("DELETE", "/policies/{policy}", _delete_policy),
+    ("POST", "/policies/{policy}/regenerate", _regenerate),
+)

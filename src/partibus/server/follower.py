@@ -1,0 +1,44 @@
+"""This process follows what others write into the catalog.
+
+Owns when it is read again: at once when a worker says that it has changed it, and otherwise
+once a second, so that a worker that was asked in vain (it hung, or was out of reach) is never
+far behind. Looking costs one comparison. What a change means is for those who subscribed to
+the catalog's feed. Started and stopped by the node.
+"""
+
+from typing import Final
+
+from partibus.control.catalog import Catalog
+from partibus.fragment.broker import Scheduler, Timer
+from partibus.server.control_hub import ControlHub, Payload
+
+FOLLOW: Final = "follow"
+"""The question that asks a worker to read the catalog now."""
+INTERVAL_MS: Final = 1000
+
+
+class Follower:
+    """Keeps one process up to date."""
+
+    def __init__(self, catalog: Catalog, scheduler: Scheduler) -> None:
+        self._catalog = catalog
+        self._scheduler = scheduler
+        self._timer: Timer | None = None
+
+    def start(self, control: ControlHub) -> None:
+        """Listen to the others, and look by itself."""
+        control.register(FOLLOW, self._follow)
+        self._timer = self._scheduler.call_later_ms(INTERVAL_MS, self._look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _follow(self, payload: Payload) -> Payload:
+        return {"changes": len(self._catalog.refresh())}
+
+    def _look(self) -> None:
+        # Set first: a reading that fails is shown in the log, and is not the last.
+        self._timer = self._scheduler.call_later_ms(INTERVAL_MS, self._look)
+        self._catalog.refresh()

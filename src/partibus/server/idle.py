@@ -1,0 +1,141 @@
+"""Entities that nobody uses are deleted when their owner wished so (IDL-1).
+
+Owns the watch over idle entities. Every worker tells how long its fragments have been idle;
+the first worker alone puts the answers together and decides, so nothing is decided about an
+entity that a worker does not answer for. Idle time is written to the catalog as it grows, and
+counts only while the server runs: a restart neither forgets it nor adds to it. Made by the node.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from partibus.control.catalog import Catalog
+from partibus.control.live import LiveNamespace
+from partibus.control.record import EntityRecord
+from partibus.domain.clock import Clock
+from partibus.domain.duration import DURATION_MAX_MS
+from partibus.domain.entity import EntityKind
+from partibus.domain.errors import BusError
+from partibus.fragment.machine import Machine
+from partibus.fragment.usage import idle_ms
+from partibus.server.control_hub import ControlHub, Payload
+
+USAGE: Final = "usage"
+"""The question how long fragments have been idle."""
+SWEEP_MS: Final = 60_000
+"""How often the watch looks: an entity goes at most so much late, and a crash forgets at most
+so much of its idle time. The shortest that can be wished for is five minutes."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class IdleWatch:
+    """Tells of this process's fragments and, in the first worker, decides over all."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        live: LiveNamespace,
+        control: ControlHub,
+        clock: Clock,
+        machines: Mapping[int, Machine],
+    ) -> None:
+        self._catalog = catalog
+        self._live = live
+        self._control = control
+        self._clock = clock
+        self._machines = machines
+        self._written = catalog.idle_times()
+        self._task: asyncio.Task[None] | None = None
+        control.register(USAGE, self._usage)
+
+    def start(self) -> None:
+        """Begin to look, where this is the worker that decides."""
+        if self._control.worker == 0:
+            self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_MS / 1000)
+            try:
+                await self.sweep()
+            except BusError as error:
+                _log.warning("idle entities could not be looked at: %s", error.text)
+
+    def _usage(self, payload: Payload) -> Payload:
+        """How long each of the fragments asked for has been idle, as far as they are here."""
+        now_ms = self._clock.now_ms()
+        machines = self._machines
+        here = [number for number in payload["fragments"] if number in machines]
+        return {str(number): idle_ms(machines[number], now_ms) for number in here}
+
+    # --- the decision -------------------------------------------------------------------------
+
+    async def sweep(self) -> list[str]:
+        """Delete what has been idle for long enough; answers the paths."""
+        watched = [r for r in self._catalog.entities() if is_watched(r)]
+        if not watched:
+            return []
+        idle = await self._idle_times(watched)
+        self._write(idle)
+        return [r.path for r in watched if is_due(r, idle) and await self._delete(r)]
+
+    async def _idle_times(self, records: Iterable[EntityRecord]) -> dict[int, int]:
+        """By entity, since how long nobody has used it; without those not all answered for."""
+        concerned = {record.entity_id: self._concerned(record) for record in records}
+        numbers = sorted({number for numbers in concerned.values() for number in numbers})
+        answers = await self._control.ask_all(USAGE, {"fragments": numbers})
+        told = {int(number): ms for answer in answers.values() for number, ms in answer.items()}
+        now_ms = self._clock.now_ms()
+        return {
+            record.entity_id: min(
+                now_ms - record.updated_ms,
+                *[told[number] for number in concerned[record.entity_id]],
+            )
+            for record in records
+            if all(number in told for number in concerned[record.entity_id])
+        }
+
+    def _concerned(self, record: EntityRecord) -> list[int]:
+        """The fragments whose use keeps an entity: a topic's subscriptions are part of it."""
+        records = [record]
+        if record.kind is EntityKind.TOPIC:
+            records += self._catalog.subscriptions(record.path)
+        return [placement.fragment_id for one in records for placement in one.fragments]
+
+    def _write(self, idle: Mapping[int, int]) -> None:
+        """Keep what has changed; in whole steps, so that what is in use is not written."""
+        steps = {entity_id: ms // SWEEP_MS * SWEEP_MS for entity_id, ms in idle.items()}
+        changed = {e: ms for e, ms in steps.items() if self._written.get(e, 0) != ms}
+        if changed:
+            self._catalog.put_idle_times(changed)
+        self._written = steps
+
+    async def _delete(self, record: EntityRecord) -> bool:
+        try:
+            # Asked anew: others may have been deleted before it, which takes its time.
+            if not is_due(record, await self._idle_times([record])):
+                return False
+            await self._live.delete(record.path)
+        except BusError as error:
+            _log.warning("the idle '%s' cannot be deleted yet: %s", record.path, error.text)
+            return False
+        _log.info("'%s' was idle for its AutoDeleteOnIdle and is deleted", record.path)
+        return True
+
+
+def is_due(record: EntityRecord, idle: Mapping[int, int]) -> bool:
+    """Whether it is known that the entity has been idle for as long as it may be."""
+    return idle.get(record.entity_id, -1) >= record.spec.auto_delete_on_idle_ms
+
+
+def is_watched(record: EntityRecord) -> bool:
+    """Whether the entity goes when nobody uses it."""
+    return bool(record.fragments) and record.spec.auto_delete_on_idle_ms < DURATION_MAX_MS

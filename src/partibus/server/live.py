@@ -1,0 +1,140 @@
+"""Changes of a namespace that one or several workers serve.
+
+Owns the order of a change: it is refused while a store that it concerns is down (PAV-5,
+SEED-60), it is written to the catalog, and every worker follows before the answer is given. A
+worker that does not answer reads the catalog when it can. Two operations on one entity never
+overlap: the second is refused (PRP-7). What a change may be is the catalog's to say.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from partibus.control.catalog import Catalog
+from partibus.control.policies import AccessPolicy, KeyName, regenerate
+from partibus.control.record import EntityRecord
+from partibus.domain.address import parse_address, path_key
+from partibus.domain.entity import EntitySpec
+from partibus.domain.errors import CatalogBusy, EntityNotFound, OperationConflict, StoreUnavailable
+from partibus.server.control_hub import ControlHub
+from partibus.server.follower import FOLLOW
+
+BUSY_S: Final = 0.02
+BUSY_TRIES_MAX: Final = 100
+"""With the database's own patience, about half a minute until a busy catalog is an error."""
+
+_Result = TypeVar("_Result")
+
+
+class ServerNamespace:
+    """The `LiveNamespace` of a server, whatever the number of its workers."""
+
+    def __init__(
+        self, catalog: Catalog, control: ControlHub, is_available: Callable[[int], bool]
+    ) -> None:
+        self._catalog = catalog
+        self._control = control
+        self._is_available = is_available
+        self._under_way: set[str] = set()
+
+    # --- entities -------------------------------------------------------------------------
+
+    async def create(self, path: str, spec: EntitySpec) -> EntityRecord:
+        """A new entity, ready for clients of every worker."""
+
+        def write() -> EntityRecord:
+            with self._catalog.batch():
+                # Refused inside, so that a refusal leaves nothing: only here its place is known.
+                return self._with_stores(self._catalog.create(path, spec))
+
+        return await self._change(path, write)
+
+    async def update(self, path: str, spec: EntitySpec) -> EntityRecord:
+        """An entity with other properties (PRP-3)."""
+
+        def write() -> EntityRecord:
+            with self._catalog.batch():
+                self._with_stores(self._catalog.entity(path))
+                return self._catalog.update(path, spec)
+
+        return await self._change(path, write)
+
+    async def delete(self, path: str) -> EntityRecord:
+        """An entity and its messages are gone, and its links are told."""
+
+        def write() -> EntityRecord:
+            with self._catalog.batch():
+                self._with_stores(self._catalog.entity(path))
+                return self._catalog.delete(path)
+
+        return await self._change(path, write)
+
+    def _with_stores(self, record: EntityRecord) -> EntityRecord:
+        """Refuse while one of the entity's fragments could not follow (SEED-60)."""
+        stores = {placement.store for placement in record.fragments}
+        down = sorted(store for store in stores if not self._is_available(store))
+        if down:
+            raise StoreUnavailable(
+                f"'{record.path}' cannot be created, changed or deleted now: store "
+                f"{', '.join(map(str, down))} of its fragments is down. It is probed until it "
+                "answers; try again."
+            )
+        return record
+
+    # --- policies -------------------------------------------------------------------------
+
+    async def put_policy(self, path: str, policy: AccessPolicy) -> None:
+        """A policy holds from now on, in every worker."""
+        await self._change(path, lambda: self._catalog.put_policy(path, policy))
+
+    async def delete_policy(self, path: str, name: str) -> None:
+        """A policy holds no more."""
+        await self._change(path, lambda: self._catalog.delete_policy(path, name))
+
+    async def regenerate_key(self, path: str, name: str, which: KeyName) -> AccessPolicy:
+        """A new key in the place of one of a policy's; what the old one signed falls (SAS-7)."""
+
+        def write() -> AccessPolicy:
+            with self._catalog.batch():
+                policy = self._catalog.policy(path, name)
+                if policy is None:
+                    where = path or "the namespace"
+                    raise EntityNotFound(f"There is no policy '{name}' on '{where}'.")
+                policy = regenerate(policy, which)
+                self._catalog.put_policy(path, policy)
+                return policy
+
+        return await self._change(path, write)
+
+    # --- the order of a change --------------------------------------------------------------
+
+    async def _change(self, path: str, write: Callable[[], _Result]) -> _Result:
+        with self._alone(path):
+            result = await self._written(write)
+            await self._control.ask_all(FOLLOW, {})
+            return result
+
+    @contextlib.contextmanager
+    def _alone(self, path: str) -> Iterator[None]:
+        """One operation at a time on an entity, and on a topic none beside its own (PRP-7)."""
+        key, topic = path_key(path), path_key(parse_address(path).entity)
+        for other in self._under_way:
+            if other in (key, topic) or path_key(parse_address(other).entity) == key:
+                raise OperationConflict(
+                    f"Another operation on '{path or 'the namespace'}' is in progress; try again "
+                    "when it has ended. SubCode=40901."
+                )
+        self._under_way.add(key)
+        try:
+            yield
+        finally:
+            self._under_way.discard(key)
+
+    async def _written(self, write: Callable[[], _Result]) -> _Result:
+        """Write when no other process does; they are done in milliseconds."""
+        for _ in range(BUSY_TRIES_MAX):
+            with contextlib.suppress(CatalogBusy):
+                return write()
+            await asyncio.sleep(BUSY_S)
+        raise CatalogBusy

@@ -1,0 +1,117 @@
+"""Several processes change one catalog in any order; whoever listens ends up with the same.
+
+Each process keeps a copy of the namespace that it builds from its change feed alone. Whatever
+was done where, and whoever looked when, in the end all copies are what the catalog says.
+"""
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partibus.control.catalog import Catalog
+from partibus.control.policies import AccessPolicy
+from partibus.control.record import Change, ChangeKind, EntityRecord
+from partibus.domain.entity import EntitySpec, QueueSpec, SubscriptionSpec, TopicSpec
+from partibus.domain.errors import BusError
+from partibus.domain.rights import Rights
+
+PROCESSES = 3
+PATHS = ("a", "b", "t", "t/subscriptions/x", "t/subscriptions/y")
+
+
+class Process:
+    """One process: its catalog, and what it made of what it was told."""
+
+    def __init__(self, file: Path) -> None:
+        self.catalog = Catalog(file, stores=2)
+        self.copy: dict[int, EntityRecord] = {}
+        self.policies: dict[str, tuple[AccessPolicy, ...]] = {}
+        self.catalog.subscribe(self._hear)
+
+    def _hear(self, change: Change) -> None:
+        before, after = change.before, change.after
+        if change.kind is ChangeKind.POLICIES:
+            self.policies[change.path.lower()] = self.catalog.policies(change.path)
+        elif change.kind is ChangeKind.CREATED:
+            assert before is None and after is not None
+            assert all(known.path.lower() != after.path.lower() for known in self.copy.values())
+            assert after.entity_id not in self.copy
+            self.copy[after.entity_id] = after
+        elif change.kind is ChangeKind.UPDATED:
+            assert before is not None and after is not None
+            assert self.copy[before.entity_id] == before
+            self.copy[after.entity_id] = after
+        else:
+            assert before is not None and after is None
+            assert self.copy.pop(before.entity_id) == before
+            self.policies.pop(before.path.lower(), None)
+
+    def act(self, action: str, path: str, number: int) -> None:
+        catalog = self.catalog
+        if action == "create":
+            catalog.create(path, spec_of(path, number))
+        elif action == "update":
+            catalog.update(path, spec_of(path, number))
+        elif action == "delete":
+            catalog.delete(path)
+        elif action == "policy":
+            scope = "" if number % 2 else path
+            catalog.put_policy(scope, AccessPolicy("p", f"key {number}", "second", Rights.SEND))
+        elif action == "drop policy":
+            catalog.delete_policy("" if number % 2 else path, "p")
+        else:
+            catalog.refresh()
+
+
+def spec_of(path: str, number: int) -> EntitySpec:
+    if "/" in path:
+        return SubscriptionSpec(max_delivery_count=number + 1)
+    if path == "t":
+        return TopicSpec(max_size_in_megabytes=1024 + number)
+    return QueueSpec(max_delivery_count=number + 1)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, PROCESSES - 1),
+        st.sampled_from(
+            ["create", "create", "update", "delete", "policy", "drop policy", "refresh"]
+        ),
+        st.sampled_from(PATHS),
+        st.integers(0, 5),
+    ),
+    max_size=30,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(steps=STEPS)
+def test_every_process_ends_with_the_same_namespace(
+    steps: list[tuple[int, str, str, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "catalog.db"
+        processes = [Process(file) for _ in range(PROCESSES)]
+        seen: set[int] = set()
+        for process, action, path, number in steps:
+            try:
+                processes[process].act(action, path, number)
+            except BusError:
+                continue
+            for placed in processes[process].catalog.entities():
+                seen.update(placement.fragment_id for placement in placed.fragments)
+        fresh = Catalog(file, stores=2)
+        expected = {record.entity_id: record for record in fresh.entities()}
+        for process in processes:
+            process.catalog.refresh()
+            assert process.copy == expected
+            assert {r.entity_id: r for r in process.catalog.entities()} == expected
+            for scope in ("", *PATHS):
+                assert process.policies.get(scope, ()) == fresh.policies(scope)
+            process.catalog.close()
+        # No id is given twice: the next one is beyond all that ever were.
+        newest = fresh.create("newest", QueueSpec())
+        assert newest.fragments[0].fragment_id > max(seen, default=0)
+        fresh.close()
