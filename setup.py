@@ -30,11 +30,12 @@ HOT: Final = {
         " terminus transfer"
     ),
     "fragment": (
-        " arrivals broker changes commands delivery departure dispatch duplicates effects expiry"
-        " handle history hosting machine message numbered ports records remote replay rows"
-        " scheduling session_dispatch session_lane session_locks session_numbers session_records"
-        " session_state sessions settlement snapshot state subqueue table transacted transacting"
-        " transaction_commands"
+        " arrivals broker changes commands delivery departure departures dispatch duplicates"
+        " effects expiry handle history hosting machine marks message numbered outbox"
+        " outbox_records ports records remote replay rows scheduling sealing session_dispatch"
+        " session_lane session_locks session_numbers session_records session_state sessions"
+        " settlement snapshot state subqueue table transacted transacting transaction_commands"
+        " transfer_changes transfer_commands transfers"
     ),
     "gateway": (
         "connection envelope inbound_link lanes lock_token outbound_link outcomes router"

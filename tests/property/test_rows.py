@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from partibus.domain import errors
 from partibus.domain.errors import BusError
-from partibus.fragment import commands, rows, transaction_commands
+from partibus.fragment import commands, rows, transaction_commands, transfer_commands
 from partibus.fragment.commands import (
     CancelScheduled,
     Command,
@@ -34,6 +34,7 @@ from partibus.fragment.commands import (
     Settle,
 )
 from partibus.fragment.hosting import Host, Reply
+from partibus.fragment.marks import Origin
 from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
 from partibus.fragment.rows import ANSWERS, DECODERS, ENCODERS, Row
 from partibus.fragment.transaction_commands import (
@@ -42,6 +43,16 @@ from partibus.fragment.transaction_commands import (
     EnqueueNumbered,
     ReserveNumbers,
     Transact,
+)
+from partibus.fragment.transfer_commands import (
+    BringBack,
+    Collect,
+    Fetch,
+    Forwarded,
+    ForwardWaiting,
+    Redirect,
+    Seal,
+    Transfer,
 )
 
 OF_RECEIVERS = {commands.Demand, commands.Interest, commands.Detach, commands.AcceptSession}
@@ -52,6 +63,12 @@ INSIDE = {
     commands.Resume,
     commands.Tick,
     commands.DropLocks,
+    Collect,
+    Fetch,
+    Forwarded,
+    BringBack,
+    Redirect,
+    ForwardWaiting,
 }
 """Never leave the process that runs the fragment."""
 KEPT_BY_THE_OWNER = {"position", "deferred", "busy"}
@@ -91,10 +108,22 @@ def bus_errors(draw: st.DrawFn) -> BusError:
 PORT: Any = object()
 COMMANDS: dict[type[Command], st.SearchStrategy[Any]] = {
     Enqueue: st.builds(
-        lambda messages, size: Enqueue(PORT, messages, list(range(len(messages))), size),
+        lambda messages, size, origin: Enqueue(
+            PORT, messages, list(range(len(messages))), size, origin
+        ),
         st.lists(new_messages, max_size=4),
         small,
+        st.none() | st.builds(Origin, numbers, st.lists(numbers, min_size=1, max_size=4)),
     ),
+    Transfer: st.builds(
+        lambda messages, size, path: Transfer(
+            PORT, messages, list(range(len(messages))), size, path
+        ),
+        st.lists(new_messages, max_size=4),
+        small,
+        st.text(max_size=20),
+    ),
+    Seal: st.builds(lambda origin, number: Seal(PORT, origin, number), numbers, numbers),
     Settle: st.builds(
         lambda lane, tokens, outcome, overlay: Settle(PORT, None, lane, tokens, outcome, overlay),
         lanes,
@@ -201,7 +230,8 @@ def seen(value: object, kept: set[str] = frozenset()) -> object:  # type: ignore
 def test_every_command_has_a_way() -> None:
     every = {
         kind
-        for kind in [*vars(commands).values(), *vars(transaction_commands).values()]
+        for module in (commands, transaction_commands, transfer_commands)
+        for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Command) and kind is not Command
     }
     assert every == set(ENCODERS) | OF_RECEIVERS | INSIDE

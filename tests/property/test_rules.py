@@ -108,6 +108,7 @@ def test_an_action_is_refused_or_makes_edits_and_nothing_else(
 @pytest.mark.rule("SQL-5", "SQL-7", "SQL-8", "SQL-9")
 @settings(deadline=None, max_examples=800)
 @given(tree=conditions, user=user_properties, system=system_properties)
+@example(tree=("cmp", "=", ("user", "a"), ("neg", ("neg", ("lit", -(2**63))))), user={}, system={})
 def test_an_expression_is_what_the_reference_says(
     tree: reference.Tree, user: dict[str, Any], system: dict[str, Any]
 ) -> None:

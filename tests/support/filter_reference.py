@@ -104,6 +104,8 @@ def evaluate(tree: Tree, user: Mapping[str, Any], system: Mapping[str, Any]) -> 
             return system.get(name)
         case ("lookup", name):
             return _look_up(of(name), user)
+        case ("neg", ("neg", ("lit", value))) if is_number(value):
+            return value  # signs before a number are part of it
         case ("neg", part):
             return _negative(of(part))
         case ("arith", symbol, left, right):

@@ -12,10 +12,10 @@ def plain(number: int, size: int = 2) -> bytes:
     return encode_properties(MessageProperties(message_id=f"m-{number}")) + _data(body)
 
 
-def keyed(number: int, key: str) -> bytes:
+def keyed(number: int, key: str, size: int = 2) -> bytes:
     """A message with a partition key."""
     pairs = encode_value(Symbol("x-opt-partition-key")) + encode_value(key)
-    return encode_annotations(pairs, 1) + plain(number)
+    return encode_annotations(pairs, 1) + plain(number, size)
 
 
 def _data(body: bytes) -> bytes:

@@ -1,7 +1,8 @@
 """What only the whole namespace can tell: room for one more entity, rule or forward.
 
-Owns the counts of section 22 and EMU-8 against the profile, and the existence of forward
-destinations. It reads records and changes nothing. Called by the catalog before it writes.
+Owns the counts of section 22 and EMU-8 against the profile, and whether forward destinations
+exist and lead somewhere. It reads records and changes nothing. Called by the catalog before it
+writes.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,6 +14,7 @@ from partibus.domain.entity import (
     EntityKind,
     EntitySpec,
     FilterType,
+    QueueSpec,
     RuleSpec,
     SubscriptionSpec,
     TopicSpec,
@@ -120,6 +122,7 @@ def check_forwarding(
         ):
             if target:
                 _check_target(name, target, change.after, lookup(target))
+        _check_loop(change.after, lookup)
 
 
 def _check_target(
@@ -129,3 +132,21 @@ def _check_target(
         raise TargetNotFound(name, f"there is no queue or topic named '{target}'; create it first.")
     if record.entity_id == source.entity_id:
         raise PropertyRefused(name, f"'{target}' cannot forward to itself.")
+
+
+def _check_loop(source: EntityRecord, lookup: Callable[[str], EntityRecord | None]) -> None:
+    """Refuse queues that forward to each other in a circle: no message would ever arrive.
+
+    What goes round through topics or dead-letter queues depends on the messages, and ends by
+    the count of hops (FWD-6)."""
+    paths = [source.path]
+    record: EntityRecord | None = source
+    while record is not None and isinstance(record.spec, QueueSpec) and record.spec.forward_to:
+        record = lookup(record.spec.forward_to)
+        if record is None:
+            return
+        paths.append(record.path)
+        if record.entity_id == source.entity_id:
+            raise PropertyRefused("forward_to", f"{' -> '.join(paths)} is a loop.")
+        if len(paths) > len(set(paths)):  # a loop that this entity is not part of
+            return

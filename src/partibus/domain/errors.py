@@ -115,6 +115,10 @@ class MessageNotFound(RequestError):
     http_status: ClassVar[int] = 404
 
 
+class ParcelSealed(RequestError):
+    """The origin has given up sending this under its outbox number; it sends it anew."""
+
+
 class MessageTooLarge(RequestError):
     """The message is larger than the entity accepts; make it smaller."""
 

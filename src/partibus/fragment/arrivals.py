@@ -7,10 +7,17 @@ nobody is told, before the records are durable.
 from partibus.domain.errors import BusError, QuotaExceeded
 from partibus.fragment.changes import Arrival, Change, Sieve
 from partibus.fragment.commands import Command, Enqueue
+from partibus.fragment.departures import (
+    arrivals_depart,
+    enter,
+    number_departure,
+    take_outbox_numbers_back,
+)
 from partibus.fragment.dispatch import dispatch
 from partibus.fragment.duplicates import identified, let_go, remember, sift
 from partibus.fragment.effects import Confirmed, Effects, Refused
-from partibus.fragment.message import NEVER_MS, NewMessage
+from partibus.fragment.message import NEVER_MS, Held, NewMessage
+from partibus.fragment.outbox import Purpose
 from partibus.fragment.records import (
     ENQUEUED,
     ENQUEUED_META,
@@ -18,6 +25,7 @@ from partibus.fragment.records import (
     SCHEDULED,
     SCHEDULED_META,
 )
+from partibus.fragment.sealing import mark_taken, sealed_refusal, without_taken
 from partibus.fragment.session_records import in_sessions
 from partibus.fragment.state import State
 from partibus.store.record import Record
@@ -28,6 +36,13 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
     assert isinstance(command, Enqueue)
     spec = state.spec
     sieve: Sieve | None = None
+    origin = command.origin
+    if origin is not None:
+        command = without_taken(state, command, origin)
+        refusal = sealed_refusal(state, origin)
+        if refusal is not None:
+            out.outward.append(Refused(command.port, command.requests, refusal))
+            return
     if spec.duplicate_window_ms:
         command, sieve = sift(state, command, now_ms)
     if spec.size_bytes_max and state.size_bytes + command.byte_count > spec.size_bytes_max:
@@ -56,9 +71,27 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
         records.append(identified(state, sieve))
     if state.sessions is not None and command.messages:
         records.append(in_sessions(fragment_id, first, command.messages))
+    change = Arrival(records, command, first, now_ms, expiries, sieve)
+    if arrivals_depart(state):
+        _depart(state, change)
+    if command.origin is not None:
+        change.mark, record = mark_taken(state, command.origin)
+        if record is not None:
+            records.append(record)
     state.next_sequence = sequence
     state.size_bytes += command.byte_count
-    out.changes.append(Arrival(records, command, first, now_ms, expiries, sieve))
+    out.changes.append(change)
+
+
+def _depart(state: State, change: Arrival) -> None:
+    """Messages that are not scheduled enter the outbox in the same entry."""
+    first = change.first_sequence
+    messages = change.command.messages
+    sequences = [first + at for at, message in enumerate(messages) if not message.scheduled_ms]
+    if sequences:
+        change.onward = path = state.spec.forward_to
+        change.first_number, record = number_departure(state, sequences, Purpose.FORWARD, path)
+        change.records.append(record)
 
 
 def _scheduled(fragment_id: int, sequence: int, message: NewMessage, now_ms: int) -> Record:
@@ -104,7 +137,8 @@ def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
     if state.sessions is not None:
         for place, message in enumerate(command.messages):
             state.sessions.enter(sequence + place, message.session_id or "")
-    # Identities and sessions may stand in records behind those of the messages.
+    leaving: list[Held] = []
+    # Identities, sessions and marks may stand in records behind those of the messages.
     for record, message, expires_ms in zip(
         change.records, command.messages, change.expires_ms, strict=False
     ):
@@ -112,10 +146,18 @@ def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
         if message.scheduled_ms:
             ttl = ttl_word(message.ttl_ms)
             state.scheduled.push(sequence, record.position, length, enqueued_ms, expires_ms, ttl)
+        elif change.first_number:
+            position = record.position
+            leaving.append(Held(sequence, position, length, enqueued_ms, expires_ms, 0, None))
         else:
             push(sequence, record.position, length, enqueued_ms, expires_ms, 0)
         sequence += 1
     state.next_sequence_durable = sequence
+    if command.origin is not None:
+        assert change.mark is not None
+        state.marks.set(command.origin.fragment_id, change.mark)
+    if leaving:
+        enter(state, leaving, change.first_number, Purpose.FORWARD, change.onward, out)
     sieve = change.sieve
     if sieve is None:
         out.outward.append(Confirmed(command.port, command.requests, change.first_sequence))
@@ -131,6 +173,10 @@ def abort_arrival(state: State, change: Change, error: BusError, out: Effects) -
     assert isinstance(change, Arrival)
     take_numbers_back(state, change.first_sequence)
     state.size_bytes -= change.command.byte_count
+    if change.first_number:
+        take_outbox_numbers_back(state, change.first_number)
+    if change.command.origin is not None:
+        state.marks.take_back(change.command.origin.fragment_id)
     if change.sieve is not None:
         let_go(state, change.sieve)
     out.outward.append(Refused(change.command.port, change.command.requests, error))

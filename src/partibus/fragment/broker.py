@@ -21,6 +21,7 @@ from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undeliver
 from partibus.fragment.departure import HOUSEKEEPING, Departures, Refusal, gone
 from partibus.fragment.effects import (
     BodyEffect,
+    Collected,
     Deliver,
     Effect,
     Effects,
@@ -101,6 +102,7 @@ class Broker:
         self._alarm_heap: list[tuple[int, int]] = []
         self._checkpoint_is_due_at = CHECKPOINT_BYTES_MIN
         self._is_checkpointing = False
+        self._was_down = False
         self._appends_under_way = 0
         self._reads_under_way = 0
         self._held_back: list[Effect] = []
@@ -325,6 +327,8 @@ class Broker:
         _log.error("cannot read a stored message: %s", error.text)
         if isinstance(effect, Found | StateFound):
             Failed(effect.port, error).carry_out()
+        elif isinstance(effect, Collected):
+            effect.unreadable(error)
         elif isinstance(effect, Deliver):
             self._not_delivered(effect, error)
 
@@ -393,10 +397,12 @@ class Broker:
     def _store_changed(self, state: StoreState) -> None:
         """Hold everything back while the store is down; go on when it answers (SEED-4)."""
         is_down = state is StoreState.DOWN
+        # A store that comes back in the same turn finds the machines not suspended yet.
+        was_down, self._was_down = self._was_down, is_down
         for machine in self._machines.values():
             if is_down and not machine.state.suspended:
                 self.submit(machine, Suspend())
-            elif not is_down and machine.state.suspended:
+            elif not is_down and (machine.state.suspended or was_down):
                 self.submit(machine, Resume())
                 self.submit(machine, Tick())
         if not is_down:

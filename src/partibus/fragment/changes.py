@@ -6,6 +6,7 @@ failed. So nothing is acknowledged, or seen by a receiver, before it is on disk.
 """
 
 from partibus.fragment.commands import Consumer, Enqueue, Lane, SetSessionState, Settle
+from partibus.fragment.marks import Mark
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.ports import AnswerPort, MessagesPort
 from partibus.store.record import Record
@@ -40,7 +41,16 @@ class Sieve:
 class Arrival(Change):
     """New messages, with the sequence number of the first."""
 
-    __slots__ = ("command", "enqueued_ms", "expires_ms", "first_sequence", "sieve")
+    __slots__ = (
+        "command",
+        "enqueued_ms",
+        "expires_ms",
+        "first_number",
+        "first_sequence",
+        "mark",
+        "onward",
+        "sieve",
+    )
 
     def __init__(
         self,
@@ -58,6 +68,12 @@ class Arrival(Change):
         self.expires_ms = expires_ms
         self.sieve = sieve
         """What was found of duplicates, on an entity that detects them."""
+        self.onward = ""
+        """Where the entity forwards, when the messages enter its outbox at once (FWD-1)."""
+        self.mark: Mark | None = None
+        """What was taken from their origin with them, when they have one."""
+        self.first_number = 0
+        """Their outbox numbers begin here then."""
 
 
 class Activation(Change):
@@ -165,7 +181,7 @@ class Deferral(Change):
 class DeadLettering(Change):
     """Messages move from the main lane to the dead-letter lane (DLQ-4)."""
 
-    __slots__ = ("counted", "messages", "overlay")
+    __slots__ = ("counted", "first_number", "messages", "onward", "overlay")
 
     def __init__(
         self, records: list[Record], messages: list[Held], overlay: Overlay, counted: bool
@@ -175,6 +191,10 @@ class DeadLettering(Change):
         self.overlay = overlay
         self.counted = counted
         """The move ends a delivery that counts (abandon, lapse), so the count goes up."""
+        self.onward = ""
+        """Where the entity forwards its dead letters (FWD-5)."""
+        self.first_number = 0
+        """Their outbox numbers begin here then."""
 
 
 class SessionStateChange(Change):

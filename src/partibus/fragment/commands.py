@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from partibus.domain.errors import BusError
+from partibus.fragment.marks import Origin
 from partibus.fragment.message import Held, NewMessage, Overlay
 from partibus.fragment.ports import (
     AnswerPort,
@@ -135,15 +136,22 @@ class Command:
 class Enqueue(Command):
     """Store messages and confirm the given send numbers once they are durable."""
 
-    __slots__ = ("byte_count", "messages", "port", "requests")
+    __slots__ = ("byte_count", "messages", "origin", "port", "requests")
 
     def __init__(
-        self, port: SendPort, messages: list[NewMessage], requests: list[int], byte_count: int
+        self,
+        port: SendPort,
+        messages: list[NewMessage],
+        requests: list[int],
+        byte_count: int,
+        origin: Origin | None = None,
     ) -> None:
         self.port = port
         self.messages = messages
         self.requests = requests
         self.byte_count = byte_count
+        self.origin = origin
+        """Whose parcels they are, when another entity hands them over (TXN-17)."""
 
 
 class Demand(Command):

@@ -28,12 +28,25 @@ from partibus.fragment.records import DROPPED
 from partibus.fragment.replay import stored_bodies
 from partibus.fragment.rows import fail
 from partibus.fragment.state import State
+from partibus.fragment.transfer_commands import (
+    BringBack,
+    Collect,
+    Fetch,
+    Forwarded,
+    ForwardWaiting,
+    Redirect,
+    Seal,
+)
 from partibus.store.interface import Store, StoreState
 from partibus.store.record import Record
 
-HOUSEKEEPING: Final = frozenset((Tick, Suspend, Resume, Undelivered, DropLocks))
-"""Commands of the broker itself, or of a fault: nobody used the fragment (IDL-2)."""
-
+HOUSEKEEPING: Final = frozenset(
+    (
+        *(Tick, Suspend, Resume, Undelivered, DropLocks),
+        *(Collect, Fetch, Forwarded, BringBack, Redirect, ForwardWaiting, Seal),
+    )
+)
+"""Commands of the broker itself, of a fault or a courier: nobody used the fragment (IDL-2)."""
 
 RELEASED_AT_ONCE: Final = 10_000
 """Bodies that are released in one go: some milliseconds."""

@@ -17,6 +17,7 @@ from partibus.fragment.commands import (
     Undelivered,
 )
 from partibus.fragment.delivery import answer_drain, hand_over
+from partibus.fragment.departures import depart_waiting
 from partibus.fragment.effects import Available, Deliver, Effects
 from partibus.fragment.expiry import expire
 from partibus.fragment.message import Held
@@ -65,6 +66,9 @@ def dispatch(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
         serve_sessions(state, session_lane(lane), now_ms, out)
         return
     if not len(lane.ready) or state.suspended:
+        return
+    if state.spec.forward_to and lane is state.main:
+        depart_waiting(state, lane, out)
         return
     if lane.waiting:
         _serve(state, lane, now_ms, out)

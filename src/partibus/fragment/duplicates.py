@@ -63,7 +63,7 @@ def sift(state: State, command: Enqueue, now_ms: int) -> tuple[Enqueue, Sieve]:
             identities.append(identity)
         kept.append(message)
     if dropped:
-        command = Enqueue(command.port, kept, command.requests, byte_count)
+        command = Enqueue(command.port, kept, command.requests, byte_count, command.origin)
     return command, Sieve(identities, dropped, latest, now_ms)
 
 

@@ -12,6 +12,7 @@ from partibus.domain.errors import BusError
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Consumer, SessionConsumer
 from partibus.fragment.message import Held
+from partibus.fragment.outbox import Parcel
 from partibus.fragment.ports import (
     AnswerPort,
     MessagesPort,
@@ -21,6 +22,7 @@ from partibus.fragment.ports import (
     SettlePort,
     StatePort,
 )
+from partibus.fragment.transfer_commands import ParcelPort
 
 _log: Final = logging.getLogger(__name__)
 
@@ -290,6 +292,24 @@ class StateFound(BodyEffect):
 
     def hand_over(self, bodies: list[bytes]) -> None:
         self.port.state_found(bodies[0])
+
+
+class Collected(BodyEffect):
+    """Parcels for a courier."""
+
+    __slots__ = ("parcels", "port")
+
+    def __init__(self, port: ParcelPort, parcels: list[Parcel]) -> None:
+        super().__init__([parcel.held for parcel in parcels], False)
+        self.port = port
+        self.parcels = parcels
+
+    def hand_over(self, bodies: list[bytes]) -> None:
+        self.port.collected(self.parcels, bodies)
+
+    def unreadable(self, error: BusError) -> None:
+        """Tell the courier that the bodies cannot be had."""
+        self.port.unreadable(self.parcels, error)
 
 
 class Effects:

@@ -9,8 +9,10 @@ from typing import Final
 
 from partibus.fragment.changes import DeadLettering, Removal
 from partibus.fragment.commands import Lane
+from partibus.fragment.departures import number_departure
 from partibus.fragment.effects import Effects
 from partibus.fragment.message import Held, Overlay
+from partibus.fragment.outbox import Purpose
 from partibus.fragment.records import DEAD_LETTERED, REMOVED, pack_overlay, pack_sequences
 from partibus.fragment.state import State
 from partibus.store.record import Record
@@ -40,11 +42,18 @@ def expire(state: State, expired: list[Held], out: Effects) -> None:
 def dead_letter(
     state: State, held: list[Held], overlay: Overlay, counted: bool, out: Effects
 ) -> None:
-    """Prepare the move of messages to the dead-letter lane."""
-    sequences = pack_sequences([message.sequence for message in held])
-    meta = bytes((counted,)) + pack_overlay(overlay) + sequences
+    """Prepare the move of messages to the dead-letter lane, and on from there (FWD-5)."""
+    sequences = [message.sequence for message in held]
+    meta = bytes((counted,)) + pack_overlay(overlay) + pack_sequences(sequences)
     record = Record(state.fragment_id, DEAD_LETTERED, meta, b"")
-    out.changes.append(DeadLettering([record], held, overlay, counted))
+    change = DeadLettering([record], held, overlay, counted)
+    path = state.spec.forward_dead_letters_to
+    if path:
+        purpose = Purpose.DEAD_LETTER
+        change.first_number, departure = number_departure(state, sequences, purpose, path)
+        change.onward = path
+        change.records.append(departure)
+    out.changes.append(change)
 
 
 def next_sweep_ms(state: State) -> int | None:

@@ -60,6 +60,7 @@ from partibus.fragment.rows import (
     held_row,
 )
 from partibus.fragment.transaction_rows import RESERVED, TRANSACT
+from partibus.fragment.transfer_rows import TRANSFER
 
 UNANSWERED_BYTES_MAX: Final = 32 * 1024 * 1024
 """Sends of one far process that may wait for the stores before it is read no more."""
@@ -131,8 +132,9 @@ class Host:
 
     def _submit(self, row: Row) -> None:
         fragment = self._find(row[2])
-        byte_count = row[5] if row[0] == ENQUEUE else row[4] if row[0] == TRANSACT else 0
-        reply = Reply(self, row[1], row[4] if row[0] == ENQUEUE else 0, byte_count)
+        sends = row[0] in (ENQUEUE, TRANSFER)
+        byte_count = row[5] if sends else row[4] if row[0] == TRANSACT else 0
+        reply = Reply(self, row[1], row[4] if sends else 0, byte_count)
         self.unanswered_bytes += byte_count
         command = DECODERS[row[0]](row, reply)
         if fragment is None:

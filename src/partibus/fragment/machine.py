@@ -14,13 +14,16 @@ from partibus.domain.errors import BusError
 from partibus.fragment import (
     arrivals,
     browsing,
+    departures,
     dispatch,
     numbered,
     scheduling,
+    sealing,
     session_locks,
     session_state,
     settlement,
     transacted,
+    transfers,
 )
 from partibus.fragment.changes import (
     Activation,
@@ -67,6 +70,24 @@ from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
 from partibus.fragment.transacted import Discharge, Releasing
 from partibus.fragment.transaction_commands import CheckLocks, EnqueueNumbered, ReserveNumbers
+from partibus.fragment.transfer_changes import (
+    BroughtBack,
+    Departure,
+    HandedOver,
+    Redirection,
+    Sealing,
+    TransferArrival,
+)
+from partibus.fragment.transfer_commands import (
+    BringBack,
+    Collect,
+    Fetch,
+    Forwarded,
+    ForwardWaiting,
+    Redirect,
+    Seal,
+    Transfer,
+)
 
 Handler: TypeAlias = Callable[[State, Command, int, Effects], None]
 Commit: TypeAlias = Callable[[State, Change, int, Effects], None]
@@ -122,9 +143,11 @@ def tick(state: State, command: Command, now_ms: int, out: Effects) -> None:
         settlement.lapse(state, lane, now_ms, out)
     if state.sessions is not None:
         session_locks.lapse_sessions(state, now_ms, out)
-    expired = state.main.ready.take_expired(now_ms)
-    if expired:
-        expire(state, expired, out)
+    # What is about to be forwarded expires at its destination (FWD-12).
+    if not state.spec.forward_to:
+        expired = state.main.ready.take_expired(now_ms)
+        if expired:
+            expire(state, expired, out)
     scheduling.activate_due(state, now_ms, out)
     state.history.sweep(now_ms, state.spec.duplicate_window_ms)
 
@@ -139,6 +162,7 @@ def resume(state: State, command: Command, now_ms: int, out: Effects) -> None:
     state.suspended = False
     for lane in state.lanes:
         dispatch.dispatch(state, lane, now_ms, out)
+    departures.serve_collector(state, out)
 
 
 HANDLERS: Final[dict[type[Command], Handler]] = {
@@ -166,6 +190,14 @@ HANDLERS: Final[dict[type[Command], Handler]] = {
     CheckLocks: transacted.check_locks,
     ReserveNumbers: numbered.reserve_numbers,
     EnqueueNumbered: numbered.enqueue_numbered,
+    Collect: transfers.collect,
+    Fetch: transfers.fetch,
+    Forwarded: transfers.forwarded,
+    BringBack: transfers.bring_back,
+    Redirect: transfers.redirect,
+    ForwardWaiting: transfers.forward_waiting,
+    Transfer: transfers.transfer,
+    Seal: sealing.seal,
 }
 
 COMMITS: Final[dict[type[Change], Commit]] = {
@@ -183,6 +215,12 @@ COMMITS: Final[dict[type[Change], Commit]] = {
     NumberedArrival: numbered.numbered_arrived,
     Releasing: transacted.released,
     Discharge: transacted.discharged,
+    Departure: departures.departed,
+    TransferArrival: transfers.transfer_arrived,
+    HandedOver: transfers.handed_over,
+    BroughtBack: transfers.brought_back,
+    Redirection: transfers.redirected,
+    Sealing: sealing.sealed,
 }
 
 ABORTS: Final[dict[type[Change], Abort]] = {
@@ -200,4 +238,10 @@ ABORTS: Final[dict[type[Change], Abort]] = {
     NumberedArrival: numbered.abort_numbered,
     Releasing: transacted.abort_release,
     Discharge: transacted.abort_discharge,
+    Departure: departures.abort_departure,
+    TransferArrival: transfers.abort_transfer,
+    HandedOver: transfers.abort_decision,
+    BroughtBack: transfers.abort_decision,
+    Redirection: transfers.abort_decision,
+    Sealing: sealing.abort_seal,
 }

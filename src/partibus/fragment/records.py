@@ -37,6 +37,20 @@ SESSION_STATE: Final = 25
 """updated_ms u64, is there u8, then the session id; body = the state."""
 SCHEDULED_UNDER: Final = 40
 """As SCHEDULED, under a number set aside before: higher ones may stand in earlier records."""
+DEPARTED: Final = 48
+"""first outbox number u64, purpose u8, path size u16, path, sequences u64...: into the outbox."""
+TRANSFERRED: Final = 49
+"""outbox number u64, enqueued_ms u64, path size u16, path; body: for another entity."""
+HANDED_OVER: Final = 50
+"""outbox numbers u64...: taken by their destination; never seen again."""
+BROUGHT_BACK: Final = 51
+"""lane u8, overlay, outbox numbers u64...: out of the outbox, into a lane."""
+REDIRECTED: Final = 52
+"""first new number u64, path size u16, path, outbox numbers u64...: numbered and bound anew."""
+TAKEN: Final = 53
+"""origin fragment u64, outbox number u64: all up to it was taken, in this entry or before."""
+SEALED: Final = 54
+"""origin fragment u64, outbox number u64: nothing more is taken up to it."""
 
 ENQUEUED_META: Final = struct.Struct("<QQQ")
 SCHEDULED_META: Final = struct.Struct("<QQQI")

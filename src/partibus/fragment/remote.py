@@ -57,6 +57,7 @@ from partibus.fragment.rows import (
     to_held,
 )
 from partibus.fragment.transaction_commands import Transact
+from partibus.fragment.transfer_commands import Transfer
 
 _log: Final = logging.getLogger(__name__)
 
@@ -204,7 +205,7 @@ class FarBroker:
             self._submit_of_consumer(command)
             return
         byte_count = ROW_BYTES
-        if isinstance(command, Enqueue | Transact):
+        if isinstance(command, Enqueue | Transact | Transfer):
             byte_count += command.byte_count
             if outbox is not None and outbox.is_full:
                 outbox = None
@@ -327,7 +328,7 @@ class FarBroker:
             self._answered(row)
             return
         command = self._pending[number]
-        assert isinstance(command, Enqueue)
+        assert isinstance(command, Enqueue | Transfer)
         left = self._unanswered.pop(number, len(command.requests)) - len(places)
         if left > 0:
             self._unanswered[number] = left

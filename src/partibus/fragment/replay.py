@@ -11,6 +11,7 @@ from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.duplicates import replay_identities
 from partibus.fragment.message import Held
 from partibus.fragment.numbered import replay_numbered
+from partibus.fragment.outbox_records import replay_outbox
 from partibus.fragment.records import (
     ACTIVATED,
     ACTIVATED_META,
@@ -75,7 +76,7 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
         replay_in_sessions(state, meta)
     elif kind == SESSION_STATE:
         replay_state(state, meta, position, length)
-    else:
+    elif not replay_outbox(state, kind, meta, position, length, _leave):
         raise StoreCorrupt(
             f"a record of kind {kind} is not known to this release; "
             "open the data with the release that wrote it"
@@ -87,6 +88,8 @@ def finish(state: State, fragment_id: int, spec: FragmentSpec) -> list[tuple[int
     state.fragment_id = fragment_id
     state.spec = spec
     state.next_sequence_durable = state.next_sequence
+    outbox = state.outbox
+    outbox.next_number_durable = outbox.recovered_below = outbox.next_number
     if spec.requires_session:
         state.require_sessions()
     bodies = list(stored_bodies(state))
@@ -97,6 +100,7 @@ def finish(state: State, fragment_id: int, spec: FragmentSpec) -> list[tuple[int
 def stored_bodies(state: State) -> Iterator[tuple[int, int]]:
     """(position, length) of every body that the tables of a state refer to."""
     yield from state.scheduled.bodies()
+    yield from state.outbox.table.bodies()
     for lane in state.lanes:
         yield from lane.ready.bodies()
         yield from lane.deferred.bodies()
@@ -115,6 +119,12 @@ def _take(state: State, sequence: int) -> tuple[Held, MessageTable]:
     if held is None:
         raise StoreCorrupt(f"a record speaks of message {sequence}, which is not there")
     return held, state.scheduled
+
+
+def _leave(state: State, sequence: int) -> Held:
+    """Take a message out for the outbox."""
+    held, _ = _take(state, sequence)
+    return held
 
 
 def _returned(state: State, meta: bytes) -> None:

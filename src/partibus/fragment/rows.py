@@ -30,6 +30,7 @@ from partibus.fragment.commands import (
     SetSessionState,
     Settle,
 )
+from partibus.fragment.marks import Origin
 from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
 from partibus.fragment.transaction_commands import (
     CheckLocks,
@@ -53,6 +54,15 @@ from partibus.fragment.transaction_rows import (
     transact_decoder,
     transact_encoder,
 )
+from partibus.fragment.transfer_commands import Seal, Transfer
+from partibus.fragment.transfer_rows import (
+    SEAL,
+    TRANSFER,
+    seal_row,
+    to_seal,
+    to_transfer,
+    transfer_encoder,
+)
 
 Row = Sequence[Any]
 """A code, a number, and the fields of one command or answer."""
@@ -73,7 +83,7 @@ RENEW_SESSION: Final = 10
 GET_SESSION_STATE: Final = 11
 SET_SESSION_STATE: Final = 12
 LIST_SESSIONS: Final = 13
-REQUEST_CODE_MAX: Final = LIST_SESSIONS
+REQUEST_CODE_MAX: Final = SEAL
 """Codes up to here await exactly one answer, unless their number is 0; so do those of
 `transaction_rows`."""
 OPEN: Final = 16
@@ -189,13 +199,18 @@ Decode = Callable[[Row, Any], Command]
 
 def _enqueue_row(command: Enqueue, number: int, fragment_id: int) -> Row:
     messages = [message_row(message) for message in command.messages]
-    return (ENQUEUE, number, fragment_id, messages, len(command.requests), command.byte_count)
+    origin = None
+    if command.origin is not None:
+        origin = (command.origin.fragment_id, command.origin.numbers)
+    size = command.byte_count
+    return (ENQUEUE, number, fragment_id, messages, len(command.requests), size, origin)
 
 
 def _to_enqueue(row: Row, port: Any) -> Command:
     # The sends are known here by their places in the command; the far end has their numbers.
     messages = [NewMessage(*message) for message in row[3]]
-    return Enqueue(port, messages, list(range(row[4])), row[5])
+    origin = None if row[6] is None else Origin(*row[6])
+    return Enqueue(port, messages, list(range(row[4])), row[5], origin)
 
 
 def _settle_row(command: Settle, number: int, fragment_id: int) -> Row:
@@ -339,6 +354,7 @@ ENCODERS: Final[dict[type[Command], Encode]] = {
     GetSessionState: _get_state_row,
     SetSessionState: _set_state_row,
     ListSessions: _list_sessions_row,
+    Seal: seal_row,
 }
 """From a command, its number and its fragment to a row. Commands about a receiver are rows of
 a code, the receiver's number and at most two fields; `remote` makes them."""
@@ -357,10 +373,13 @@ DECODERS: Final[dict[int, Decode]] = {
     GET_SESSION_STATE: _to_get_state,
     SET_SESSION_STATE: _to_set_state,
     LIST_SESSIONS: _to_list_sessions,
+    TRANSFER: to_transfer,
+    SEAL: to_seal,
 }
 
 ENCODERS.update(
     {
+        Transfer: transfer_encoder(message_row),
         Transact: transact_encoder(ENCODERS),
         CheckLocks: check_locks_row,
         ReserveNumbers: reserve_row,
@@ -387,7 +406,7 @@ def _refused(command: Any, row: Row) -> None:
     command.port.refused(_requests(command, row[3]), to_error(row[2]))
 
 
-def _requests(command: Enqueue, places: Sequence[int] | None) -> list[int]:
+def _requests(command: Enqueue | Transfer, places: Sequence[int] | None) -> list[int]:
     """The sends that an answer is about; None means all of the command."""
     requests = command.requests
     return requests if places is None else [requests[place] for place in places]
@@ -456,6 +475,7 @@ WITH_FAILURE: Final = (
     Transact,
     CheckLocks,
     ReserveNumbers,
+    Seal,
 )
 """Commands whose port hears a failure as `failed`."""
 
@@ -468,7 +488,7 @@ def is_request(row: Row) -> bool:
 
 def fail(command: Command, error: BusError) -> None:
     """Tell the port of a command that it cannot be carried out."""
-    if isinstance(command, Enqueue):
+    if isinstance(command, Enqueue | Transfer):
         command.port.refused(command.requests, error)
     elif isinstance(command, Settle):
         if command.port is not None:

@@ -11,10 +11,12 @@ from partibus.domain.errors import BusError, InvalidOperation
 from partibus.fragment.changes import Answer, Change, DeadLettering, Deferral, Removal, Return
 from partibus.fragment.commands import Command, Lane, Outcome, Renew, Settle
 from partibus.fragment.delivery import removal
+from partibus.fragment.departures import enter, take_outbox_numbers_back
 from partibus.fragment.dispatch import dispatch
 from partibus.fragment.effects import Done, Effects, Failed, Renewed, Settled
 from partibus.fragment.expiry import dead_letter
 from partibus.fragment.message import Held, Overlay
+from partibus.fragment.outbox import Purpose
 from partibus.fragment.records import DEFERRED, RETURNED, pack_overlay, pack_sequences
 from partibus.fragment.state import State
 from partibus.fragment.subqueue import SubQueue
@@ -197,7 +199,11 @@ def dead_lettered(state: State, change: Change, now_ms: int, out: Effects) -> No
         held.delivery_count += change.counted
         held.deferred = False
         lay_over(held, change.overlay)
-        state.dead.ready.insert(held)
+        if not change.first_number:
+            state.dead.ready.insert(held)
+    if change.first_number:
+        purpose = Purpose.DEAD_LETTER
+        enter(state, change.messages, change.first_number, purpose, change.onward, out)
     if state.sessions is not None:
         _left_sessions(state, change.messages, now_ms, out)
     dispatch(state, state.dead, now_ms, out)
@@ -226,6 +232,8 @@ def abort_held(state: State, change: Change, error: BusError, out: Effects) -> N
             lane.put_back(held)
     if isinstance(change, Removal) and change.port is not None:
         out.outward.append(Failed(change.port, error))
+    if isinstance(change, DeadLettering) and change.first_number:
+        take_outbox_numbers_back(state, change.first_number)
 
 
 def abort_answer(state: State, change: Change, error: BusError, out: Effects) -> None:

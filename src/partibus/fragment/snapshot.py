@@ -13,6 +13,7 @@ from typing import Final
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.history import Part
 from partibus.fragment.message import Held, Overlay
+from partibus.fragment.outbox_records import dump_outbox, load_outbox
 from partibus.fragment.records import pack_overlay, unpack_overlay
 from partibus.fragment.session_records import dump_sessions, load_sessions
 from partibus.fragment.spec import FragmentSpec
@@ -23,6 +24,8 @@ VERSION: Final = 2
 """1 had no sections."""
 SESSIONS_SECTION: Final = 1
 IDENTITIES_SECTION: Final = 2
+OUTBOX_SECTION: Final = 48
+MARKS_SECTION: Final = 49
 _SECTION: Final = struct.Struct("<BQ")
 _HEAD: Final = struct.Struct("<BQ")
 _TABLE: Final = struct.Struct("<QII")
@@ -48,6 +51,10 @@ def _sections(state: State) -> list[tuple[int, list[Part]]]:
         sections.append((IDENTITIES_SECTION, state.history.dump()))
     if state.sessions is not None:
         sections.append((SESSIONS_SECTION, [dump_sessions(state.sessions)]))
+    if state.outbox.next_number_durable > 1:
+        sections.append((OUTBOX_SECTION, dump_outbox(state.outbox)))
+    if len(state.marks):
+        sections.append((MARKS_SECTION, [state.marks.dump()]))
     return sections
 
 
@@ -61,6 +68,12 @@ def _load_section(state: State, tag: int, data: bytes) -> None:
         return
     if tag == SESSIONS_SECTION:
         load_sessions(state, data)
+        return
+    if tag == OUTBOX_SECTION:
+        load_outbox(state, data)
+        return
+    if tag == MARKS_SECTION:
+        state.marks.load(data)
         return
     raise StoreCorrupt(
         f"a snapshot's section {tag} is not known to this release; "

@@ -23,5 +23,9 @@ class FragmentSpec:
     is_partitioned: bool = False
     requires_session: bool = False
     """Every message is in a session, and is received with it (SES-1)."""
+    forward_to: str = ""
+    """Where every message goes instead of waiting here (FWD-1); empty: nowhere."""
+    forward_dead_letters_to: str = ""
+    """Where dead letters go (FWD-5); empty: nowhere."""
     path: str = ""
     """The entity's name, for error texts."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from partibus.fragment.commands import Lane
 from partibus.fragment.history import History
+from partibus.fragment.marks import Marks
 from partibus.fragment.message import Held
+from partibus.fragment.outbox import Outbox
 from partibus.fragment.session_lane import AsideTable, SessionLane
 from partibus.fragment.sessions import Sessions
 from partibus.fragment.spec import FragmentSpec
@@ -24,6 +26,8 @@ class Counts:
     """Waiting and locked messages of the main queue."""
     dead_letter: int
     transfer_dead_letter: int
+    transfer: int
+    """Messages on their way to another entity (TDQ-2)."""
     scheduled: int
     deferred: int
     locked: int
@@ -43,9 +47,11 @@ class State:
         "history",
         "lanes",
         "main",
+        "marks",
         "next_sequence",
         "next_sequence_durable",
         "next_token",
+        "outbox",
         "reserved_until",
         "scheduled",
         "sessions",
@@ -74,6 +80,10 @@ class State:
         self.size_bytes = 0
         self.history = History()
         """The ids of messages that came within the window, where duplicates are detected."""
+        self.outbox = Outbox()
+        """Messages on their way to other entities."""
+        self.marks = Marks()
+        """What was taken from the outboxes of other fragments."""
         self.duplicates_dropped = 0
         self.suspended = False
         """The store is down: nothing is handed out."""
@@ -107,6 +117,7 @@ class State:
             active=len(main.ready) + main.locked_count + len(main.leaving),
             dead_letter=self.dead.message_count,
             transfer_dead_letter=self.transfer.message_count,
+            transfer=len(self.outbox),
             scheduled=len(self.scheduled) + len(self.departing),
             deferred=len(main.deferred) + main.deferred_locked_count,
             locked=len(main.locks),

@@ -26,6 +26,7 @@ from partibus.gateway.lanes import lane_of
 from partibus.gateway.management import ManagementNode
 from partibus.gateway.namespace import (
     Entity,
+    require_no_forwarding,
     require_receivable,
     require_sendable,
     too_large,
@@ -109,9 +110,10 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
         return ResponseLink(connection, link, address)
     connection.claims.require(address.path, Rights.LISTEN, connection.gateway.now_ms())
     entity = connection.gateway.namespace.resolve(address)
-    require_receivable(entity)
-    deletes = link.snd_settle_mode == SETTLED
     lane = lane_of(address)
+    require_receivable(entity)
+    require_no_forwarding(entity, lane)
+    deletes = link.snd_settle_mode == SETTLED
     has_filter = source is not None and SESSION_FILTER in source.filters
     # The dead letters of a session entity are received without a session (DLQ-10).
     if entity.spec.requires_session and lane is Lane.MAIN:

@@ -27,12 +27,18 @@ from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, PROP
 from partibus.fragment.message import Held, NewMessage, Overlay
 
 STORED_VERSION: Final = 1
+FORWARDED_VERSION: Final = 2
+"""A message that came from another entity: its journey stands behind the prefix."""
 _PREFIX: Final = struct.Struct(">BBBHIII")
 """version, durable, priority, annotation count, annotation bytes, ttl_ms (all ones: none),
 bytes of header and properties."""
 _PREFIX_BYTES: Final = _PREFIX.size
+_JOURNEY: Final = struct.Struct(">QB")
+"""The number it had first (0: none yet), and how often it was forwarded."""
+_FORWARDED_PREFIX_BYTES: Final = _PREFIX_BYTES + _JOURNEY.size
 _NO_TTL: Final = 0xFFFF_FFFF
 
+DEAD_LETTER_SOURCE: Final = "x-opt-deadletter-source"
 _BROKER_ANNOTATIONS: Final = frozenset(
     (
         "x-opt-enqueued-time",
@@ -42,12 +48,12 @@ _BROKER_ANNOTATIONS: Final = frozenset(
         "x-opt-lock-token",
         "x-opt-message-state",
         "x-opt-partition-id",
-        "x-opt-deadletter-source",
+        DEAD_LETTER_SOURCE,
     )
 )
 """Set by the broker alone; a sender's values are ignored (MSG-2)."""
-_SCHEDULED: Final = "x-opt-scheduled-enqueue-time"
-_PARTITION_KEY: Final = "x-opt-partition-key"
+SCHEDULED: Final = "x-opt-scheduled-enqueue-time"
+PARTITION_KEY: Final = "x-opt-partition-key"
 PARTITION_KEY_LENGTH_MAX: Final = 128
 """MSG-2."""
 
@@ -74,6 +80,55 @@ _LOCK_TOKEN_SECTION: Final = (
 """Delivery annotations with the lock token as their only entry: 0x24 bytes follow the size."""
 _NO_DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71\xc1\x01\x00"
 _PLAIN_HEADERS: Final[dict[int, bytes]] = {}
+
+
+# --- stored -----------------------------------------------------------------------------------
+
+
+class Stored:
+    """A stored message taken apart, for the few who change one that is not new."""
+
+    __slots__ = (
+        "_prefix",
+        "bare",
+        "first_sequence",
+        "head_bytes",
+        "hops",
+        "pair_count",
+        "pairs",
+        "ttl_ms",
+        "version",
+    )
+
+    def __init__(self, body: bytes) -> None:
+        version, durable, priority, count, size, ttl_ms, head_bytes = _PREFIX.unpack_from(body)
+        self.version: int = version
+        self._prefix: tuple[int, int] = (durable, priority)
+        self.first_sequence = self.hops = 0
+        pairs_at = _PREFIX_BYTES
+        if version == FORWARDED_VERSION:
+            self.first_sequence, self.hops = _JOURNEY.unpack_from(body, _PREFIX_BYTES)
+            pairs_at = _FORWARDED_PREFIX_BYTES
+        self.pair_count: int = count
+        self.pairs = body[pairs_at : pairs_at + size]
+        """The message's annotations, encoded."""
+        self.ttl_ms: int = -1 if ttl_ms == _NO_TTL else ttl_ms
+        self.head_bytes: int = head_bytes
+        self.bare = body[pairs_at + size :]
+
+    def encode(self) -> bytes:
+        """The stored form again."""
+        prefix = _PREFIX.pack(
+            self.version,
+            *self._prefix,
+            self.pair_count,
+            len(self.pairs),
+            self.ttl_ms if self.ttl_ms >= 0 else _NO_TTL,
+            self.head_bytes,
+        )
+        if self.version == FORWARDED_VERSION:
+            prefix += _JOURNEY.pack(self.first_sequence, self.hops)
+        return prefix + self.pairs + self.bare
 
 
 # --- in ---------------------------------------------------------------------------------------
@@ -114,17 +169,18 @@ def _to_stored(payload: bytes, is_identified: bool) -> NewMessage:
         ttl_ms if 0 <= ttl_ms < _NO_TTL else _NO_TTL,
         sections.body_offset if sections.body_offset >= 0 else sections.bare_end,
     )
-    message_id = _message_id(payload, sections.message_id_offset) if is_identified else None
+    message_id = text_at(payload, sections.message_id_offset) if is_identified else None
     body = prefix + pairs + bare
-    return NewMessage(body, ttl_ms, scheduled_ms, session_id, partition_key, message_id)
+    # An empty id says as little as none.
+    return NewMessage(body, ttl_ms, scheduled_ms, session_id, partition_key, message_id or None)
 
 
-def _message_id(payload: bytes, at: int) -> str | None:
-    """The id that the sender gave, as text; an empty one says as little as none."""
+def text_at(payload: bytes, at: int) -> str | None:
+    """An id at an offset, as text; None when it is not there."""
     if at < 0 or payload[at] == 0x40:
         return None
     value, _ = decode_value(payload, at, len(payload))
-    return (value.hex() if isinstance(value, bytes) else str(value)) or None
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _session_id(payload: bytes, at: int, partition_key: str | None) -> str:
@@ -208,9 +264,9 @@ def _sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str 
     while at < end:
         key, value_at = decode_value(pairs, at, end)
         value, next_at = decode_value(pairs, value_at, end)
-        if key == _SCHEDULED and isinstance(value, int):
+        if key == SCHEDULED and isinstance(value, int):
             scheduled_ms = max(0, int(value))
-        elif key == _PARTITION_KEY and value is not None:
+        elif key == PARTITION_KEY and value is not None:
             partition_key = _checked_key(str(value))
         if key not in _BROKER_ANNOTATIONS:
             kept.append(pairs[at:next_at])
@@ -239,29 +295,35 @@ def to_delivery(stored: bytes, held: Held, sequence: int, lock_token: bytes) -> 
             _SEQUENCE_KEY,
             sequence,
             _ENQUEUE_SEQUENCE_KEY,
-            sequence,
+            sequence if stored[0] == STORED_VERSION else _first_sequence(stored, sequence),
             _ENQUEUED_KEY,
             held.enqueued_ms,
             _LOCKED_KEY,
             held.locked_until_ms,
         )
         return _encode(stored, held, _LOCK_TOKEN_SECTION + lock_token, own, 4)
-    own = _unlocked(held, sequence)
+    own = _unlocked(stored, held, sequence)
     return _encode(stored, held, _NO_DELIVERY_ANNOTATIONS, own, 3)
 
 
 def to_peeked(stored: bytes, held: Held, sequence: int) -> bytes:
     """The message as one who peeks gets it: no lock, but its state (PEK-1, MSG-2)."""
-    own = _unlocked(held, sequence) + _STATE_KEY + bytes((held.state,))
+    own = _unlocked(stored, held, sequence) + _STATE_KEY + bytes((held.state,))
     return _encode(stored, held, _NO_DELIVERY_ANNOTATIONS, own, 4)
 
 
-def _unlocked(held: Held, sequence: int) -> bytes:
+def _first_sequence(stored: bytes, sequence: int) -> int:
+    """The number under which a forwarded message was first enqueued (FWD-9)."""
+    first: int = _JOURNEY.unpack_from(stored, _PREFIX_BYTES)[0]
+    return first or sequence
+
+
+def _unlocked(stored: bytes, held: Held, sequence: int) -> bytes:
     return _UNLOCKED.pack(
         _SEQUENCE_KEY,
         sequence,
         _ENQUEUE_SEQUENCE_KEY,
-        sequence,
+        sequence if stored[0] == STORED_VERSION else _first_sequence(stored, sequence),
         _ENQUEUED_KEY,
         held.enqueued_ms,
     )
@@ -271,8 +333,9 @@ def _encode(
     stored: bytes, held: Held, delivery_annotations: bytes, own: bytes, own_count: int
 ) -> bytes:
     """Header, annotations and the bare message, with what has changed laid over."""
-    _, durable, priority, count, pair_bytes, ttl_ms, _ = _PREFIX.unpack_from(stored)
-    bare_at = _PREFIX_BYTES + pair_bytes
+    version, durable, priority, count, pair_bytes, ttl_ms, _ = _PREFIX.unpack_from(stored)
+    pairs_at = _PREFIX_BYTES if version == STORED_VERSION else _FORWARDED_PREFIX_BYTES
+    bare_at = pairs_at + pair_bytes
     if held.expires_ms:
         life_ms = held.expires_ms - held.enqueued_ms
         header = encode_header(bool(durable), priority, life_ms, held.delivery_count)
@@ -280,10 +343,10 @@ def _encode(
         header = _plain_header(durable, priority, held.delivery_count)
     else:
         header = encode_header(bool(durable), priority, ttl_ms, held.delivery_count)
-    annotations = _annotations(own, own_count, stored[_PREFIX_BYTES:bare_at], count)
+    annotations = _annotations(own, own_count, stored[pairs_at:bare_at], count)
     bare = stored[bare_at:]
     if held.overlay is not None or held.expires_ms:
-        bare = _changed(bare, held)
+        bare = changed(bare, held.overlay, held.expires_ms)
     return b"".join((header, delivery_annotations, annotations, bare))
 
 
@@ -306,16 +369,16 @@ def _plain_header(durable: int, priority: int, delivery_count: int) -> bytes:
     return header
 
 
-def _changed(bare: bytes, held: Held) -> bytes:
+def changed(bare: bytes, overlay: Overlay | None, expires_ms: int) -> bytes:
     """The bare message with its expiry made right and changed properties laid over."""
     sections = parse_sections(bare)
     properties = decode_properties(bare, sections)
-    if held.expires_ms:
-        properties.absolute_expiry_time_ms = held.expires_ms
+    if expires_ms:
+        properties.absolute_expiry_time_ms = expires_ms
     out = encode_properties(properties)
     application = decode_application_properties(bare, sections)
-    if held.overlay is not None:
-        lay_over(application, held.overlay)
+    if overlay is not None:
+        lay_over(application, overlay)
     if application:
         out += encode_application_properties(application)
     rest = max(sections.properties_end, sections.application_end, 0)

@@ -18,6 +18,7 @@ from partibus.domain.errors import (
     MessageTooLarge,
     NotImplementedHere,
 )
+from partibus.fragment.commands import Lane
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
 
@@ -124,6 +125,15 @@ def require_session_ids(entity: Entity, messages: Sequence[NewMessage]) -> None:
         )
 
 
+def require_no_forwarding(entity: Entity, lane: Lane) -> None:
+    """Refuse receivers of an entity that forwards; its dead letters may be received (FWD-1)."""
+    if entity.spec.forward_to and lane is Lane.MAIN:
+        raise InvalidOperation(
+            "Cannot create a message receiver on an entity with auto-forwarding enabled. "
+            f"'{entity.record.path}' forwards to '{entity.spec.forward_to}'; receive from there."
+        )
+
+
 def require_receivable(entity: Entity) -> None:
     """Refuse receives from a disabled entity (STS-2)."""
     if not entity.spec.status.allows_receive:
@@ -142,6 +152,4 @@ def unsupported(record: EntityRecord) -> str | None:
     spec = record.spec
     if record.kind is not EntityKind.QUEUE or not isinstance(spec, QueueSpec):
         return f"is a {record.kind.value}"
-    if spec.forward_to or spec.forward_dead_lettered_messages_to:
-        return "forwards its messages"
     return None

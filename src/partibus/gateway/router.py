@@ -15,6 +15,11 @@ from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage, key_of
 
 
+def fragment_of(fragments: Sequence[Fragment], key: str) -> Fragment:
+    """The fragment that a key is bound to (SEED-28)."""
+    return fragments[fragment_index(key, len(fragments))]
+
+
 class Router:
     """The fragments of one entity, for one sender."""
 
@@ -41,7 +46,7 @@ class Router:
 
     def keyed(self, key: str) -> Fragment:
         """The fragment that a key is bound to, whether it is available or not (SEED-29)."""
-        return self._fragments[fragment_index(key, len(self._fragments))]
+        return fragment_of(self._fragments, key)
 
     def group(self, messages: list[NewMessage]) -> list[tuple[str | None, list[NewMessage]]]:
         """The parts of a batch that stay together, each with its key.

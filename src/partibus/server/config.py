@@ -20,6 +20,7 @@ directory and no port, and decides nothing that needs one. Every wrong value is 
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
+| forward_failures_to_transfer | PARTIBUS_FORWARD_FAILURES_TO_TRANSFER | true or false | false |
 """
 
 from collections.abc import Callable, Mapping
@@ -65,6 +66,8 @@ class ServeSettings:
     faults: bool = False
     peek_partitioned: str = MERGED
     jwt: JwtSettings | None = None  # [jwt] of the file
+    forward_failures_to_transfer: bool = False
+    """What cannot be forwarded ends in the source's transfer dead-letter queue (TDQ-3)."""
 
     @property
     def store_directories(self) -> tuple[Path, ...]:
@@ -296,6 +299,9 @@ _READERS: Final[dict[str, Reader]] = {
     "profile": _read_profile,
     "faults": lambda value: _read_switch(value, "faults"),
     "peek_partitioned": _read_peek_mode,
+    "forward_failures_to_transfer": lambda value: _read_switch(
+        value, "forward_failures_to_transfer"
+    ),
 }
 SETTING_KEYS: Final = tuple(_READERS)
 # Tables of the file: the name of each setting there, and its own.

@@ -21,6 +21,7 @@ COUNTS: Final = (
     "scheduled",
     "deferred",
     "locked",
+    "transfer",
     "transfer_dead_letter",
     "duplicates_dropped",
 )

@@ -31,9 +31,11 @@ from partibus.domain.entity import (
 from partibus.domain.errors import ConfigError
 from partibus.domain.limits import Profile
 from partibus.fragment.broker import Broker
+from partibus.fragment.commands import Lane
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
 from partibus.fragment.spec import FragmentSpec
+from partibus.gateway.couriers import Couriers
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.trouble import Trouble
@@ -100,6 +102,7 @@ class Node:
         """By entity, how long it had been idle when the server last ran."""
         self.administration: Administration
         self._faults: FaultBox | None = None
+        self._couriers: Couriers
         self.gateway: Gateway
         self.live: LiveNamespace
         self.catalog: Catalog
@@ -122,6 +125,9 @@ class Node:
             self._brokers[number] = broker
         self.live = ServerNamespace(self.catalog, self.control, self.is_store_available)
         namespace = Namespace(self.catalog)
+        to_transfer = self._settings.forward_failures_to_transfer
+        failures = Lane.TRANSFER_DEAD_LETTER if to_transfer else Lane.DEAD_LETTER
+        self._couriers = Couriers(namespace, scheduler, failures)
         if self._membership is not None:
             find = partial(find_fragment, self._local, self.catalog)
             self._peers = Peers(self._membership, loop, scheduler, find, self.control)
@@ -158,6 +164,7 @@ class Node:
         self._follower.stop()
         self._idle.stop()
         self.gateway.close()
+        self._couriers.stop()
         if self._peers is not None:
             self._peers.stop_serving()
         brokers = self._brokers.values()
@@ -265,6 +272,7 @@ class Node:
             fragment = LocalFragment(broker, machine, index)
             self._local[placement.fragment_id] = fragment
             namespace.put_fragment(fragment)
+            self._couriers.put(fragment, record)
 
     def _changed(self, change: Change, namespace: Namespace) -> None:
         """Follow the catalog's change feed; links hear of it before their fragments go."""
@@ -285,10 +293,12 @@ class Node:
         for placement in record.fragments:
             if self._owns(placement.store):
                 self._brokers[placement.store].change(placement.fragment_id, spec)
+        self._couriers.changed(record)
 
     def _drop(self, record: EntityRecord, namespace: Namespace) -> None:
         """An entity was deleted: its fragments go, with all their messages."""
         for placement in record.fragments:
+            self._couriers.drop(placement.fragment_id)
             namespace.drop_fragment(placement.fragment_id)
             if self._owns(placement.store):
                 del self._machines[placement.fragment_id]
@@ -341,5 +351,7 @@ def fragment_spec(record: EntityRecord, profile: Profile) -> FragmentSpec:
         duplicate_window_ms=duplicate_window_ms(spec),
         is_partitioned=spec.enable_partitioning,
         requires_session=spec.requires_session,
+        forward_to=spec.forward_to,
+        forward_dead_letters_to=spec.forward_dead_lettered_messages_to,
         path=record.path,
     )

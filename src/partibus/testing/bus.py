@@ -21,6 +21,7 @@ from partibus.domain.limits import SELFHOST, Profile
 from partibus.fragment.broker import Broker
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.spec import FragmentSpec
+from partibus.gateway.couriers import Couriers
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.trouble import Trouble
@@ -54,6 +55,7 @@ class BusBench:
         for broker in self.brokers:
             broker.open()
         self.namespace = Namespace(self.catalog)
+        self.couriers = Couriers(self.namespace, self.scheduler)
         self.access = AccessControl(self.catalog)
         settings = ConnectionSettings(container_id="bus")
         self.gateway = Gateway(
@@ -71,6 +73,7 @@ class BusBench:
             machine = broker.add(placement.fragment_id, fragment_spec(record))
             fragments.append(LocalFragment(broker, machine, index))
             self.namespace.put_fragment(fragments[-1])
+            self.couriers.put(fragments[-1], record)
         return fragments
 
     def _changed(self, change: Change) -> None:
@@ -84,8 +87,11 @@ class BusBench:
             if after is not None:
                 broker.change(placement.fragment_id, fragment_spec(after))
             else:
+                self.couriers.drop(placement.fragment_id)
                 self.namespace.drop_fragment(placement.fragment_id)
                 broker.drop(placement.fragment_id)
+        if after is not None:
+            self.couriers.changed(after)
 
     def client(self, *, plain: bool = True, key: str = KEY) -> "ClientBench":
         """A client that has opened a connection and begun a session."""
@@ -100,6 +106,8 @@ def fragment_spec(record: EntityRecord) -> FragmentSpec:
         duplicate_window_ms=duplicate_window_ms(record.queue),
         is_partitioned=record.queue.enable_partitioning,
         requires_session=record.queue.requires_session,
+        forward_to=record.queue.forward_to,
+        forward_dead_letters_to=record.queue.forward_dead_lettered_messages_to,
         path=record.path,
     )
 

@@ -1,13 +1,11 @@
 """The catalog: identities, placement, durability, policies and the change feed."""
 
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from partibus.control.catalog import Catalog, Change, ChangeKind
-from partibus.control.catalog_database import SCHEMA_VERSION
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import (
     CorrelationFilter,
@@ -308,6 +306,32 @@ def test_a_forward_needs_its_destination() -> None:
     catalog.create("a", QueueSpec(forward_to="B"))
     with pytest.raises(PropertyRefused, match="itself"):
         catalog.update("b", QueueSpec(forward_to="b"))
+    with pytest.raises(PropertyRefused) as missing:
+        catalog.update("b", QueueSpec(forward_to="c"))
+    assert (missing.value.http_status, missing.value.sub_code) == (400, 40400)
+
+
+@pytest.mark.rule("FWD-6")
+def test_queues_cannot_forward_in_a_circle() -> None:
+    catalog = Catalog()
+    catalog.create("c", QueueSpec())
+    catalog.create("b", QueueSpec(forward_to="c"))
+    catalog.create("a", QueueSpec(forward_to="b"))
+    with pytest.raises(PropertyRefused, match="c -> a -> b -> c is a loop") as refused:
+        catalog.update("c", QueueSpec(forward_to="A"))
+    assert refused.value.property_name == "forward_to"
+    assert catalog.entity("c").queue.forward_to == ""
+    # Dead letters that come back do so only while messages keep failing; hops are counted.
+    catalog.update("c", QueueSpec(forward_dead_lettered_messages_to="a"))
+
+
+@pytest.mark.rule("FWD-6")
+def test_a_circle_in_one_file_is_refused_as_a_whole() -> None:
+    catalog = Catalog()
+    with pytest.raises(PropertyRefused, match="is a loop"), catalog.batch():
+        catalog.create("a", QueueSpec(forward_to="b"))
+        catalog.create("b", QueueSpec(forward_to="a"))
+    assert catalog.entities() == ()
 
 
 # --- policies -----------------------------------------------------------------------------------
@@ -422,59 +446,3 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     catalog._database._connection.execute("PRAGMA query_only = OFF")
     catalog.create("q", QueueSpec())
     catalog.close()
-
-
-# --- files that are not ours ----------------------------------------------------------------------
-
-
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "catalog.db"
-    file.write_bytes(b"this is not a database" * 100)
-    with pytest.raises(ConfigError, match=r"catalog\.db"):
-        Catalog(file)
-
-
-def test_another_programs_database_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "catalog.db"
-    connection = sqlite3.connect(file)
-    connection.execute("CREATE TABLE theirs (id INTEGER)")
-    connection.close()
-    with pytest.raises(ConfigError, match="another program"):
-        Catalog(file)
-
-
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "catalog.db"
-    Catalog(file).close()
-    connection = sqlite3.connect(file)
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
-    connection.close()
-    with pytest.raises(ConfigError, match="schema version 2"):
-        Catalog(file)
-
-
-def test_a_spec_of_an_older_release_gets_the_new_defaults(tmp_path: Path) -> None:
-    file = tmp_path / "catalog.db"
-    catalog = Catalog(file)
-    catalog.create("q", QueueSpec(lock_duration_ms=7_000))
-    catalog.close()
-    connection = sqlite3.connect(file)
-    with connection:
-        connection.execute("UPDATE entity SET spec = '{\"lock_duration_ms\": 7000}'")
-    connection.close()
-    catalog = Catalog(file)
-    assert catalog.entity("q").spec == QueueSpec(lock_duration_ms=7_000)
-    catalog.close()
-
-
-def test_a_spec_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "catalog.db"
-    catalog = Catalog(file)
-    catalog.create("q", QueueSpec())
-    catalog.close()
-    connection = sqlite3.connect(file)
-    with connection:
-        connection.execute('UPDATE entity SET spec = \'{"lock_duration_ms": "x"}\'')
-    connection.close()
-    with pytest.raises(ConfigError, match=r"'q'.*lock_duration_ms"):
-        Catalog(file)

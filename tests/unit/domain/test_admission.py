@@ -148,7 +148,7 @@ def test_premium_refuses_express() -> None:
     assert refused(QueueSpec(enable_express=True), PREMIUM).property_name == "enable_express"
 
 
-@pytest.mark.rule("PRP-4", "DUP-11")
+@pytest.mark.rule("PRP-4", "DUP-11", "FWD-11")
 @pytest.mark.parametrize(
     "spec",
     [
@@ -159,6 +159,7 @@ def test_premium_refuses_express() -> None:
         QueueSpec(duplicate_detection_history_time_window_ms=MINUTE_MS),
         QueueSpec(enable_express=True),
         QueueSpec(forward_to="other"),
+        QueueSpec(forward_dead_lettered_messages_to="other"),
         TopicSpec(),
     ],
 )

@@ -107,6 +107,7 @@ def test_every_setting_from_the_environment() -> None:
         "profile": "emulator",
         "faults": "yes",
         "peek_partitioned": "first-responder",
+        "forward_failures_to_transfer": "on",
     }
     assert set(values) == set(SETTING_KEYS)
     environment = {f"PARTIBUS_{key.upper()}": value for key, value in values.items()}
@@ -124,6 +125,7 @@ def test_every_setting_from_the_environment() -> None:
         profile=EMULATOR,
         faults=True,
         peek_partitioned="first-responder",
+        forward_failures_to_transfer=True,
     )
 
 

@@ -21,6 +21,7 @@ COUNTS: Final = (
     "locked",
 )
 _HEADS: Final = ("active", "dead-\nletter", "scheduled", "deferred", "locked", "bytes")
+_ON_THEIR_WAY: Final = "transfer"
 _TRANSFER: Final = "transfer_dead_letter"
 _DROPPED: Final = "duplicates_dropped"
 
@@ -69,6 +70,8 @@ def show(
     if answer["note"]:
         typer.echo(answer["note"])
     _print_fragments(answer)
+    if answer["totals"][_ON_THEIR_WAY]:
+        typer.echo(f"on their way to another entity: {answer['totals'][_ON_THEIR_WAY]}")
     if answer["totals"][_TRANSFER]:
         typer.echo(f"transfer dead letters: {answer['totals'][_TRANSFER]}")
     if answer["properties"].get("requires_duplicate_detection"):

@@ -1,0 +1,87 @@
+"""What a fragment has taken from the outboxes of others: the highest number of each.
+
+Owns the marks by which a repeated delivery is known. An origin hands its parcels to one
+fragment in the order of their numbers, one batch at a time, so what was taken is always all
+up to the mark. A mark becomes durable in the same entry as the messages it stands for. An
+origin may have numbers above it sealed: those are not here, and are never taken. Plain data;
+`sealing` decides with it.
+"""
+
+import struct
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+
+_MARK: Final = struct.Struct("<QQQ")
+
+
+class Origin:
+    """Where messages come from that another entity hands over."""
+
+    __slots__ = ("fragment_id", "numbers")
+
+    def __init__(self, fragment_id: int, numbers: list[int]) -> None:
+        self.fragment_id = fragment_id
+        self.numbers = numbers
+        """The outbox number of each message, in order; never empty."""
+
+
+class Mark:
+    """What is known of one origin."""
+
+    __slots__ = ("sealed", "taken")
+
+    def __init__(self, taken: int = 0, sealed: int = 0) -> None:
+        self.taken = taken
+        """All up to this number was taken."""
+        self.sealed = sealed
+        """Nothing above `taken` and up to this number will be; it means nothing below `taken`."""
+
+
+class Marks:
+    """Marks by origin fragment."""
+
+    __slots__ = ("_durable", "_pending")
+
+    def __init__(self) -> None:
+        self._durable: dict[int, Mark] = {}
+        self._pending: dict[int, Mark] = {}
+        """Marks whose records are not durable yet."""
+
+    def __len__(self) -> int:
+        return len(self._durable)
+
+    def of(self, origin_id: int) -> Mark:
+        """The mark, with what is on its way to the store."""
+        mark = self._pending.get(origin_id)
+        if mark is None:
+            mark = self._durable.get(origin_id)
+        return mark if mark is not None else Mark()
+
+    def prepare(self, origin_id: int, mark: Mark) -> None:
+        """A mark is on its way to the store."""
+        self._pending[origin_id] = mark
+
+    def set(self, origin_id: int, mark: Mark) -> None:
+        """A mark is durable."""
+        self._durable[origin_id] = mark
+        if self._pending.get(origin_id) is mark:
+            del self._pending[origin_id]
+
+    def take_back(self, origin_id: int) -> None:
+        """The store failed: nothing that was on its way will be durable."""
+        self._pending.pop(origin_id, None)
+
+    # --- in a snapshot ----------------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        """Every durable mark."""
+        durable = self._durable.items()
+        return b"".join([_MARK.pack(origin_id, m.taken, m.sealed) for origin_id, m in durable])
+
+    def load(self, data: bytes) -> None:
+        """What `dump` wrote."""
+        if len(data) % _MARK.size:
+            raise StoreCorrupt("a snapshot's marks of what was taken are cut short")
+        for origin_id, number, sealed in _MARK.iter_unpack(data):
+            self._durable[origin_id] = Mark(number, sealed)

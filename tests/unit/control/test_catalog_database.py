@@ -1,0 +1,64 @@
+"""The catalog's file: what is refused, and what an older release has written."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from partibus.control.catalog import Catalog
+from partibus.control.catalog_database import SCHEMA_VERSION
+from partibus.domain.entity import QueueSpec
+from partibus.domain.errors import ConfigError
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.db"
+    file.write_bytes(b"this is not a database" * 100)
+    with pytest.raises(ConfigError, match=r"catalog\.db"):
+        Catalog(file)
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.db"
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE theirs (id INTEGER)")
+    connection.close()
+    with pytest.raises(ConfigError, match="another program"):
+        Catalog(file)
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.db"
+    Catalog(file).close()
+    connection = sqlite3.connect(file)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+    with pytest.raises(ConfigError, match="schema version 2"):
+        Catalog(file)
+
+
+def test_a_spec_of_an_older_release_gets_the_new_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.db"
+    catalog = Catalog(file)
+    catalog.create("q", QueueSpec(lock_duration_ms=7_000))
+    catalog.close()
+    connection = sqlite3.connect(file)
+    with connection:
+        connection.execute("UPDATE entity SET spec = '{\"lock_duration_ms\": 7000}'")
+    connection.close()
+    catalog = Catalog(file)
+    assert catalog.entity("q").spec == QueueSpec(lock_duration_ms=7_000)
+    catalog.close()
+
+
+def test_a_spec_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.db"
+    catalog = Catalog(file)
+    catalog.create("q", QueueSpec())
+    catalog.close()
+    connection = sqlite3.connect(file)
+    with connection:
+        connection.execute('UPDATE entity SET spec = \'{"lock_duration_ms": "x"}\'')
+    connection.close()
+    with pytest.raises(ConfigError, match=r"'q'.*lock_duration_ms"):
+        Catalog(file)
