@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from partibus.cli.remote import RemoteServer, find_target
+from partibus.cli.place import find_place
+from partibus.cli.remote import RemoteServer
 
 QUEUE: Final = "far"
 # The numbers of the rule: 100 sends, 70 ms there and back, 10 ms in the store.
@@ -53,7 +54,7 @@ def far_server(directory: Path) -> Iterator[str]:
 def put_far_away(connection_string: str) -> None:
     """The same as `partibus fault latency --rtt 70ms --store 10ms`."""
     fault = {"kind": "latency", "rtt_ms": RTT_MS, "store_ms": STORE_MS}
-    RemoteServer(find_target(connection_string, None)).ask("POST", "/faults", fault)
+    RemoteServer(find_place(connection_string)).ask("POST", "/faults", fault)
 
 
 async def measure(connection_string: str) -> tuple[float, float]:

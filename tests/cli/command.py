@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner
@@ -15,6 +16,7 @@ from support.server import SOURCE
 FRAGMENTS = 8
 STORES = 4
 QUEUES = 30
+NO_HOME = Path("/nonexistent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,44 +31,61 @@ class Done:
     def json(self) -> Any:
         return json.loads(self.out)
 
+    @property
+    def lines(self) -> list[Any]:
+        """Each line of the output as JSON."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
 
 class Partibus:
     """The command, with its server in the environment."""
 
-    def __init__(self, connection_string: str | None) -> None:
+    def __init__(self, connection_string: str | None, home: Path | None = None) -> None:
         self._env: dict[str, str | None] = {
             k: None for k in os.environ if k.startswith("PARTIBUS_")
         }
-        self._env |= {"TERM": "dumb", "COLUMNS": "120"}
+        # Contexts of whoever runs the tests must not reach the command.
+        self._env |= {"TERM": "dumb", "COLUMNS": "120", "XDG_CONFIG_HOME": str(home or NO_HOME)}
         if connection_string is not None:
             self._env["PARTIBUS_CONNECTION_STRING"] = connection_string
 
-    def try_(self, *arguments: str) -> Done:
+    def try_(self, *arguments: str, stdin: str | bytes | None = None) -> Done:
         """Run and see; in this process, which saves half a second each time."""
-        result = CliRunner().invoke(app, arguments, env=self._env)
+        result = CliRunner().invoke(app, arguments, env=self._env, input=stdin)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return Done(result.exit_code, result.stdout, result.stderr)
 
-    def process(self, *arguments: str) -> Done:
+    def process(self, *arguments: str, **variables: str) -> Done:
         """Run as a user does: a process of its own."""
-        kept = {k: v for k, v in os.environ.items() if k not in self._env}
-        env = kept | {k: v for k, v in self._env.items() if v is not None}
-        command = [sys.executable, "-m", "partibus", *arguments]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            env=env | {"PYTHONPATH": str(SOURCE)},
-            stdin=subprocess.DEVNULL,
-            timeout=60,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        with self.start(*arguments, **variables) as process:
+            out, err = process.communicate(timeout=60)
+        return Done(process.returncode, out, err)
 
-    def __call__(self, *arguments: str) -> Done:
+    @staticmethod
+    def command(*arguments: str) -> list[str]:
+        return [sys.executable, "-m", "partibus", *arguments]
+
+    def environment(self) -> dict[str, str]:
+        """What a process of the command sees."""
+        kept = {k: v for k, v in os.environ.items() if k not in self._env}
+        own = {k: v for k, v in self._env.items() if v is not None}
+        return kept | own | {"PYTHONPATH": str(SOURCE)}
+
+    def start(self, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
+        """A process that goes on; the caller ends it."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            text=True,
+            env=self.environment() | variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def __call__(self, *arguments: str, stdin: str | bytes | None = None) -> Done:
         """Run what must succeed."""
-        done = self.try_(*arguments)
+        done = self.try_(*arguments, stdin=stdin)
         assert done.code == 0, done
         return done
 

@@ -1,32 +1,86 @@
-"""From a verb's options to the server's answer, or to an exit.
+"""From a verb's options to a server, or to an exit.
 
-Owns how a failure is told: one line on stderr that begins with the name of the program, and
-the exit code of `remote`. Called by every verb that talks to a server.
+Owns `on_server`, which gives a verb the options that say which server is meant and hands it
+the place they name, and the printing of JSON. A verb may be a coroutine; it is then run.
+Whatever fails inside is told by `failures`. Stands around every verb that talks to a server.
 """
 
+import inspect
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 
 import typer
 
+from partibus.cli.options import CaFile, ConnectionString, ContextName, Url
+
 if TYPE_CHECKING:
-    from partibus.cli.remote import Answer, RemoteServer
+    from partibus.cli.place import Place
+    from partibus.cli.remote import RemoteServer
+
+EXIT_TERMINATED: Final = 143  # 128 + SIGTERM, as shells say it
+P = ParamSpec("P")
+SERVER_OPTIONS = {
+    "connection_string": ConnectionString,
+    "url": Url,
+    "context": ContextName,
+    "ca_file": CaFile,
+}
 
 
-@contextmanager
-def server_of(connection_string: str | None, url: str | None) -> Iterator["RemoteServer"]:
-    """The server that the options mean; an error inside ends the program with its code."""
-    from partibus.cli.remote import RemoteError, RemoteServer, find_target
+def on_server(verb: "Callable[Concatenate[Place, P], Any]") -> Callable[..., None]:
+    """A verb whose first parameter is the place; the options that find it are added."""
+    signature = inspect.signature(verb)
+    own = list(signature.parameters.values())[1:]
+
+    def command(**given: Any) -> None:
+        from partibus.cli.failures import told
+        from partibus.cli.place import find_place
+
+        where = {name: given.pop(name) for name in SERVER_OPTIONS}
+        with told():
+            result = verb(find_place(**where), **given)  # type: ignore[call-arg]
+            if inspect.iscoroutine(result):
+                _run(result)
+
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in SERVER_OPTIONS.items()
+    ]
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + added
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=parameters, return_annotation=None
+    )
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    command.__name__, command.__doc__ = verb.__name__, verb.__doc__
+    command.__module__ = verb.__module__
+    return command
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a verb; SIGTERM ends it as Ctrl-C does, with locks given back and links closed."""
+    import asyncio
+    import signal
+
+    async def until_told() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        await work
 
     try:
-        yield RemoteServer(find_target(connection_string, url))
-    except RemoteError as error:
-        typer.echo(f"partibus: {' '.join(error.text.split())}", err=True)
-        raise typer.Exit(error.exit_code) from error
+        asyncio.run(until_told())
+    except asyncio.CancelledError as error:
+        raise typer.Exit(EXIT_TERMINATED) from error
 
 
-def print_json(answer: "Answer") -> None:
+def server_at(place: "Place") -> "RemoteServer":
+    """The administration of a server, over HTTP."""
+    from partibus.cli.remote import RemoteServer
+
+    return RemoteServer(place)
+
+
+def print_json(answer: object) -> None:
     """An answer for programs; people like it indented too."""
-    typer.echo(json.dumps(answer, indent=2))
+    typer.echo(json.dumps(answer, indent=2, ensure_ascii=False))

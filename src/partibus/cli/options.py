@@ -1,12 +1,15 @@
 """Options that several verbs share, in the same words everywhere.
 
-Owns the flags that say which server is meant and how the answer is printed. A verb uses
-them as the types of its parameters. Nothing is read or opened here.
+Owns the flags that say which server is meant and how the answer is printed, and the
+argument that names an entity. A verb uses them as the types of its parameters. Nothing is
+read or opened here.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
+
+from partibus.cli.completion import complete_context, complete_entity
 
 _SERVER: Final = "Which server"
 
@@ -14,8 +17,8 @@ ConnectionString = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        envvar="PARTIBUS_CONNECTION_STRING",
-        help="The connection string that `partibus serve` printed. Without one, the server of this"
+        help="The connection string of the bus, as `partibus serve` prints it or as the portal of"
+        " Azure shows it. Variable: PARTIBUS_CONNECTION_STRING. Without any, the server of this"
         " machine on port 5672 with the development key is meant.",
         rich_help_panel=_SERVER,
         show_default=False,
@@ -25,11 +28,53 @@ Url = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        envvar="PARTIBUS_URL",
         help="Where the server answers HTTP, if not at the endpoint of the connection string;"
-        " the key still comes from there.",
+        " the key still comes from there. Variable: PARTIBUS_URL.",
+        rich_help_panel=_SERVER,
+        show_default=False,
+    ),
+]
+ContextName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A connection kept by `partibus context add`. Variable: PARTIBUS_CONTEXT.",
+        rich_help_panel=_SERVER,
+        show_default=False,
+        autocompletion=complete_context,
+    ),
+]
+CaFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Trust this certificate authority too (PEM), for TLS with a certificate of your own."
+        " Variable: PARTIBUS_CA_FILE.",
         rich_help_panel=_SERVER,
         show_default=False,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Entity = Annotated[
+    str,
+    typer.Argument(
+        metavar="ENTITY",
+        help="A queue, a topic (to send), or TOPIC/Subscriptions/NAME (to receive).",
+        autocompletion=complete_entity,
+        show_default=False,
+    ),
+]
+DeadLetter = Annotated[
+    bool, typer.Option("--dead-letter", help="The entity's dead-letter queue instead.")
+]
+Session = Annotated[str | None, typer.Option("--session", metavar="ID", help="Only this session.")]
+LookOption = Annotated[
+    Literal["text", "json", "body"] | None,
+    typer.Option(
+        "--format",
+        help="text: a line each; json: an object a line; body: the bodies alone."
+        " (default text on a terminal, json in a pipe)",
+        show_default=False,
+    ),
+]

@@ -8,21 +8,15 @@ import base64
 import hashlib
 import hmac
 import urllib.parse
-import uuid
 from typing import Final
 
-from partibus.amqp.encode import encode_value
 from partibus.amqp.errors import AmqpError
-from partibus.amqp.properties import MessageProperties, encode_properties
-from partibus.amqp.sections import (
-    decode_application_properties,
-    encode_application_properties,
-    parse_sections,
-)
 from partibus.client.connection import BusClient
 from partibus.client.errors import RemoteError
+from partibus.client.requests import RequestLinks, request_links
 
-_AMQP_VALUE: Final = b"\x00\x53\x77"
+CBS: Final = "$cbs"
+_SAS_TYPE: Final = "servicebus.windows.net:sastoken"
 
 
 def sas_token(audience: str, policy: str, key: str, expires_at: int) -> str:
@@ -31,30 +25,20 @@ def sas_token(audience: str, policy: str, key: str, expires_at: int) -> str:
     signed = f"{resource}\n{expires_at}".encode()
     digest = hmac.new(key.encode(), signed, hashlib.sha256).digest()
     signature = urllib.parse.quote_plus(base64.b64encode(digest))
-    return f"SharedAccessSignature sr={resource}&sig={signature}&se={expires_at}&skn={policy}"
+    name = urllib.parse.quote_plus(policy)
+    return f"SharedAccessSignature sr={resource}&sig={signature}&se={expires_at}&skn={name}"
 
 
 async def put_token(client: BusClient, audience: str, token: str) -> None:
     """Authorize this connection for an audience; raises RemoteError when refused."""
-    replies = await client.receiver("$cbs", prefetch=1)
-    requests = await client.sender("$cbs")
-    assert replies.link is not None
-    properties = MessageProperties(message_id=str(uuid.uuid4()), reply_to=replies.link.name)
-    application = {
-        "operation": "put-token",
-        "type": "servicebus.windows.net:sastoken",
-        "name": audience,
-    }
-    await requests.send(
-        encode_properties(properties)
-        + encode_application_properties(dict(application))
-        + _AMQP_VALUE
-        + encode_value(token)
-    )
-    (reply,) = await replies.receive()
-    answer = decode_application_properties(reply.payload, parse_sections(reply.payload))
-    await requests.close()
-    await replies.close()
+    async with request_links(client, CBS) as links:
+        await ask_for_claim(links, audience, token)
+
+
+async def ask_for_claim(links: RequestLinks, audience: str, token: str) -> None:
+    """The same over links that stay open, for tokens that are renewed."""
+    application = {"operation": "put-token", "type": _SAS_TYPE, "name": audience}
+    answer = (await links.ask(application, token)).properties
     status = answer.get("status-code")
     if not isinstance(status, int) or not 200 <= status < 300:
         text = str(answer.get("status-description"))

@@ -43,6 +43,8 @@ _UNSETTLED: Final = 0
 _SETTLED: Final = 1
 _RECEIVER_FIRST: Final = 0
 _RECEIVER_SECOND: Final = 1
+CLOSE_SECONDS_MAX: Final = 5.0
+"""How long a goodbye is waited for; a peer that is gone says none."""
 
 
 class BusClient(asyncio.Protocol):
@@ -69,16 +71,21 @@ class BusClient(asyncio.Protocol):
         password: str | None = None,
         ssl: SSLContext | None = None,
         settings: ConnectionSettings | None = None,
+        seconds_max: float | None = None,
     ) -> AsyncIterator[Self]:
-        """Connect with SASL PLAIN when there is a user (a policy and its key), else anonymously."""
+        """Connect with SASL PLAIN when there is a user (a policy and its key), else anonymously.
+
+        `seconds_max` bounds the time until the bus has opened; then it is a TimeoutError.
+        """
         settings = settings or ConnectionSettings(
             container_id=f"partibus-{uuid.uuid4()}", hostname=host, max_message_size=1 << 30
         )
         client = cls(settings, SystemClock())
         loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: client, host, port, ssl=ssl)
         try:
-            await client._open(user, password)
+            async with asyncio.timeout(seconds_max):
+                await loop.create_connection(lambda: client, host, port, ssl=ssl)
+                await client._open(user, password)
             yield client
         finally:
             await client.close()
@@ -118,6 +125,15 @@ class BusClient(asyncio.Protocol):
         await self._attach(receiver, session, name, address, False, mode, properties, filters)
         return receiver
 
+    async def request_pair(self, node: str, credit: int) -> tuple[Sender, Receiver]:
+        """The links to a node that answers requests, in one session; answers come settled."""
+        session = self.engine.begin()
+        answers, requests = Receiver(self.flush, credit), Sender(self.flush)
+        name = str(uuid.uuid4())
+        await self._attach(requests, session, f"{name}-requests", node, True, _UNSETTLED, None)
+        await self._attach(answers, session, name, node, False, _SETTLED, None)
+        return requests, answers
+
     async def _attach(
         self,
         owner: LinkOwner,
@@ -147,16 +163,19 @@ class BusClient(asyncio.Protocol):
             await owner.moved()
 
     async def close(self) -> None:
-        """Close in good order; waits for the answer of the bus."""
+        """Close in good order; waits a while for the answer of the bus."""
+        if self._transport is None:
+            return
         self.engine.close()
-        while self.error is None and not self.engine.closed:
-            try:
-                await self._connection_moved.moved()
-            except RemoteError:
-                break
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._transport is not None:
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                while self.error is None and not self.engine.closed:
+                    await self._connection_moved.moved()
+        except (RemoteError, TimeoutError):
+            pass
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
             self._transport.close()
 
     # --- the socket ---------------------------------------------------------------------------
@@ -247,11 +266,17 @@ class BusClient(asyncio.Protocol):
             self._end_link(event.link.context, event.error, event.link.name)
             event.link.session.end()
         elif isinstance(event, EndReceived | SessionFailed):
-            self._end_link(event.session.context, event.error, "session")
+            for owner in self._owners_in(event.session):
+                self._end_link(owner, event.error, "session")
         elif isinstance(event, CloseReceived | ConnectionFailed):
             self._fail(event.error)
         elif isinstance(event, SaslOutcomeReceived) and event.code != 0:
             self._fail(AmqpError(conditions.UNAUTHORIZED_ACCESS, "SASL was refused."))
+
+    def _owners_in(self, session: Session) -> list[object]:
+        """Who has a link in a session, or waits for one there."""
+        attached = [o for o in self._owners if o.link is not None and o.link.session is session]
+        return [*attached, session.context]
 
     def _end_link(self, owner: object, error: AmqpError | None, name: str) -> None:
         if isinstance(owner, LinkOwner):

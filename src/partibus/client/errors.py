@@ -1,6 +1,7 @@
 """What can go wrong for a user of the client: the bus said no, or the connection ended.
 
-Owns the client's one exception, which carries the condition that travelled on the wire.
+Owns the client's exceptions, which carry what travelled on the wire: the condition of AMQP, or
+the status of the management API.
 """
 
 from partibus.amqp import conditions
@@ -14,3 +15,12 @@ class RemoteError(Exception):
         self.condition = error.condition if error is not None else conditions.CONNECTION_FORCED
         self.description = error.description if error is not None else "ended without a reason"
         super().__init__(f"{context}: {self.condition}: {self.description}")
+
+
+class AtomError(Exception):
+    """The bus refused a management request."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status}: {text}")
+        self.status = status
+        self.text = text

@@ -11,7 +11,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from partibus.amqp.delivery import ACCEPTED, Accepted, Delivery, DeliveryState, Rejected
+from partibus.amqp.delivery import (
+    ACCEPTED,
+    RELEASED,
+    Accepted,
+    Delivery,
+    DeliveryState,
+    Rejected,
+)
 from partibus.amqp.errors import AmqpError
 from partibus.amqp.events import TransferReceived
 from partibus.amqp.link import Link
@@ -77,8 +84,34 @@ class Sender(LinkOwner):
         super().__init__(flush)
         self._next_tag = 0
         self._in_flight = 0
+        self.accepted = 0
+        """How many messages, or batches, the bus has taken."""
         self._refusal: AmqpError | None = None
         self._refused = False
+
+    @property
+    def in_flight(self) -> int:
+        """How many are sent and not yet confirmed."""
+        return self._in_flight
+
+    async def post(
+        self, payload: bytes, *, window: int = SEND_WINDOW, message_format: int = 0
+    ) -> None:
+        """Send one as soon as there is room, and do not wait for its confirmation."""
+        link = self.usable()
+        while self._in_flight >= window or not self.writable or link.sendable() <= 0:
+            await self.moved()
+        self._raise_refusal()
+        self._next_tag += 1
+        link.send(payload, self._next_tag.to_bytes(4, "big"), False, message_format, None)
+        self._in_flight += 1
+        self.flush()
+
+    async def confirmed(self) -> None:
+        """Wait until everything sent so far is confirmed; raises the first refusal."""
+        while self._in_flight > 0:
+            await self.moved()
+        self._raise_refusal()
 
     async def send(self, payload: bytes, message_format: int = 0) -> None:
         """Send one message and wait until the bus has taken it."""
@@ -99,16 +132,19 @@ class Sender(LinkOwner):
             count += 1
             if count % _FLUSH_EVERY == 0:
                 self.flush()
-        while self._in_flight > 0:
-            await self.moved()
+        await self.confirmed()
+        return count
+
+    def _raise_refusal(self) -> None:
         if self._refused:
             self._refused = False
             raise RemoteError(self._refusal, "The bus refused a message")
-        return count
 
     def settled(self, deliveries: Sequence[Delivery], state: DeliveryState | None) -> None:
         self._in_flight -= len(deliveries)
-        if not isinstance(state, Accepted):
+        if isinstance(state, Accepted):
+            self.accepted += len(deliveries)
+        elif not self._refused:
             self._refused = True
             self._refusal = state.error if isinstance(state, Rejected) else None
         self.wake()
@@ -188,3 +224,34 @@ class Receiver(LinkOwner):
         link.set_credit(link.credit, drain=True)
         while link.drain:
             await self.moved()
+
+    async def collect(self, count: int) -> list[ReceivedMessage]:
+        """Up to `count` that the bus can give now; none when there is nothing."""
+        link = self.usable()
+        if len(self._ready) < count:
+            link.set_credit(count - len(self._ready), drain=True)
+            while link.drain:
+                await self.moved()
+        return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
+
+    def release(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Give locked messages back at once, as if they had never come."""
+        if self.error is None and self.link is not None:
+            for message in messages:
+                if not message.settled:
+                    self.link.settle(message.delivery_id, RELEASED)
+            self.flush()
+
+    async def give_back(self, messages: Iterable[ReceivedMessage] = ()) -> None:
+        """Release these and all that was not received yet, and ask for no more.
+
+        The credit goes first: what is released while there is some would come here again.
+        """
+        await self.drain()
+        self.release([*messages, *self.take_ready()])
+
+    def take_ready(self) -> list[ReceivedMessage]:
+        """What has come and was not received yet."""
+        ready = list(self._ready)
+        self._ready.clear()
+        return ready

@@ -7,6 +7,7 @@ given. The server hands it to the listener, which makes it when the first HTTP r
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from email.utils import formatdate
 from typing import Final
 
 from starlette.applications import Starlette
@@ -62,8 +63,11 @@ def _health(probe: HealthProbe) -> _Endpoint:
 
 
 async def _alive(_request: Request) -> Response:
-    """Answering at all is the proof: this runs on the loop that serves the messages."""
-    return JSONResponse({"status": "alive"}, 200, _FRESH)
+    """Answering at all is the proof: this runs on the loop that serves the messages.
+
+    The date lets a client compare clocks, which tokens and locks depend on.
+    """
+    return JSONResponse({"status": "alive"}, 200, _FRESH | {"date": formatdate(usegmt=True)})
 
 
 def _ready(probe: HealthProbe) -> _Endpoint:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from partibus import __version__
 from partibus.amqp.settings import ConnectionSettings
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
@@ -142,7 +143,10 @@ class Node:
             self._access_control(),
             self._clock,
             scheduler,
-            ConnectionSettings(container_id="partibus"),
+            ConnectionSettings(
+                container_id="partibus",
+                properties={"product": "partibus", "version": __version__},
+            ),
             Trouble() if self._settings.faults else None,
             run=None if self._membership is None else self._membership.run,
             live=self.live,

@@ -26,7 +26,7 @@ def test_help_says_what_it_is_and_where_to_begin() -> None:
     text = shown("--help")
     assert "message bus" in text
     assert "partibus serve" in text
-    for verb in ("serve", "entity", "store", "purge", "fault", "version", "config"):
+    for verb in ("serve", "send", "receive", "queue", "doctor", "context", "version", "config"):
         assert verb in text
 
 
@@ -62,7 +62,17 @@ def test_an_unknown_verb_is_exit_code_two() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["serve", "--help"], ["fault", "--help"], ["purge", "--help"], ["version"]],
+    [
+        ["--help"],
+        ["serve", "--help"],
+        ["fault", "--help"],
+        ["purge", "--help"],
+        ["send", "--help"],
+        ["doctor", "--help"],
+        ["queue", "create", "--help"],
+        ["namespace", "import", "--help"],
+        ["version"],
+    ],
 )
 def test_help_loads_no_server(arguments: list[str]) -> None:
     code = (

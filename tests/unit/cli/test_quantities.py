@@ -3,7 +3,15 @@
 import pytest
 import typer
 
-from partibus.cli.quantities import rate_per_s, span_ms, spoken_bytes, spoken_span
+from partibus.cli.quantities import (
+    moment_ms,
+    rate_per_s,
+    size_bytes,
+    span_ms,
+    spoken_bytes,
+    spoken_moment,
+    spoken_span,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +54,25 @@ def test_durations_are_told_in_the_same_words(milliseconds: int, text: str) -> N
 def test_sizes(count: int | None, text: str) -> None:
     assert spoken_bytes(count) == text
     assert spoken_bytes(5 << 40) == "5.0 TiB"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("512", 512), ("4k", 4096), ("1m", 1 << 20), ("2KiB", 2048)]
+)
+def test_sizes_as_they_are_typed(text: str, size: int) -> None:
+    assert size_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "k", "-1", "1g", "1.5k"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        size_bytes(text)
+
+
+def test_moments() -> None:
+    assert moment_ms("1970-01-01T00:00:01Z") == 1000
+    assert spoken_moment(1500) == "1970-01-01T00:00:01.500Z"
+    assert spoken_moment(None) is None
+    assert span_ms("1d12h") == 36 * 3_600_000
+    with pytest.raises(typer.BadParameter):
+        moment_ms("tomorrow")

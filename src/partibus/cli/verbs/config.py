@@ -1,20 +1,31 @@
 """`partibus config ...`: looking at configuration without starting a server.
 
-Owns the words of the answer. The checks are the server's own: the file is read, and what
-it declares is made in a catalog that lives in memory and is thrown away.
+Owns the words of the answer. The checks and the order of origins are the server's own: the
+file is read, and what it declares is made in a catalog that lives in memory and is thrown away.
 """
 
+import inspect
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-app = typer.Typer(help="Check configuration files.", no_args_is_help=True)
+from partibus.cli.asking import print_json
+from partibus.cli.options import AsJson
+from partibus.cli.verbs.serve import serve, serve_flags
+
+if TYPE_CHECKING:
+    from partibus.server.config import Configuration
+
+# Variables that mean something to the command line, and nothing to the server.
+CLIENT_VARIABLES: Final = ("CONNECTION_STRING", "URL", "CONTEXT", "CA_FILE", "DEBUG", "COMPLETE")
+
+app = typer.Typer(help="Check and show configuration.", no_args_is_help=True)
 
 
 @app.callback()
 def config() -> None:
-    """Check configuration files."""
+    """Check and show configuration."""
 
 
 @app.command()
@@ -28,6 +39,10 @@ def check(
     """Say whether `partibus serve --config FILE` would accept the file.
 
     A wrong file is explained with its line and path on stderr, and the exit code is 2.
+
+    Example:
+
+        partibus config check namespace.toml
     """
     from partibus.control.apply import apply_definitions
     from partibus.control.catalog import Catalog
@@ -46,3 +61,100 @@ def check(
         raise typer.Exit(report(error)) from error
     counts = f"{len(definitions.entities)} entities, {len(definitions.policies)} policies"
     typer.echo(f"{file}: good ({counts}, profile {configuration.settings.profile.name})")
+
+
+def show(origin: bool, json: bool, **flags: Any) -> None:
+    """Show every setting as `partibus serve` would use it, with these flags, here and now.
+
+    A setting comes from its default, from the `[server]` table of the file, from a variable
+    PARTIBUS_..., or from a flag; each wins over those before it. With --origin the table says
+    which it was. It takes the flags of `serve`. A key that is not known is an error that names
+    the nearest one, exit code 2; a variable that is not known is pointed out.
+
+    Examples:
+
+        partibus config show --origin
+        PARTIBUS_PORT=7000 partibus config show --origin --config namespace.toml --workers 4
+    """
+    import os
+
+    from partibus.domain.errors import BusError
+    from partibus.server.config import resolve_configuration
+    from partibus.server.failure import report
+
+    try:
+        configuration = resolve_configuration(serve_flags(**flags), os.environ)
+    except (BusError, OSError) as error:
+        raise typer.Exit(report(error)) from error
+    rows = list(_settings(configuration))
+    if json:
+        shown = {name: {"value": value, "origin": where} for name, value, where in rows}
+        print_json({"settings": shown})
+    else:
+        from partibus.cli.tables import print_table
+
+        columns = ("setting", "value", "origin") if origin else ("setting", "value")
+        cells = [(name, _spoken(value), where)[: len(columns)] for name, value, where in rows]
+        print_table(columns, cells, text_columns=columns)
+    _point_out_strangers(os.environ)
+
+
+def _settings(configuration: "Configuration") -> list[tuple[str, object, str]]:
+    """Name, value and origin of each setting, in the order of the documentation."""
+    settings = configuration.settings
+    rows: list[tuple[str, object, str]] = []
+    for name in type(settings).__dataclass_fields__:
+        value = getattr(settings, name)
+        if name == "profile":
+            value = value.name
+        elif name == "jwt":
+            # It may hold a key.
+            value = None if value is None else "set"
+        elif isinstance(value, Path):
+            value = str(value)
+        elif isinstance(value, tuple):
+            value = list(value)
+        rows.append((name, value, configuration.origins[name]))
+    return rows
+
+
+def _spoken(value: object) -> object:
+    """A value as the file would say it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return "none" if value is None else value
+
+
+def _point_out_strangers(environment: Any) -> None:
+    """Variables with our prefix that nobody reads are most likely mistyped."""
+    import difflib
+
+    from partibus.cli.failures import say
+    from partibus.server.config import ENVIRONMENT_PREFIX, SETTING_KEYS
+
+    known = [key.upper() for key in SETTING_KEYS] + ["CONFIG", *CLIENT_VARIABLES]
+    for variable in sorted(environment):
+        name = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if name != variable and name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {ENVIRONMENT_PREFIX}{near[0]}?" if near else "."
+            say(f"{variable} is set, but no setting has that name{hint}")
+
+
+def _with_flags_of_serve() -> None:
+    """`show` takes the very flags of `serve`, so that both speak of the same settings."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    where = Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")]
+    own = [
+        inspect.Parameter("origin", keyword, default=False, annotation=where),
+        inspect.Parameter("json", keyword, default=False, annotation=AsJson),
+    ]
+    flags = [p.replace(kind=keyword) for p in inspect.signature(serve).parameters.values()]
+    show.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
+    show.__annotations__ = {p.name: p.annotation for p in (*own, *flags)}
+    app.command("show")(show)
+
+
+_with_flags_of_serve()

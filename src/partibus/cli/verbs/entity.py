@@ -4,12 +4,15 @@ Owns the tables of entities and of fragments. The numbers are the server's own a
 moment; nothing is computed here but how they are shown.
 """
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from partibus.cli.asking import print_json, server_of
-from partibus.cli.options import AsJson, ConnectionString, Url
+from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.options import AsJson, Entity
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
 
 app = typer.Typer(help="Look at queues, topics and subscriptions.", no_args_is_help=True)
 
@@ -27,16 +30,15 @@ _DROPPED: Final = "duplicates_dropped"
 
 
 @app.command("list")
-def list_entities(
-    json: AsJson = False, connection_string: ConnectionString = None, url: Url = None
-) -> None:
+@on_server
+def list_entities(place: "Place", json: AsJson = False) -> None:
     """List every entity with its totals and how much of it is available.
 
     Counts are sums over the fragments: active messages wait or are locked, dead letters lie
     in the dead-letter queue. Limited means that some fragments are down, Unavailable all.
     """
-    with server_of(connection_string, url) as server:
-        answer = server.ask("GET", "/entities")
+    server = server_at(place)
+    answer = server.ask("GET", "/entities")
     if json:
         print_json(answer)
         return
@@ -47,11 +49,11 @@ def list_entities(
 
 
 @app.command()
+@on_server
 def show(
-    name: Annotated[str, typer.Argument(help="Name of a queue, or TOPIC/Subscriptions/NAME.")],
+    place: "Place",
+    name: Entity,
     json: AsJson = False,
-    connection_string: ConnectionString = None,
-    url: Url = None,
 ) -> None:
     """Show an entity: its fragments, where each lives, what it holds, and the totals.
 
@@ -59,8 +61,8 @@ def show(
     entity without partitioning has one. With --json the entity's properties are shown too. An
     entity that does not exist is exit code 4.
     """
-    with server_of(connection_string, url) as server:
-        answer = server.ask("GET", f"/entities/{name}")
+    server = server_at(place)
+    answer = server.ask("GET", f"/entities/{name}")
     if json:
         print_json(answer)
         return

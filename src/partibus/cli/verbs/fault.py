@@ -5,13 +5,16 @@ started with `--faults`; here a request is made of the flags and the answer put 
 """
 
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from partibus.cli.asking import print_json, server_of
-from partibus.cli.options import AsJson, ConnectionString, Url
+from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.options import AsJson, Entity
 from partibus.cli.quantities import rate_per_s, span_ms, spoken_span
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
 
 HELP: Final = """\
 Break the bus on purpose, to test your own program.
@@ -42,14 +45,14 @@ For = Annotated[
 
 
 @app.command()
+@on_server
 def store(
+    place: "Place",
     number: Annotated[int, typer.Argument(metavar="ID", help="Number of the store, from 0.")],
     mode: Annotated[
         str, typer.Argument(metavar="down|up|full|slow=MS", help="What it does from now on.")
     ],
     lasting: For = None,
-    connection_string: ConnectionString = None,
-    url: Url = None,
 ) -> None:
     """Make a store fail, fill up or slow down; `up` ends that.
 
@@ -60,7 +63,7 @@ def store(
     """
     word, delay_ms = _mode(mode)
     fault = {"kind": "store", "store": number, "mode": word, "delay_ms": delay_ms}
-    _ask(fault, lasting, connection_string, url)
+    _ask(fault, lasting, place)
     if word == "up":
         typer.echo(f"store {number}: no fault any more")
     else:
@@ -68,23 +71,25 @@ def store(
 
 
 @app.command()
+@on_server
 def worker(
+    place: "Place",
     number: Annotated[int, typer.Argument(metavar="ID", help="Number of the worker, from 0.")],
     action: Annotated[Literal["kill"], typer.Argument(metavar="kill", help="What to do to it.")],
-    connection_string: ConnectionString = None,
-    url: Url = None,
 ) -> None:
     """Kill a worker process, as a crash would.
 
     The server starts it again and recovers its fragments; the others go on. Clients that were
     connected to it connect again, to any worker. A server with one worker refuses this.
     """
-    _ask({"kind": "worker", "worker": number}, None, connection_string, url)
+    _ask({"kind": "worker", "worker": number}, None, place)
     typer.echo(f"worker {number}: killed")
 
 
 @app.command()
+@on_server
 def latency(
+    place: "Place",
     rtt: Annotated[
         int | None,
         typer.Option(metavar="DURATION", parser=span_ms, help="Added to each round trip."),
@@ -94,8 +99,6 @@ def latency(
         typer.Option(metavar="DURATION", parser=span_ms, help="Added to each commit."),
     ] = None,
     lasting: For = None,
-    connection_string: ConnectionString = None,
-    url: Url = None,
 ) -> None:
     """Put distance between the clients and the bus, or between the bus and its disks.
 
@@ -106,20 +109,20 @@ def latency(
     if rtt is None and store is None:
         raise typer.BadParameter("give --rtt, --store, or both, for example --rtt 70ms")
     fault = {"kind": "latency", "rtt_ms": rtt or 0, "store_ms": store or 0}
-    _ask(fault, lasting, connection_string, url)
+    _ask(fault, lasting, place)
     typer.echo(f"latency: {_described(fault)[1]}{_until(lasting)}")
 
 
 @app.command()
+@on_server
 def throttle(
+    place: "Place",
     entity: Annotated[str, typer.Argument(help="Name of a queue or topic.")],
     rate: Annotated[
         float,
         typer.Option(metavar="N/s", parser=rate_per_s, help="Sends that pass, for example 100/s."),
     ],
     lasting: For = None,
-    connection_string: ConnectionString = None,
-    url: Url = None,
 ) -> None:
     """Refuse sends to an entity above a rate, as the cloud service does when it is busy.
 
@@ -128,48 +131,47 @@ def throttle(
     counts for itself. `partibus fault list` tells how many were refused.
     """
     fault = {"kind": "throttle", "entity": entity, "rate_per_s": rate}
-    _ask(fault, lasting, connection_string, url)
+    _ask(fault, lasting, place)
     typer.echo(f"throttle {entity}: {rate:g} sends a second pass{_until(lasting)}")
 
 
 @app.command()
+@on_server
 def locks(
-    entity: Annotated[str, typer.Argument(help="Name of a queue, or TOPIC/Subscriptions/NAME.")],
+    place: "Place",
+    entity: Entity,
     action: Annotated[Literal["drop"], typer.Argument(metavar="drop", help="What to do to them.")],
-    connection_string: ConnectionString = None,
-    url: Url = None,
 ) -> None:
     """Lose all locks of an entity at once.
 
     Its locked messages can be received again, with one delivery more counted; who held one gets
     MessageLockLostError when it settles. So does a message that takes too long to work on.
     """
-    answer = _ask({"kind": "locks", "entity": entity}, None, connection_string, url)
+    answer = _ask({"kind": "locks", "entity": entity}, None, place)
     typer.echo(f"locks {entity}: {answer['count']} dropped")
 
 
 @app.command()
+@on_server
 def connections(
+    place: "Place",
     action: Annotated[Literal["close"], typer.Argument(metavar="close", help="What to do.")],
-    connection_string: ConnectionString = None,
-    url: Url = None,
 ) -> None:
     """Close every client connection with amqp:connection:forced.
 
     Clients may connect again at once; the SDKs do so by themselves. Locks outlive the
     connection.
     """
-    answer = _ask({"kind": "connections"}, None, connection_string, url)
+    answer = _ask({"kind": "connections"}, None, place)
     typer.echo(f"connections: {answer['count']} closed")
 
 
 @app.command("list")
-def list_faults(
-    json: AsJson = False, connection_string: ConnectionString = None, url: Url = None
-) -> None:
+@on_server
+def list_faults(place: "Place", json: AsJson = False) -> None:
     """List the faults that last, with what is left of each."""
-    with server_of(connection_string, url) as server:
-        answer = server.ask("GET", "/faults")
+    server = server_at(place)
+    answer = server.ask("GET", "/faults")
     if json:
         print_json(answer)
         return
@@ -186,22 +188,21 @@ def list_faults(
 
 
 @app.command()
-def clear(connection_string: ConnectionString = None, url: Url = None) -> None:
+@on_server
+def clear(place: "Place") -> None:
     """End every fault."""
-    with server_of(connection_string, url) as server:
-        cleared = server.ask("DELETE", "/faults")["cleared"]
+    server = server_at(place)
+    cleared = server.ask("DELETE", "/faults")["cleared"]
     typer.echo(f"cleared: {', '.join(cleared)}" if cleared else "Nothing was broken on purpose.")
 
 
 # --- requests and words -----------------------------------------------------------------------
 
 
-def _ask(
-    fault: dict[str, Any], lasting: int | None, connection_string: str | None, url: str | None
-) -> dict[str, Any]:
+def _ask(fault: dict[str, Any], lasting: int | None, place: "Place") -> dict[str, Any]:
     body = fault if lasting is None else {**fault, "for_ms": lasting}
-    with server_of(connection_string, url) as server:
-        return server.ask("POST", "/faults", body)
+    server = server_at(place)
+    return server.ask("POST", "/faults", body)
 
 
 def _mode(text: str) -> tuple[str, int]:

@@ -4,24 +4,28 @@ Owns the question before it and the progress during it. The server deletes in po
 that the bar moves and no request takes long; what arrives after the start is left alone.
 """
 
-import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from partibus.cli.asking import print_json, server_of
-from partibus.cli.options import AsJson, ConnectionString, Url
+from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.options import AsJson, Entity, Yes
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
+    from partibus.cli.place import Place
+    from partibus.cli.progress import Advance
     from partibus.cli.remote import RemoteServer
 
 PORTION_MESSAGES: Final = 10_000
+CLOUD_PORTION_MESSAGES: Final = 500
+"""The most that every tier of the cloud deletes in one request."""
 
 
-def purge(
-    name: Annotated[str, typer.Argument(help="Name of a queue, or TOPIC/Subscriptions/NAME.")],
+@on_server
+async def purge(
+    place: "Place",
+    name: Entity,
     dead_letter: Annotated[
         bool, typer.Option("--dead-letter", help="Delete the dead letters instead.")
     ] = False,
@@ -33,30 +37,48 @@ def purge(
             " (default now)",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     json: AsJson = False,
-    connection_string: ConnectionString = None,
-    url: Url = None,
 ) -> None:
     """Delete the waiting messages of an entity; they are gone for good.
 
     Locked, deferred and scheduled messages stay, and so does what is sent after the start.
     Fragments whose store is down are passed over; they are named, and the exit code is 1.
+
+    Example:
+
+        partibus purge orders --before 2026-01-31T12:00:00Z
     """
+    await purge_lane(place, name, dead_letter, before, yes, json)
+
+
+async def purge_lane(
+    place: "Place", name: str, dead_letter: bool, before: str | None, yes: bool, json: bool
+) -> None:
+    """Ask, delete with a bar, and tell what was deleted."""
+    from partibus.cli.confirming import confirm
+    from partibus.cli.failures import say
+    from partibus.cli.progress import progress_of
+
     lane = "dead-letter" if dead_letter else "active"
-    with server_of(connection_string, url) as server:
+    if place.connection.is_cloud:
+        confirm(f"Delete the {_spoken(lane)} of '{name}' for good?", yes)
+        with progress_of("purging", None) as advance:
+            answer = await _in_the_cloud(place, name, lane, before, advance)
+    else:
+        server = server_at(place)
         count = _waiting(server.ask("GET", f"/entities/{name}")["totals"], dead_letter)
-        if not yes:
-            _confirm(name, lane, count)
-        answer = _run(server, name, lane, before, count)
+        confirm(f"Delete about {count} {_spoken(lane)} of '{name}' for good?", yes)
+        with progress_of("purging", max(count, 1)) as advance:
+            answer = _portions(server, name, lane, before, advance)
     if json:
         print_json(answer)
     else:
-        typer.echo(f"{answer['name']}: {answer['purged']} {_spoken(lane)} deleted")
+        count = answer["purged"]
+        typer.echo(f"{answer['name']}: {count} {_spoken(lane, count)} deleted")
     missing = answer["unavailable_fragments"]
     if missing:
-        listed = ", ".join(map(str, missing))
-        typer.echo(f"partibus: their store is down, so they were passed over: {listed}", err=True)
+        say(f"their store is down, so they were passed over: {', '.join(map(str, missing))}")
         raise typer.Exit(1)
 
 
@@ -65,48 +87,45 @@ def _waiting(totals: dict[str, Any], dead_letter: bool) -> int:
     return int(totals["dead_letter"] if dead_letter else totals["active"] - totals["locked"])
 
 
-def _spoken(lane: str) -> str:
-    return "dead letters" if lane == "dead-letter" else "messages"
-
-
-def _confirm(name: str, lane: str, count: int) -> None:
-    if not sys.stdin.isatty():
-        typer.echo("partibus: nobody is there to ask; give --yes to delete.", err=True)
-        raise typer.Exit(2)
-    typer.confirm(f"Delete about {count} {_spoken(lane)} of '{name}' for good?", abort=True)
-
-
-def _run(
-    server: "RemoteServer", name: str, lane: str, before: str | None, count: int
-) -> dict[str, Any]:
-    """Ask for portion after portion; the bar is shown to people only."""
-    if not sys.stderr.isatty():
-        return _portions(server, name, lane, before, None, None)
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Remaining())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("purging", total=max(count, 1))
-        return _portions(server, name, lane, before, progress, task)
+def _spoken(lane: str, count: int = 2) -> str:
+    word = "dead letter" if lane == "dead-letter" else "message"
+    return word if count == 1 else f"{word}s"
 
 
 def _portions(
-    server: "RemoteServer",
-    name: str,
-    lane: str,
-    before: str | None,
-    progress: "Progress | None",
-    task: "TaskID | None",
+    server: "RemoteServer", name: str, lane: str, before: str | None, advance: "Advance"
 ) -> dict[str, Any]:
+    """Ask for portion after portion."""
     purged = 0
     while True:
         body = {"lane": lane, "before": before, "limit": PORTION_MESSAGES}
         answer = server.ask("POST", f"/entities/{name}/purge", body)
         purged += answer["purged"]
         before = answer["before"]  # the same moment for every portion
-        if progress is not None and task is not None:
-            progress.update(task, completed=purged)
+        advance(purged)
         if answer["finished"]:
             return {**answer, "purged": purged}
+
+
+async def _in_the_cloud(
+    place: "Place", name: str, lane: str, before: str | None, advance: "Advance"
+) -> dict[str, Any]:
+    """The cloud has no purge; it deletes batches through the management node."""
+    from partibus.cli.quantities import moment_ms, spoken_moment
+
+    before_ms = round(time.time() * 1000) if before is None else moment_ms(before)
+    path = f"{name}/$DeadLetterQueue" if lane == "dead-letter" else name
+    purged = 0
+    async with place.open() as bus:
+        management = await bus.management(path)
+        while count := await management.delete_batch(CLOUD_PORTION_MESSAGES, before_ms):
+            purged += count
+            advance(purged)
+    return {
+        "name": name,
+        "lane": lane,
+        "before": spoken_moment(before_ms),
+        "purged": purged,
+        "finished": True,
+        "unavailable_fragments": [],
+    }

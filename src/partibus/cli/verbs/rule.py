@@ -136,9 +136,10 @@ def explain(
 ) -> None:
     """Show why a subscription's rules select a message, or why not, term by term.
 
-    Give a subscription of a configuration file, or a filter with --sql. The marks: + true,
-    - false, ? unknown (a property is not set), ! cannot be evaluated; <-- decides. Exit code 1
-    means that the message is not selected, 2 that a file or a rule is wrong.
+    Give a subscription of a configuration file, or a filter with --sql. Each term has a mark:
+    '+' true, '-' false, '?' unknown (a property is not set), '!' cannot be evaluated; '<--'
+    stands beside the one that decides. Exit code 1 means that the message is not selected, 2
+    that a file or a rule is wrong.
     """
     from partibus.cli.rule_report import print_explanations
 

@@ -148,28 +148,34 @@ def serve(
     the connection string for your program. Each flag can also be set in the `[server]` table of the
     configuration file, or as PARTIBUS_DATA, PARTIBUS_PORT and so on in the environment.
     """
+    flags = serve_flags(
+        data=data,
+        memory=memory,
+        config=config,
+        stores=stores,
+        store=store,
+        host=host,
+        port=port,
+        tls_port=tls_port,
+        http_port=http_port,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        workers=workers,
+        profile=profile,
+        peek_partitioned=peek_partitioned,
+        faults=faults,
+    )
+    raise typer.Exit(_run(flags))
+
+
+def serve_flags(
+    *, memory: bool, faults: bool, stores: str | None, store: list[str] | None, **given: object
+) -> dict[str, object]:
+    """The flags as settings; None was not given. `config show` takes the same ones."""
     if stores is not None and store:
         raise typer.BadParameter("give --stores or --store, not both")
-    raise typer.Exit(
-        _run(
-            {
-                "data": data,
-                "memory": memory or None,
-                "config": config,
-                "stores": tuple(store) if store else stores,
-                "host": host,
-                "port": port,
-                "tls_port": tls_port,
-                "http_port": http_port,
-                "tls_cert": tls_cert,
-                "tls_key": tls_key,
-                "workers": workers,
-                "profile": profile,
-                "peek_partitioned": peek_partitioned,
-                "faults": faults or None,
-            }
-        )
-    )
+    places = tuple(store) if store else stores
+    return {**given, "memory": memory or None, "faults": faults or None, "stores": places}
 
 
 def _run(flags: dict[str, object]) -> int:

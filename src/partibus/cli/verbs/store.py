@@ -4,10 +4,15 @@ Owns the table of stores. What a state means is the store's own word: up, degrad
 commits, but slowly) or down (it refuses, and is probed until it answers).
 """
 
+from typing import TYPE_CHECKING
+
 import typer
 
-from partibus.cli.asking import print_json, server_of
-from partibus.cli.options import AsJson, ConnectionString, Url
+from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
 
 app = typer.Typer(help="Look at the stores.", no_args_is_help=True)
 
@@ -18,16 +23,15 @@ def store() -> None:
 
 
 @app.command("list")
-def list_stores(
-    json: AsJson = False, connection_string: ConnectionString = None, url: Url = None
-) -> None:
+@on_server
+def list_stores(place: "Place", json: AsJson = False) -> None:
     """List every store: its state, the fragments placed there, and what it takes.
 
     Live bytes are those of messages that are still needed; the files on disk are larger, since
     space goes back in whole segments.
     """
-    with server_of(connection_string, url) as server:
-        answer = server.ask("GET", "/stores")
+    server = server_at(place)
+    answer = server.ask("GET", "/stores")
     if json:
         print_json(answer)
         return

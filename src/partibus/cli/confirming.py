@@ -1,0 +1,21 @@
+"""Asking before something that cannot be taken back.
+
+Owns the question and what happens where nobody can answer it: without a terminal the command
+fails unless --yes was given. Called by the verbs that delete or send again.
+"""
+
+import sys
+
+import typer
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Go on, or end the program."""
+    if yes:
+        return
+    from partibus.cli.failures import CommandFailed
+    from partibus.server.failure import EXIT_USAGE
+
+    if not sys.stdin.isatty():
+        raise CommandFailed("nobody is there to ask; give --yes to go on.", EXIT_USAGE)
+    typer.confirm(question, abort=True)

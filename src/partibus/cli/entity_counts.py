@@ -1,0 +1,47 @@
+"""What verbs need to know of entities, from Partibus or from the vendor's cloud.
+
+Owns the choice of whom to ask: our own administration tells more and is asked first, the
+management API is what the cloud has. Called by `dlq` and by shell completion.
+"""
+
+from collections.abc import Iterator
+
+from partibus.cli.failures import CommandFailed, say
+from partibus.cli.managing import atom_at
+from partibus.cli.place import Place
+from partibus.cli.remote import RemoteServer
+from partibus.client.atom import subscription_path
+from partibus.client.errors import AtomError
+from partibus.server.failure import EXIT_USAGE
+
+
+def dead_letter_counts(place: Place) -> Iterator[tuple[str, int]]:
+    """Every entity that can have dead letters, and how many it has."""
+    if not place.connection.is_cloud:
+        for entity in RemoteServer(place).ask("GET", "/entities")["entities"]:
+            yield entity["name"], entity["totals"]["dead_letter"]
+        return
+    with atom_at(place) as atom:
+        for queue in atom.list("queue"):
+            yield queue["name"], queue["counts"]["dead_letter"]
+        for topic in list(atom.list("topic")):
+            for found in atom.list("subscription", topic["name"]):
+                path = subscription_path(topic["name"], found["name"])
+                yield path, found["counts"]["dead_letter"]
+
+
+def refuse_duplicates_at_risk(place: Place, path: str) -> None:
+    """An entity that would drop a message with an id that it remembers (DUP-1)."""
+    try:
+        with atom_at(place) as atom:
+            found = atom.get("queue", path)
+    except AtomError as error:
+        if error.status in (401, 403):
+            say(f"whether {path} detects duplicates cannot be seen with this policy.")
+        return
+    if found.get("requires_duplicate_detection"):
+        raise CommandFailed(
+            f"{path} detects duplicates and would drop what it remembers: give --new-id for new"
+            " message ids, or --keep-id if that is what you want.",
+            EXIT_USAGE,
+        )

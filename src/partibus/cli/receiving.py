@@ -1,0 +1,162 @@
+"""Receiving: round after round of messages, and what is done with each.
+
+Owns the waiting (for the first message of a round as long as asked, then for what is there),
+the outcomes of settlement by their names, and giving back what was not settled. A message
+is handed out before it is settled: at least once, never lost. Called by `receive` and `dlq`.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from partibus.amqp.delivery import ACCEPTED, MODIFIED_FAILED, MODIFIED_UNDELIVERABLE, rejected
+from partibus.amqp.errors import AmqpError
+from partibus.client.bus import Bus
+from partibus.client.errors import RemoteError
+from partibus.client.links import ReceivedMessage, Receiver
+from partibus.client.message import IncomingMessage
+
+Settle = Literal["complete", "abandon", "defer", "dead-letter"]
+ROUND_MESSAGES_MAX: Final = 100
+"""Few enough that printing them takes no time compared to a lock."""
+# As the management node calls the outcomes (amqp-contract 7.3).
+STATUS: Final[dict[str, str]] = {
+    "complete": "completed",
+    "abandon": "abandoned",
+    "defer": "defered",
+    "dead-letter": "suspended",
+}
+GOODBYE_SECONDS: Final = 5.0
+SESSION_SECONDS: Final = 60.0
+_TIMEOUT: Final = "com.microsoft:timeout"
+_GUID_BYTES: Final = 16
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Reception:
+    """What is received, how, and what becomes of it."""
+
+    path: str
+    session_id: str | None = None
+    next_session: bool = False
+    delete: bool = False
+    wait_s: float | None = 5.0  # None: for ever
+    count: int | None = None  # None: all there are
+    settle: Settle = "complete"
+    reason: str | None = None
+    description: str | None = None
+
+    def outcome(self) -> bytes:
+        """The outcome on the wire (amqp-contract 5.4)."""
+        if self.settle == "complete":
+            return ACCEPTED
+        if self.settle == "abandon":
+            return MODIFIED_FAILED
+        if self.settle == "defer":
+            return MODIFIED_UNDELIVERABLE
+        info: dict[str, object] = {
+            "DeadLetterReason": self.reason,
+            "DeadLetterErrorDescription": self.description,
+        }
+        return rejected(AmqpError("com.microsoft:dead-letter", self.description or "", info))
+
+
+def view(message: ReceivedMessage) -> IncomingMessage:
+    """The message by names; its lock token is the delivery tag (amqp-contract rule 8)."""
+    tag = message.tag
+    token = uuid.UUID(bytes_le=tag) if len(tag) == _GUID_BYTES and not message.settled else None
+    return IncomingMessage(message.payload, token)
+
+
+Show = Callable[[IncomingMessage], None]
+
+
+async def receive_each(bus: Bus, wish: Reception, show: Show) -> None:
+    """Receive, show and settle, round after round."""
+    async with open_receiver(bus, wish) as receiver:
+        if receiver is None:
+            return
+        async for messages in rounds(receiver, wish.count, wish.wait_s):
+            try:
+                for message in messages:
+                    show(view(message))
+            except BaseException:
+                receiver.release(messages)
+                raise
+            await receiver.settle(messages, wish.outcome())
+
+
+async def receive_deferred(bus: Bus, wish: Reception, numbers: list[int], show: Show) -> None:
+    """The same for deferred messages, through the management node."""
+    management = await bus.management(wish.path)
+    found = await management.receive_deferred(
+        numbers, delete=wish.delete, session_id=wish.session_id
+    )
+    for message in found:
+        show(message)
+    tokens = [message.lock_token for message in found if message.lock_token is not None]
+    if tokens and not wish.delete:
+        await management.settle(
+            tokens,
+            STATUS[wish.settle],
+            reason=wish.reason or "",
+            description=wish.description or "",
+            session_id=wish.session_id,
+        )
+
+
+@asynccontextmanager
+async def open_receiver(bus: Bus, wish: Reception) -> AsyncIterator[Receiver | None]:
+    """A receiver, for a session if asked; None when no session was free in time."""
+    if wish.session_id is None and not wish.next_session:
+        receiver = await bus.receiver(wish.path, delete=wish.delete)
+    else:
+        wait_ms = round((SESSION_SECONDS if wish.wait_s is None else wish.wait_s) * 1000)
+        try:
+            taken = await bus.session(
+                wish.path, wish.session_id, delete=wish.delete, wait_ms=max(1, wait_ms)
+            )
+        except RemoteError as error:
+            if error.condition != _TIMEOUT:
+                raise
+            yield None
+            return
+        receiver = taken.receiver
+    try:
+        yield receiver
+    finally:
+        with contextlib.suppress(RemoteError, TimeoutError):
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await receiver.give_back()
+                await receiver.close()
+
+
+async def rounds(
+    receiver: Receiver, count: int | None, wait_s: float | None
+) -> AsyncIterator[list[ReceivedMessage]]:
+    """Messages in rounds until `count` came or none came in time; None never ends."""
+    left = count
+    waiting: float | None = wait_s
+    while left is None or left > 0:
+        most = ROUND_MESSAGES_MAX if left is None else min(left, ROUND_MESSAGES_MAX)
+        got = await _round(receiver, most, waiting)
+        if not got:
+            return
+        if left is not None:
+            left -= len(got)
+        yield got
+        waiting = wait_s if wait_s is None else 0.0
+
+
+async def _round(receiver: Receiver, most: int, wait_s: float | None) -> list[ReceivedMessage]:
+    if wait_s == 0:
+        return await receiver.collect(most)
+    try:
+        async with asyncio.timeout(wait_s):
+            return await receiver.receive(most)
+    except TimeoutError:
+        return await receiver.collect(most)

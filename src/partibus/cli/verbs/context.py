@@ -1,0 +1,163 @@
+"""`partibus context ...`: connections with a name, so that no key stands in a command line.
+
+Owns the words of adding, choosing, listing and removing. The file and its rights are
+`cli.contexts`'; a key is never printed, whatever is asked.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from partibus.cli.asking import print_json
+from partibus.cli.completion import complete_context
+from partibus.cli.options import AsJson
+
+app = typer.Typer(help="Keep connections under a name.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="Name of the context.", autocompletion=complete_context)]
+
+
+@app.callback()
+def context() -> None:
+    """Keep connections under a name.
+
+    A context is a connection string with a name, kept in a file that only you can read. One of
+    them is the current one: commands use it when no option and no variable says otherwise.
+
+        partibus context add prod
+        partibus context use prod
+        partibus send orders 'hello' --context prod
+    """
+
+
+@app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="Name of the context.")],
+    connection_string: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Better left out: then it is asked for, or read from standard input, and does not"
+            " stay in the history of your shell.",
+            show_default=False,
+        ),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where HTTP is answered, if elsewhere."),
+    ] = None,
+    ca_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Trust this certificate authority, too.")
+    ] = None,
+    use: Annotated[bool, typer.Option("--use", help="Make it the current one.")] = False,
+) -> None:
+    """Keep a connection under a name; the first becomes the current one.
+
+    Examples:
+
+        partibus context add local --connection-string "$PARTIBUS_CONNECTION_STRING"
+        pass show bus/prod | partibus context add prod --use
+    """
+    from pathlib import Path
+
+    from partibus.cli.contexts import NAME, Context, load_contexts, save_contexts
+    from partibus.cli.failures import told
+    from partibus.cli.place import checked_url
+    from partibus.client.connection_string import parse_connection_string
+
+    with told():
+        if not NAME.fullmatch(name):
+            raise typer.BadParameter("a name has letters, digits, '.', '_' and '-'.")
+        text = (connection_string or _asked()).strip()
+        connection = parse_connection_string(text)
+        contexts = load_contexts()
+        trusted = None if ca_file is None else str(Path(ca_file).resolve(strict=True))
+        contexts.named[name] = Context(
+            connection_string=text, url=None if url is None else checked_url(url), ca_file=trusted
+        )
+        if use or len(contexts.named) == 1:
+            contexts.current = name
+        file = save_contexts(contexts)
+        current = ", the current context" if contexts.current == name else ""
+        typer.echo(f"{name}: {connection.host}{current} (kept in {file})")
+
+
+def _asked() -> str:
+    if sys.stdin.isatty():
+        return str(typer.prompt("Connection string", hide_input=True))
+    return sys.stdin.readline()
+
+
+@app.command()
+def use(name: Name) -> None:
+    """Make a context the current one."""
+    from partibus.cli.contexts import load_contexts, save_contexts
+    from partibus.cli.failures import told
+
+    with told():
+        contexts = load_contexts()
+        contexts.get(name)
+        contexts.current = name
+        save_contexts(contexts)
+        typer.echo(f"{name} is the current context")
+
+
+@app.command()
+def remove(name: Name) -> None:
+    """Forget a context and its key."""
+    from partibus.cli.contexts import load_contexts, save_contexts
+    from partibus.cli.failures import told
+
+    with told():
+        contexts = load_contexts()
+        contexts.get(name)
+        del contexts.named[name]
+        if contexts.current == name:
+            contexts.current = None
+        save_contexts(contexts)
+        typer.echo(f"{name} is forgotten")
+
+
+@app.command("list")
+def list_contexts(json: AsJson = False) -> None:
+    """List the contexts; keys are never shown."""
+    from partibus.cli.contexts import contexts_file, is_private, load_contexts
+    from partibus.cli.failures import say, told
+
+    with told():
+        contexts = load_contexts()
+        rows = [_shown(name, contexts.current) for name in sorted(contexts.named)]
+        if json:
+            print_json({"contexts": rows})
+        elif rows:
+            _print(rows)
+        else:
+            typer.echo("There are no contexts. Make one with: partibus context add NAME")
+        if not is_private(contexts_file()):
+            say(f"others can read {contexts_file()}; close it with: chmod 600 {contexts_file()}")
+
+
+def _shown(name: str, current: str | None) -> dict[str, object]:
+    from partibus.cli.place import find_place
+
+    place = find_place(None, None, name)
+    return {
+        "name": name,
+        "current": name == current,
+        "amqp": place.amqp,
+        "http": place.url,
+        "policy": place.connection.policy or "(a ready-made token)",
+        "ca_file": place.ca_file,
+    }
+
+
+def _print(rows: list[dict[str, object]]) -> None:
+    from partibus.cli.tables import print_table
+
+    columns = ("", "name", "amqp", "http", "policy")
+    print_table(
+        columns,
+        [("*" if r["current"] else "", *(r[c] for c in columns[1:])) for r in rows],
+        text_columns=columns,
+    )

@@ -1,0 +1,80 @@
+"""`partibus token ...`: shared access signatures for programs that cannot make their own.
+
+Owns the words around a token. Nothing is asked of a server: a token is made from the key of
+the connection string (SAS-5), and whether it is worth anything the bus decides.
+"""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from partibus.cli.asking import on_server, print_json
+from partibus.cli.completion import complete_entity
+from partibus.cli.options import AsJson
+from partibus.cli.quantities import span_ms, spoken_moment
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+
+app = typer.Typer(help="Make shared access signatures.", no_args_is_help=True)
+
+
+@app.callback()
+def token() -> None:
+    """Make shared access signatures."""
+
+
+@app.command()
+@on_server
+def create(
+    place: "Place",
+    entity: Annotated[
+        str,
+        typer.Argument(
+            help="The entity it is for; without one it is good for the whole namespace.",
+            autocompletion=complete_entity,
+            show_default=False,
+        ),
+    ] = "",
+    lasting: Annotated[
+        int,
+        typer.Option("--for", metavar="DURATION", parser=span_ms, help="How long it is good."),
+    ] = "1h",  # type: ignore[assignment]  # read by the parser
+    http: Annotated[
+        bool, typer.Option("--http", help="For a request over HTTP: the resource is its URL.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Make a SAS token with the policy and key of the connection string.
+
+    It carries the rights of that policy, for this entity and what lies below it. Nobody can take
+    it back before it expires, short of changing the key.
+
+    Examples:
+
+        partibus token create orders --for 15m
+        curl -H "Authorization: $(partibus token create --http)" http://localhost:5672/orders
+    """
+    from partibus.cli.failures import CommandFailed
+    from partibus.client.cbs import sas_token
+    from partibus.server.failure import EXIT_USAGE
+
+    connection = place.connection
+    if connection.token is not None:
+        text = "the connection string has a ready-made token and no key to sign a new one with."
+        raise CommandFailed(text, EXIT_USAGE)
+    resource = f"{place.url}/{entity}" if http else connection.audience(entity)
+    expires_s = int(time.time()) + max(1, lasting // 1000)
+    made = sas_token(resource, connection.policy, connection.key, expires_s)
+    if json:
+        print_json(
+            {
+                "token": made,
+                "resource": resource,
+                "policy": connection.policy,
+                "expires_at": spoken_moment(expires_s * 1000),
+            }
+        )
+    else:
+        typer.echo(made)

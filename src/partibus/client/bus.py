@@ -1,0 +1,111 @@
+"""A bus by its connection string: TLS, tokens, and links by the path of an entity.
+
+Owns what stands between a connection string and a working link: the transport, a token for
+each path before its first link, and new tokens before the old ones expire. Links themselves
+are `client.links`', requests `client.management`'s. Opened by the command line and by tools.
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from partibus.client.cbs import CBS, ask_for_claim, sas_token
+from partibus.client.connection import BusClient
+from partibus.client.connection_string import ConnectionString
+from partibus.client.errors import RemoteError
+from partibus.client.links import Receiver, Sender
+from partibus.client.management import Management
+from partibus.client.requests import RequestLinks, open_request_links
+from partibus.client.sessions import SessionReceiver, accept_session
+
+TOKEN_SECONDS: Final = 3600
+CONNECT_SECONDS_MAX: Final = 15.0
+_RENEW_SECONDS: Final = TOKEN_SECONDS * 3 / 4
+
+
+def tls_context(ca_file: str | None = None) -> ssl.SSLContext:
+    """Trust the machine's authorities (or SSL_CERT_FILE), and the one in `ca_file`."""
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        context.load_verify_locations(ca_file)
+    return context
+
+
+class Bus:
+    """An open connection that knows its credentials."""
+
+    def __init__(self, client: BusClient, place: ConnectionString, claims: RequestLinks) -> None:
+        self.client = client
+        self._place = place
+        self._claims = claims
+        self._authorized: set[str] = set()
+        self._renewal = asyncio.create_task(self._renew())
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, place: ConnectionString, *, ca_file: str | None = None
+    ) -> AsyncIterator["Bus"]:
+        """Connect; OSError or TimeoutError when the bus cannot be reached."""
+        context = tls_context(ca_file) if place.uses_tls else None
+        connecting = BusClient.connect(
+            place.host, place.amqp_port, ssl=context, seconds_max=CONNECT_SECONDS_MAX
+        )
+        async with connecting as client:
+            bus = cls(client, place, await open_request_links(client, CBS))
+            try:
+                yield bus
+            finally:
+                await bus._end()
+
+    async def _end(self) -> None:
+        self._renewal.cancel()
+        with suppress(asyncio.CancelledError, RemoteError, TimeoutError):
+            await self._renewal
+
+    async def authorize(self, path: str) -> None:
+        """Put a token for a path, once; RemoteError when the bus refuses it."""
+        if path not in self._authorized:
+            await self._put(path)
+            self._authorized.add(path)
+
+    async def _put(self, path: str) -> None:
+        place = self._place
+        audience = place.audience(path)
+        token = place.token
+        if token is None:
+            expires_at = int(time.time()) + TOKEN_SECONDS
+            token = sas_token(audience, place.policy, place.key, expires_at)
+        await ask_for_claim(self._claims, audience, token)
+
+    async def _renew(self) -> None:
+        """A refusal here shows as the end of the links, with the bus's own words."""
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            for path in sorted(self._authorized):
+                await self._put(path)
+
+    async def sender(self, path: str) -> Sender:
+        await self.authorize(path)
+        return await self.client.sender(path)
+
+    async def receiver(self, path: str, *, delete: bool = False, prefetch: int = 0) -> Receiver:
+        """With locks, or deleting what it delivers."""
+        await self.authorize(path)
+        return await self.client.receiver(path, prefetch=prefetch, receive_and_delete=delete)
+
+    async def session(
+        self, path: str, session_id: str | None, *, delete: bool = False, wait_ms: int
+    ) -> SessionReceiver:
+        """The session of that id, or the next that is free; waits for one."""
+        await self.authorize(path)
+        return await accept_session(self.client, path, session_id, delete=delete, wait_ms=wait_ms)
+
+    async def management(self, path: str, link_name: str | None = None) -> Management:
+        """The management node of an entity; see Management for `link_name`."""
+        await self.authorize(path)
+        links = await open_request_links(self.client, f"{path}/$management")
+        return Management(links, path, link_name)

@@ -1,0 +1,222 @@
+"""Messages as a program wants them: fields by name, and their encoding both ways.
+
+Owns the way from a message's words (id, session, subject, time to live ...) to its sections
+[3.2] and back. It never sends anything and never judges a value: the bus does. Called by
+tools that write or read messages one by one; benchmarks keep to the encoded form.
+"""
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from partibus.amqp.decode import decode_value
+from partibus.amqp.encode import encode_binary, encode_symbol, encode_value
+from partibus.amqp.section_walk import read_descriptor
+from partibus.amqp.sections import (
+    AMQP_SEQUENCE,
+    AMQP_VALUE,
+    DATA,
+    FOOTER,
+    MessageProperties,
+    MessageSections,
+    annotation_items,
+    decode_application_properties,
+    decode_properties,
+    encode_annotations,
+    encode_application_properties,
+    encode_header,
+    encode_properties,
+    parse_sections,
+)
+from partibus.amqp.types import Timestamp
+
+PRIORITY: Final = 4  # [3.2.1]
+BATCH_FORMAT: Final = 0x80013700
+"""The message-format of a batch envelope (amqp-contract 4.3)."""
+DEAD_LETTER_PROPERTIES: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
+STATES: Final = ("active", "deferred", "scheduled")
+BodyType = Literal["data", "value", "sequence"]
+
+
+@dataclass(slots=True, kw_only=True)
+class OutgoingMessage:
+    """A message to send; None leaves a field to the bus."""
+
+    body: object = b""
+    body_type: BodyType = "data"
+    message_id: str | None = None
+    subject: str | None = None
+    content_type: str | None = None
+    correlation_id: str | None = None
+    session_id: str | None = None
+    reply_to: str | None = None
+    reply_to_session_id: str | None = None
+    to: str | None = None
+    partition_key: str | None = None
+    time_to_live_ms: int | None = None
+    scheduled_ms: int | None = None
+    properties: dict[str, object] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """The message's sections; the bus gives an id to what has none."""
+        head = b""
+        if self.time_to_live_ms is not None:
+            head = encode_header(True, PRIORITY, self.time_to_live_ms, 0)
+        return (
+            head
+            + self._annotations()
+            + self._properties()
+            + encode_application_properties(self.properties)
+            + encode_body(self.body, self.body_type)
+        )
+
+    def _annotations(self) -> bytes:
+        items: dict[str, object] = {}
+        if self.partition_key is not None:
+            items["x-opt-partition-key"] = self.partition_key
+        if self.scheduled_ms is not None:
+            items["x-opt-scheduled-enqueue-time"] = Timestamp(self.scheduled_ms)
+        pairs = b"".join(encode_symbol(k) + encode_value(v) for k, v in items.items())
+        return encode_annotations(pairs, len(items))
+
+    def _properties(self) -> bytes:
+        return encode_properties(
+            MessageProperties(
+                message_id=self.message_id,
+                to=self.to,
+                subject=self.subject,
+                reply_to=self.reply_to,
+                correlation_id=self.correlation_id,
+                content_type=self.content_type,
+                group_id=self.session_id,
+                reply_to_group_id=self.reply_to_session_id,
+            )
+        )
+
+
+def encode_body(body: object, body_type: BodyType) -> bytes:
+    """The body sections [3.2.6-3.2.8]."""
+    if body_type == "value":
+        return bytes((0x00, 0x53, AMQP_VALUE)) + encode_value(body)
+    if body_type == "sequence":
+        return bytes((0x00, 0x53, AMQP_SEQUENCE)) + encode_value(body)
+    assert isinstance(body, bytes), "a data body is bytes"
+    return bytes((0x00, 0x53, DATA)) + encode_binary(body)
+
+
+def encode_batch(first: OutgoingMessage, encoded: list[bytes]) -> bytes:
+    """An envelope of BATCH_FORMAT around messages; its id, session and key are the first's."""
+    hints = OutgoingMessage(
+        message_id=first.message_id, session_id=first.session_id, partition_key=first.partition_key
+    )
+    inner = b"".join(encode_body(message, "data") for message in encoded)
+    return hints._annotations() + hints._properties() + inner
+
+
+class IncomingMessage:
+    """A message as it came. What the bus wrote is in `annotations`, by their wire names."""
+
+    __slots__ = ("_payload", "_sections", "annotations", "lock_token", "properties")
+
+    def __init__(self, payload: bytes, lock_token: uuid.UUID | None = None) -> None:
+        self._payload = payload
+        self._sections: MessageSections = parse_sections(payload)
+        self.annotations = annotation_items(self._sections)
+        self.properties: MessageProperties = decode_properties(payload, self._sections)
+        self.lock_token = lock_token
+
+    @property
+    def application_properties(self) -> dict[str, object]:
+        return decode_application_properties(self._payload, self._sections)
+
+    @property
+    def sequence_number(self) -> int:
+        return self._number("x-opt-sequence-number") or 0
+
+    @property
+    def enqueued_ms(self) -> int | None:
+        return self._number("x-opt-enqueued-time")
+
+    @property
+    def scheduled_ms(self) -> int | None:
+        return self._number("x-opt-scheduled-enqueue-time")
+
+    @property
+    def locked_until_ms(self) -> int | None:
+        return self._number("x-opt-locked-until")
+
+    @property
+    def partition_key(self) -> str | None:
+        return self._text("x-opt-partition-key")
+
+    @property
+    def dead_letter_source(self) -> str | None:
+        return self._text("x-opt-deadletter-source")
+
+    @property
+    def state(self) -> str:
+        number = self._number("x-opt-message-state") or 0
+        return STATES[number] if 0 <= number < len(STATES) else str(number)
+
+    @property
+    def delivery_count(self) -> int:
+        return self._sections.delivery_count
+
+    @property
+    def time_to_live_ms(self) -> int | None:
+        return self._sections.ttl_ms if self._sections.ttl_ms >= 0 else None
+
+    def body(self) -> tuple[BodyType, object]:
+        """What the sender put in: bytes, one value, or a list of values."""
+        found: list[object] = []
+        body_type: BodyType = "data"
+        at, end = self._sections.body_offset, self._sections.bare_end
+        while 0 <= at < end:
+            section, value_at = read_descriptor(self._payload, at, end)
+            if section == FOOTER:
+                break
+            value, at = decode_value(self._payload, value_at, end)
+            if section == AMQP_VALUE:
+                return "value", value
+            body_type = "sequence" if section == AMQP_SEQUENCE else "data"
+            found.append(value)
+        if body_type == "sequence":
+            return body_type, [item for part in found if isinstance(part, list) for item in part]
+        return body_type, b"".join(part for part in found if isinstance(part, bytes))
+
+    def resent(self, message_id: str | None = None) -> bytes:
+        """The message to be sent once more: its body byte for byte, under its id or another.
+
+        What the bus wrote is left out: numbers, times, and why it was dead-lettered. The time to
+        live begins anew.
+        """
+        fields = self.properties
+        fields.absolute_expiry_time_ms = fields.creation_time_ms = None
+        if message_id is not None:
+            fields.message_id = message_id
+        application = {
+            name: value
+            for name, value in self.application_properties.items()
+            if name not in DEAD_LETTER_PROPERTIES
+        }
+        head = b""
+        if self.time_to_live_ms is not None:
+            head = encode_header(True, PRIORITY, self.time_to_live_ms, 0)
+        key = OutgoingMessage(partition_key=self.partition_key)
+        end = self._sections.bare_end
+        at = self._sections.body_offset if self._sections.body_offset >= 0 else end
+        return (
+            head
+            + key._annotations()
+            + encode_properties(fields)
+            + encode_application_properties(application)
+            + self._payload[at:end]
+        )
+
+    def _number(self, name: str) -> int | None:
+        value = self.annotations.get(name)
+        return int(value) if isinstance(value, int) else None
+
+    def _text(self, name: str) -> str | None:
+        value = self.annotations.get(name)
+        return value if isinstance(value, str) else None

@@ -1,0 +1,92 @@
+"""Requests to a node of the bus: a pair of links, a question and its answer.
+
+Owns the pair that `$cbs` and `$management` are asked over (amqp-contract 3.1, 7.1): both links
+in one session, answers without settlement, one request at a time. What a request means is
+the caller's. Every wait is bounded, since a lost answer never comes.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from partibus.amqp.decode import decode_value
+from partibus.amqp.encode import encode_value
+from partibus.amqp.properties import MessageProperties, encode_properties
+from partibus.amqp.section_walk import read_descriptor
+from partibus.amqp.sections import (
+    AMQP_VALUE,
+    decode_application_properties,
+    encode_application_properties,
+    parse_sections,
+)
+from partibus.client.connection import BusClient
+from partibus.client.links import Receiver, Sender
+
+ANSWER_SECONDS_MAX: Final = 65.0
+"""The bus itself gives up after 60 s; a little later nothing will come."""
+_CREDIT: Final = 10
+
+
+@dataclass(slots=True, frozen=True)
+class Response:
+    """An answer: its status is in the properties, under names that differ by node."""
+
+    properties: dict[str, object]
+    body: object
+
+
+class RequestLinks:
+    """The two links to one node."""
+
+    def __init__(self, requests: Sender, answers: Receiver) -> None:
+        self._requests = requests
+        self._answers = answers
+        self._turn = asyncio.Lock()
+
+    async def ask(self, properties: Mapping[str, object], body: object) -> Response:
+        """One request and its answer; TimeoutError when none comes."""
+        link = self._answers.usable()
+        ids = MessageProperties(message_id=str(uuid.uuid4()), reply_to=link.name)
+        payload = (
+            encode_properties(ids)
+            + encode_application_properties(dict(properties))
+            + bytes((0x00, 0x53, AMQP_VALUE))
+            + encode_value(body)
+        )
+        async with self._turn, asyncio.timeout(ANSWER_SECONDS_MAX):
+            await self._requests.send(payload)
+            (answer,) = await self._answers.receive()
+        return _response(answer.payload)
+
+    async def close(self) -> None:
+        await self._requests.close()
+        await self._answers.close()
+
+
+async def open_request_links(client: BusClient, node: str) -> RequestLinks:
+    """Attach both links; the bus refuses here when the node is not ours to ask."""
+    requests, answers = await client.request_pair(node, _CREDIT)
+    return RequestLinks(requests, answers)
+
+
+@asynccontextmanager
+async def request_links(client: BusClient, node: str) -> AsyncIterator[RequestLinks]:
+    """The pair for a while."""
+    links = await open_request_links(client, node)
+    try:
+        yield links
+    finally:
+        await links.close()
+
+
+def _response(payload: bytes) -> Response:
+    sections = parse_sections(payload)
+    body: object = None
+    if 0 <= sections.body_offset < sections.bare_end:
+        section, at = read_descriptor(payload, sections.body_offset, sections.bare_end)
+        if section == AMQP_VALUE:
+            body, _ = decode_value(payload, at, sections.bare_end)
+    return Response(decode_application_properties(payload, sections), body)

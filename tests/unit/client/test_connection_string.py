@@ -1,0 +1,55 @@
+"""Connection strings: what they say, and what they are refused for."""
+
+import pytest
+
+from partibus.client.connection_string import ConnectionStringError, parse_connection_string
+
+KEY = "SharedAccessKeyName=Root;SharedAccessKey=ab=+/="
+
+
+def test_all_of_it() -> None:
+    text = f" endpoint=sb://bus.example:7000/ ; {KEY};EntityPath=q;UseDevelopmentEmulator=true;"
+    place = parse_connection_string(text)
+    assert (place.host, place.port, place.amqp_port) == ("bus.example", 7000, 7000)
+    assert (place.policy, place.key, place.entity_path) == ("Root", "ab=+/=", "q")
+    assert (place.is_emulator, place.uses_tls) == (True, False)
+    assert place.audience("q") == "sb://bus.example:7000/q"
+    assert place.http_url == "http://bus.example:7000"
+
+
+def test_the_cloud() -> None:
+    place = parse_connection_string(f"Endpoint=sb://ns.servicebus.windows.net/;{KEY}")
+    assert (place.is_cloud, place.uses_tls, place.amqp_port) == (True, True, 5671)
+    assert place.http_url == "https://ns.servicebus.windows.net:443"
+    assert place.audience("q") == "sb://ns.servicebus.windows.net/q"
+
+
+@pytest.mark.parametrize("prefix", ["", "SharedAccessSignature "])
+def test_a_ready_made_token(prefix: str) -> None:
+    place = parse_connection_string(f"Endpoint=sb://b;SharedAccessSignature={prefix}sr=a&sig=b%3d")
+    assert place.token == "SharedAccessSignature sr=a&sig=b%3d"
+
+
+def test_an_address_of_version_six() -> None:
+    place = parse_connection_string(f"Endpoint=sb://[::1]:5672;{KEY};UseDevelopmentEmulator=true")
+    assert (place.host, place.http_url) == ("::1", "http://[::1]:5672")
+    assert place.audience("q") == "sb://[::1]:5672/q"
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "ab=+/=" not in repr(parse_connection_string(f"Endpoint=sb://b;{KEY}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no Endpoint"),
+        (KEY, "no Endpoint"),
+        (f"Endpoint=sb://b:port;{KEY}", "no Endpoint"),
+        ("Endpoint=sb://b", "no SharedAccessKeyName"),
+        ("Endpoint=sb://b;SharedAccessKeyName=Root", "no SharedAccessKeyName"),
+    ],
+)
+def test_what_is_missing_is_said(text: str, words: str) -> None:
+    with pytest.raises(ConnectionStringError, match=words):
+        parse_connection_string(text)
