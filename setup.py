@@ -30,11 +30,12 @@ HOT: Final = {
         " terminus transfer"
     ),
     "fragment": (
-        " arrivals broker changes commands delivery departure departures dispatch duplicates"
-        " effects expiry handle history hosting machine marks message numbered outbox"
-        " outbox_records ports records remote replay rows scheduling sealing session_dispatch"
-        " session_lane session_locks session_numbers session_records session_state sessions"
-        " settlement snapshot state subqueue table transacted transacting transaction_commands"
+        " arrivals broker changes commands copies delivery departure departures dispatch due"
+        " duplicates effects expiry handle history hosting machine marks message numbered outbox"
+        " outbox_records ports publishing records remote replay rows scheduling sealing selection"
+        " session_dispatch session_lane session_locks session_numbers session_records"
+        " session_state sessions settlement snapshot state subqueue table topic topic_changes"
+        " topic_commands topic_records transacted transacting transaction_commands"
         " transfer_changes transfer_commands transfers"
     ),
     "gateway": (

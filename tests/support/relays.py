@@ -15,7 +15,6 @@ from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import BusError, OperationTimeout, StoreUnavailable
-from partibus.domain.limits import SELFHOST
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Command, Lane
 from partibus.fragment.handle import LocalFragment
@@ -23,7 +22,7 @@ from partibus.fragment.message import Held
 from partibus.fragment.rows import fail
 from partibus.gateway.couriers import Couriers
 from partibus.gateway.namespace import Namespace
-from partibus.server.node import fragment_spec
+from partibus.server.fragment_specs import fragment_spec
 from partibus.store.interface import StoreState
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock
@@ -168,7 +167,7 @@ class Process:
             self.serve(record)
 
     def serve(self, record: EntityRecord) -> None:
-        spec = fragment_spec(record, SELFHOST)
+        spec = fragment_spec(record, self._relays.catalog)
         for index, placement in enumerate(record.fragments):
             fragment_id, owner = placement.fragment_id, self._relays.processes[placement.store]
             if owner is not self:
@@ -184,7 +183,7 @@ class Process:
             for placement in record.fragments:
                 if placement.fragment_id in self.fragments:
                     state = self.fragments[placement.fragment_id].machine.state
-                    state.spec = fragment_spec(record, SELFHOST)
+                    state.spec = fragment_spec(record, self._relays.catalog)
             self.couriers.changed(record)
 
     def kill(self, appends_kept: int) -> None:

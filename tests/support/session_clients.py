@@ -12,6 +12,7 @@ from partibus.amqp.encode import encode_value
 from partibus.amqp.events import (
     DetachReceived,
     DispositionReceived,
+    Event,
     TransferReceived,
 )
 from partibus.amqp.link import Link
@@ -96,10 +97,16 @@ class Management:
         self._requests = client.attach(node, sends=True, name=f"request-{next(_names)}")
         self._responses = client.attach(node, sends=False, name=f"response-{next(_names)}")
         self._responses.set_credit(100)
+        self._answers: list[Event] = []
         client.run()
 
     def ask(self, operation: str, **fields: object) -> tuple[int, dict[str, object], str | None]:
-        """Status, body and condition of an answer."""
+        """Status, body and condition of an answer that comes at once."""
+        self.begin(operation, **fields)
+        return self.answer()
+
+    def begin(self, operation: str, **fields: object) -> None:
+        """Ask, and do not wait for the answer."""
         properties = MessageProperties(message_id="request")
         body = {name.replace("_", "-"): value for name, value in fields.items()}
         self._requests.send(
@@ -113,7 +120,12 @@ class Management:
             None,
         )
         self._client.run()
-        (event,) = self._client.take(TransferReceived)
+
+    def answer(self) -> tuple[int, dict[str, object], str | None]:
+        """Status, body and condition of the next answer."""
+        self._client.run()
+        self._answers += self._client.take(TransferReceived)
+        event = self._answers.pop(0)
         assert isinstance(event, TransferReceived)
         sections = parse_sections(event.payload)
         assert decode_properties(event.payload, sections).correlation_id == "request"

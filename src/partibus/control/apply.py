@@ -5,7 +5,7 @@ deleted; all of it becomes durable at once or not at all. Refusals of the catalo
 the file, line and path of what was declared. Called by the server at its start.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from partibus.control.catalog import Catalog
 from partibus.control.definitions import Definitions, EntityDefinition, PolicyDefinition
@@ -14,7 +14,7 @@ from partibus.control.quotas import check_forwarding
 from partibus.control.record import Change, ChangeKind, EntityRecord
 from partibus.control.source import DefinitionSource
 from partibus.domain.admission import admit_rule
-from partibus.domain.entity import SubscriptionSpec
+from partibus.domain.entity import EntitySpec, SubscriptionSpec
 from partibus.domain.errors import BusError
 from partibus.domain.refusal import PropertyRefused
 from partibus.rules.check import check_rule
@@ -66,11 +66,21 @@ def _apply_entity(
     try:
         if before is None:
             return catalog.create(entity.path, entity.spec)
-        return catalog.update(entity.path, entity.spec)
+        return catalog.update(entity.path, _with_rules_kept(entity, before))
     except PropertyRefused as error:
         raise source.property_error(entity.where, error.property_name, error.reason) from error
     except BusError as error:
         raise source.error(entity.where, error.text) from error
+
+
+def _with_rules_kept(entity: EntityDefinition, before: EntityRecord) -> EntitySpec:
+    """Rules that clients have added stay where the file declares none of its own (FLT-10)."""
+    spec = entity.spec
+    if not isinstance(spec, SubscriptionSpec) or entity.rule_places:
+        return spec
+    if not isinstance(before.spec, SubscriptionSpec):
+        return spec
+    return replace(spec, rules=before.spec.rules)
 
 
 def _check_targets(

@@ -132,15 +132,24 @@ class Catalog:
                 path=path,
                 kind=kind_of(admitted),
                 spec=admitted,
-                fragments=tuple(
-                    Placement(*self._database.insert_fragment(entity_id, ordinal, self.stores))
-                    for ordinal in range(admitted.fragments)
-                ),
+                fragments=self._place(entity_id, path, admitted),
                 created_ms=now_ms,
                 updated_ms=now_ms,
             )
             self._put_record(Change(ChangeKind.CREATED, path, None, record))
         return record
+
+    def _place(self, entity_id: int, path: str, spec: EntitySpec) -> tuple[Placement, ...]:
+        """Fragments on the stores in turn; those of a subscription with those of its topic,
+        since a message is stored once for all who share it."""
+        beside: list[int | None] = [None] * spec.fragments
+        if isinstance(spec, SubscriptionSpec):
+            topic = self.entity(parse_address(path).entity)
+            beside = [placement.store for placement in topic.fragments]
+        return tuple(
+            Placement(*self._database.insert_fragment(entity_id, ordinal, self.stores, store))
+            for ordinal, store in enumerate(beside)
+        )
 
     def update(self, path: str, spec: EntitySpec) -> EntityRecord:
         """Put `spec` in the place of the entity's own; fixed properties must stay (PRP-2)."""

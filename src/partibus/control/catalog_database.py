@@ -245,15 +245,18 @@ class CatalogDatabase:
         assert cursor.lastrowid is not None
         return cursor.lastrowid
 
-    def insert_fragment(self, entity_id: int, ordinal: int, stores: int) -> tuple[int, int]:
-        """A new fragment; returns its id and its store, which go round with the ids."""
+    def insert_fragment(
+        self, entity_id: int, ordinal: int, stores: int, beside: int | None = None
+    ) -> tuple[int, int]:
+        """A new fragment; returns its id and its store, which go round with the ids, unless it
+        is to be `beside` another in the same store."""
         cursor = self._connection.execute(
             "INSERT INTO fragment (entity_id, ordinal, store) VALUES (?, ?, 0)",
             (entity_id, ordinal),
         )
         fragment_id = cursor.lastrowid
         assert fragment_id is not None
-        store = (fragment_id - 1) % stores
+        store = (fragment_id - 1) % stores if beside is None else beside
         if store:
             self._connection.execute(
                 "UPDATE fragment SET store = ? WHERE fragment_id = ?", (store, fragment_id)

@@ -135,6 +135,11 @@ class TopicSpec:
     status: EntityStatus = EntityStatus.ACTIVE
     user_metadata: str = ""
 
+    @property
+    def requires_session(self) -> bool:
+        """Sessions are the business of subscriptions (SES-19)."""
+        return False
+
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SubscriptionSpec:
@@ -154,6 +159,11 @@ class SubscriptionSpec:
     status: EntityStatus = EntityStatus.ACTIVE
     user_metadata: str = ""
     rules: tuple[RuleSpec, ...] = (RuleSpec(),)  # FLT-2
+
+    @property
+    def requires_duplicate_detection(self) -> bool:
+        """Duplicates are looked for where messages enter: at the topic (DUP-7)."""
+        return False
 
 
 EntitySpec = QueueSpec | TopicSpec | SubscriptionSpec

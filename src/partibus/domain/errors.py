@@ -133,6 +133,13 @@ class QuotaExceeded(RequestError):
     http_status: ClassVar[int] = 403
 
 
+class NoMatchingSubscription(RequestError):
+    """No subscription of the topic selects the message; add a rule that does."""
+
+    condition: ClassVar[str] = "com.microsoft:no-matching-subscription"
+    http_status: ClassVar[int] = 500
+
+
 class Unauthorized(RequestError):
     """The token or key does not allow this; use a policy that has the right."""
 

@@ -23,6 +23,7 @@ from partibus.fragment.effects import (
     BodyEffect,
     Collected,
     Deliver,
+    Due,
     Effect,
     Effects,
     Failed,
@@ -35,6 +36,9 @@ from partibus.fragment.replay import NO_SPEC, finish, replay
 from partibus.fragment.snapshot import dump, load
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
+from partibus.fragment.topic import Topic
+from partibus.fragment.topic_commands import DueUnread, PublishDue
+from partibus.fragment.topic_records import TOPIC_KINDS, replay_topic
 from partibus.fragment.transacting import transact
 from partibus.fragment.transaction_commands import Transact
 from partibus.store.interface import Store, StoreState
@@ -127,10 +131,14 @@ class Broker:
             state = states.get(record.fragment)
             if state is None:
                 state = states[record.fragment] = State(record.fragment, NO_SPEC)
-            replay(state, record.kind, record.meta, record.position, record.body_length)
+            kind, position, length = record.kind, record.position, record.body_length
+            if kind in TOPIC_KINDS:
+                replay_topic(states, state, kind, record.meta, position, length)
+            else:
+                replay(state, kind, record.meta, position, length)
         self.store.on_state = self._store_changed
 
-    def add(self, fragment_id: int, spec: FragmentSpec) -> Machine:
+    def add(self, fragment_id: int, spec: FragmentSpec, topic: Topic | None = None) -> Machine:
         """Take a fragment on, with whatever the log knows of it."""
         state = self._recovered.pop(fragment_id, None)
         if state is None:
@@ -139,6 +147,7 @@ class Broker:
             for position, length in finish(state, fragment_id, spec):
                 self.store.retain(position, length)
         state.next_token = self._first_token
+        state.topic = topic
         machine = self._machines[fragment_id] = Machine(state)
         machine.used_ms = self._clock.now_ms()
         self._set_alarm(machine)
@@ -220,10 +229,20 @@ class Broker:
                 machine.used_ms = now_ms
             machine.apply(command, now_ms, out)
             if out.changes:
-                prepared.extend([(machine, change) for change in out.changes])
-                out.changes = []
+                self._gather(machine, out, prepared)
             self._touched[machine.state.fragment_id] = machine
         self._finish(prepared, out)
+
+    def _gather(
+        self, machine: Machine, out: Effects, prepared: list[tuple[Machine, Change]]
+    ) -> None:
+        """Note whose the changes are that one step prepared."""
+        prepared.extend([(machine, change) for change in out.changes])
+        out.changes = []
+        if out.elsewhere:
+            machines = self._machines
+            prepared.extend([(machines[number], change) for number, change in out.elsewhere])
+            out.elsewhere = []
 
     def _finish(self, prepared: list[tuple[Machine, Change]], out: Effects) -> None:
         """Send the records off, then let everything out that need not wait for them."""
@@ -233,6 +252,8 @@ class Broker:
                 records += change.records
             self._appends_under_way += 1
             self.store.append(records, partial(self._durable, prepared))
+        for position, length in out.retained:
+            self.store.retain(position, length)
         for held in out.released:
             self.store.release(held.position, held.length)
         if out.outward:
@@ -262,8 +283,7 @@ class Broker:
             if out.changes:
                 if machine.is_gone:
                     self._departures.forgo(machine, out)
-                following.extend([(machine, next_change) for next_change in out.changes])
-                out.changes = []
+                self._gather(machine, out, following)
             self._touched[machine.state.fragment_id] = machine
         self._finish(following, out)
         if self.store.bytes_since_checkpoint > self._checkpoint_is_due_at:
@@ -320,6 +340,11 @@ class Broker:
         if effect.consumed:
             for held in effect.messages:
                 self.store.release(held.position, held.length)
+        if isinstance(effect, Due):
+            machine = self._machines.get(effect.fragment_id)
+            if machine is not None:
+                self.submit(machine, PublishDue(effect.messages, bodies))
+            return
         effect.hand_over(bodies)
 
     def _read_failed(self, effect: BodyEffect, error: BusError) -> None:
@@ -331,6 +356,8 @@ class Broker:
             effect.unreadable(error)
         elif isinstance(effect, Deliver):
             self._not_delivered(effect, error)
+        elif isinstance(effect, Due):
+            self._not_published(effect, error)
 
     def _not_delivered(self, effect: Deliver, error: BusError) -> None:
         """One bad body must not keep its neighbours back: try them one by one."""
@@ -346,6 +373,20 @@ class Broker:
             if not is_damaged:
                 retry = partial(self._resume, machine)
                 self._scheduler.call_later_ms(READ_RETRY_MS, retry)
+
+    def _not_published(self, effect: Due, error: BusError) -> None:
+        """Scheduled messages wait on; a store that cannot read is asked again after a moment."""
+        machine = self._machines.get(effect.fragment_id)
+        if machine is None:
+            return
+        is_damaged = isinstance(error, StoreCorrupt)
+        command = DueUnread(effect.messages, is_damaged)
+        if is_damaged:
+            self.damaged_count += len(effect.messages) == 1
+            self.submit(machine, command)
+        else:
+            retry = partial(self.submit, machine, command)
+            self._scheduler.call_later_ms(READ_RETRY_MS, retry)
 
     def _resume(self, machine: Machine) -> None:
         """Hand messages out again after a read failed, unless the store is known to be down."""

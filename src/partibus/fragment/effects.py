@@ -312,14 +312,28 @@ class Collected(BodyEffect):
         self.port.unreadable(self.parcels, error)
 
 
+class Due(BodyEffect):
+    """Scheduled messages of a topic whose bodies its fragment must see to publish them."""
+
+    __slots__ = ("fragment_id",)
+
+    def __init__(self, fragment_id: int, messages: list[Held]) -> None:
+        super().__init__(messages, False)
+        self.fragment_id = fragment_id
+
+
 class Effects:
     """What one step of the machine brought about."""
 
-    __slots__ = ("changes", "outward", "released")
+    __slots__ = ("changes", "elsewhere", "outward", "released", "retained")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         """Records to make durable, each with what it will mean then."""
+        self.elsewhere: list[tuple[int, Change]] = []
+        """Changes of other fragments of the same store, by their ids: durable with the above."""
         self.outward: list[Effect] = []
+        self.retained: list[tuple[int, int]] = []
+        """Bodies, by position and length, that one more message shares from now on."""
         self.released: list[Held] = []
         """Messages whose bodies nobody needs any more."""

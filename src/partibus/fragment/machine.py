@@ -14,9 +14,12 @@ from partibus.domain.errors import BusError
 from partibus.fragment import (
     arrivals,
     browsing,
+    copies,
     departures,
     dispatch,
+    due,
     numbered,
+    publishing,
     scheduling,
     sealing,
     session_locks,
@@ -68,6 +71,8 @@ from partibus.fragment.expiry import expire, next_sweep_ms
 from partibus.fragment.numbered import NumberedArrival
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
+from partibus.fragment.topic_changes import Copies, Publication
+from partibus.fragment.topic_commands import DueUnread, PublishDue
 from partibus.fragment.transacted import Discharge, Releasing
 from partibus.fragment.transaction_commands import CheckLocks, EnqueueNumbered, ReserveNumbers
 from partibus.fragment.transfer_changes import (
@@ -97,10 +102,11 @@ Abort: TypeAlias = Callable[[State, Change, BusError, Effects], None]
 class Machine:
     """One fragment: its state, and everything that may happen to it."""
 
-    __slots__ = ("is_gone", "state", "used_ms")
+    __slots__ = ("_handlers", "is_gone", "state", "used_ms")
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self._handlers = HANDLERS if state.topic is None else TOPIC_HANDLERS
         self.is_gone = False
         """The entity was deleted: whatever is asked is answered with an error."""
         self.used_ms = 0
@@ -117,7 +123,7 @@ class Machine:
 
     def apply(self, command: Command, now_ms: int, out: Effects) -> None:
         """Carry out a command, or prepare the change it asks for."""
-        HANDLERS[type(command)](self.state, command, now_ms, out)
+        self._handlers[type(command)](self.state, command, now_ms, out)
 
     def commit(self, change: Change, now_ms: int, out: Effects) -> None:
         """The records of a prepared change are durable: make it so."""
@@ -200,6 +206,15 @@ HANDLERS: Final[dict[type[Command], Handler]] = {
     Seal: sealing.seal,
 }
 
+TOPIC_HANDLERS: Final[dict[type[Command], Handler]] = {
+    **HANDLERS,
+    Enqueue: publishing.publish,
+    Tick: due.topic_tick,
+    PublishDue: due.publish_due,
+    DueUnread: due.due_unread,
+}
+"""A topic holds nothing for receivers: its messages go on to its subscriptions (ENT-4)."""
+
 COMMITS: Final[dict[type[Change], Commit]] = {
     Arrival: arrivals.arrived,
     Activation: scheduling.activated,
@@ -221,6 +236,8 @@ COMMITS: Final[dict[type[Change], Commit]] = {
     BroughtBack: transfers.brought_back,
     Redirection: transfers.redirected,
     Sealing: sealing.sealed,
+    Publication: due.publication_durable,
+    Copies: copies.copies_arrived,
 }
 
 ABORTS: Final[dict[type[Change], Abort]] = {
@@ -244,4 +261,6 @@ ABORTS: Final[dict[type[Change], Abort]] = {
     BroughtBack: transfers.abort_decision,
     Redirection: transfers.abort_decision,
     Sealing: sealing.abort_seal,
+    Publication: due.publication_failed,
+    Copies: copies.abort_copies,
 }

@@ -52,6 +52,16 @@ TAKEN: Final = 53
 SEALED: Final = 54
 """origin fragment u64, outbox number u64: nothing more is taken up to it."""
 
+PUBLISHED: Final = 32
+"""Of a topic: sequence u64, enqueued_ms u64, then runs: expires_ms u64, count u32, ids u32... of
+the subscriptions' fragments that have it; body = the stored message, once for all."""
+DUE_PUBLISHED: Final = 33
+"""Of a topic: the number u64 under which it was scheduled, then as PUBLISHED; its body is that of
+the scheduled message."""
+NUMBERED: Final = 34
+"""Of a topic: next sequence u64; the numbers before it are taken, by copies that have their own
+records."""
+
 ENQUEUED_META: Final = struct.Struct("<QQQ")
 SCHEDULED_META: Final = struct.Struct("<QQQI")
 ACTIVATED_META: Final = struct.Struct("<QQ")

@@ -50,6 +50,16 @@ def in_sessions(fragment_id: int, first_sequence: int, messages: Sequence[NewMes
     return Record(fragment_id, IN_SESSIONS, b"".join(parts))
 
 
+def copies_in_sessions(fragment_id: int, members: Sequence[tuple[int, str]]) -> Record:
+    """The record that copies of a topic's messages, by number, belong to their sessions."""
+    parts: list[bytes] = []
+    for sequence, session_id in members:
+        encoded = encode_id(session_id)
+        parts.append(_RUN.pack(sequence, 1, len(encoded)))
+        parts.append(encoded)
+    return Record(fragment_id, IN_SESSIONS, b"".join(parts))
+
+
 def replay_in_sessions(state: State, meta: bytes) -> None:
     """Messages of the same entry belong to sessions."""
     sessions = rebuilt_sessions(state)

@@ -27,5 +27,7 @@ class FragmentSpec:
     """Where every message goes instead of waiting here (FWD-1); empty: nowhere."""
     forward_dead_letters_to: str = ""
     """Where dead letters go (FWD-5); empty: nowhere."""
+    requires_match: bool = False
+    """Of a topic: a message that no subscription wants is refused (ENT-4)."""
     path: str = ""
     """The entity's name, for error texts."""

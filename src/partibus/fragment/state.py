@@ -5,6 +5,7 @@ down and `replay` builds it up again. One owner: the machine that holds it.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from partibus.fragment.commands import Lane
 from partibus.fragment.history import History
@@ -16,6 +17,9 @@ from partibus.fragment.sessions import Sessions
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.subqueue import SubQueue
 from partibus.fragment.table import MessageTable
+
+if TYPE_CHECKING:
+    from partibus.fragment.topic import Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,8 @@ class Counts:
     size_bytes: int
     duplicates_dropped: int
     """Messages that were accepted and dropped since the start of the process (DUP-10)."""
+    filter_errors: int
+    """Filters and actions of a topic that failed since the start of the process (FLT-9)."""
 
 
 class State:
@@ -58,6 +64,7 @@ class State:
         "size_bytes",
         "spec",
         "suspended",
+        "topic",
         "transfer",
     )
 
@@ -87,6 +94,8 @@ class State:
         self.duplicates_dropped = 0
         self.suspended = False
         """The store is down: nothing is handed out."""
+        self.topic: Topic | None = None
+        """Where the fragment is a topic's, the subscriptions that it fills."""
         self.sessions: Sessions | None = None
         """Where the entity requires them, the sessions that its messages are in."""
         if spec.requires_session:
@@ -121,6 +130,7 @@ class State:
             scheduled=len(self.scheduled) + len(self.departing),
             deferred=len(main.deferred) + main.deferred_locked_count,
             locked=len(main.locks),
-            size_bytes=self.size_bytes,
+            size_bytes=self.size_bytes if self.topic is None else self.topic.weigh(self),
             duplicates_dropped=self.duplicates_dropped,
+            filter_errors=0 if self.topic is None else self.topic.filter_errors,
         )

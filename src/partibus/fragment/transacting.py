@@ -33,12 +33,14 @@ def transact(
             step = Effects()
             _prepare(machine, part, now_ms, step)
             prepared += [(machine, change) for change in step.changes]
+            prepared += [(machines[number], change) for number, change in step.elsewhere]
             error = _failure(machine, part, step)
         if error is not None:
             _take_back(prepared, error)
             out.outward.append(Failed(command.port, error))
             return []
-    prepared.append((prepared[0][0], Discharge(command.port, len(command.work))))
+    # What nobody wants leaves nothing to write, but the end is answered all the same (ENT-4).
+    prepared.append((machines[command.work[0][0]], Discharge(command.port, len(command.work))))
     return prepared
 
 

@@ -28,6 +28,7 @@ from partibus.gateway.namespace import (
     Entity,
     require_no_forwarding,
     require_receivable,
+    require_receiver,
     require_sendable,
     too_large,
 )
@@ -110,6 +111,7 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
         return ResponseLink(connection, link, address)
     connection.claims.require(address.path, Rights.LISTEN, connection.gateway.now_ms())
     entity = connection.gateway.namespace.resolve(address)
+    require_receiver(entity)
     lane = lane_of(address)
     require_receivable(entity)
     require_no_forwarding(entity, lane)

@@ -28,7 +28,8 @@ from partibus.fragment.message import Held, NewMessage, Overlay
 
 STORED_VERSION: Final = 1
 FORWARDED_VERSION: Final = 2
-"""A message that came from another entity: its journey stands behind the prefix."""
+"""A message that came from another entity, or a copy that a rule's action has changed: where it
+came from stands behind the prefix."""
 _PREFIX: Final = struct.Struct(">BBBHIII")
 """version, durable, priority, annotation count, annotation bytes, ttl_ms (all ones: none),
 bytes of header and properties."""
@@ -283,6 +284,52 @@ def _checked_key(partition_key: str) -> str:
             f"{PARTITION_KEY_LENGTH_MAX} are allowed."
         )
     return partition_key
+
+
+# --- a copy that differs from its original -----------------------------------------------------
+
+
+class StoredParts:
+    """A stored message taken apart, to be read or to be written anew."""
+
+    __slots__ = (
+        "_journey",
+        "annotation_count",
+        "annotations",
+        "bare",
+        "durable",
+        "priority",
+        "ttl_ms",
+    )
+
+    def __init__(self, stored: bytes) -> None:
+        version, durable, priority, count, size, ttl_ms, _ = _PREFIX.unpack_from(stored)
+        self._journey: tuple[int, int] = (0, 0)
+        pairs_at = _PREFIX_BYTES
+        if version == FORWARDED_VERSION:
+            self._journey = _JOURNEY.unpack_from(stored, _PREFIX_BYTES)
+            pairs_at = _FORWARDED_PREFIX_BYTES
+        self.durable: int = durable
+        self.priority: int = priority
+        self.annotation_count: int = count
+        self.annotations = stored[pairs_at : pairs_at + size]
+        self.ttl_ms: int = -1 if ttl_ms == _NO_TTL else ttl_ms
+        self.bare = stored[pairs_at + size :]
+
+    def joined(self, head_bytes: int, original: int) -> bytes:
+        """The stored form of a copy; `head_bytes` are its header and properties (MSG-4)."""
+        prefix = _PREFIX.pack(
+            FORWARDED_VERSION,
+            self.durable,
+            self.priority,
+            self.annotation_count,
+            len(self.annotations),
+            self.ttl_ms if 0 <= self.ttl_ms < _NO_TTL else _NO_TTL,
+            head_bytes,
+        )
+        first_sequence, hops = self._journey
+        journey = _JOURNEY.pack(first_sequence or original, hops)
+        return b"".join((prefix, journey, self.annotations, self.bare))
 
 
 # --- out --------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from partibus.gateway.delayed_wire import DelayedWire
 from partibus.gateway.following import follow
 from partibus.gateway.lock_token import TokenPrefix
 from partibus.gateway.namespace import Namespace
+from partibus.gateway.rule_changes import RuleChanges
 from partibus.gateway.trouble import Trouble
 
 SWEEP_INTERVAL_MS: Final = 1000
@@ -53,6 +54,7 @@ class Gateway:
         """Where clients change rules; None where the namespace is fixed."""
         self.merges_peeks = merges_peeks
         """Whether a peek merges what all fragments show, or the first to answer decides (CON-6)."""
+        self.rule_changes = None if live is None else RuleChanges(live, namespace.find)
         self._run = secrets.randbits(32) if run is None else run
         """Makes the lock tokens of this run unlike those of any other; workers share it."""
         self._prefixes: dict[int, TokenPrefix] = {}
@@ -116,6 +118,8 @@ class Gateway:
             farewell()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
+        if self.rule_changes is not None:
+            self.rule_changes.close()
         self.close_connections("The server is stopping; connect again.")
 
     def close_connections(self, reason: str) -> int:

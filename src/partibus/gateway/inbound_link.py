@@ -54,6 +54,7 @@ class InboundLink:
         "_parts",
         "_requests",
         "_requires_session",
+        "_stands_alone",
         "_submissions",
         "_unconfirmed",
         "_via",
@@ -76,6 +77,8 @@ class InboundLink:
         self._is_partitioned = len(entity.fragments) > 1
         self._requires_session = entity.spec.requires_session
         self._detects_duplicates = entity.spec.requires_duplicate_detection
+        self._stands_alone = entity.refuses_unwanted
+        """Each send is a command of its own, because each may be refused for itself."""
         gateway = connection.gateway
         splits = gateway.namespace.profile.splits_batches
         self.router = Router(entity.fragments, gateway.random_start(), splits)
@@ -137,6 +140,8 @@ class InboundLink:
         else:
             self._unconfirmed[request] = size
             self._connection.unconfirmed_bytes += size
+        if self._stands_alone:
+            self.submit()
 
     def _take_in_transaction(self, event: TransferReceived, txn_id: bytes) -> None:
         """Collect a send for the commit; its acceptance is provisional (TXN-2)."""

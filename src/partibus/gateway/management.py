@@ -26,6 +26,7 @@ from partibus.gateway.operations.deferred import receive_by_sequence_number
 from partibus.gateway.operations.delete import batch_delete_messages
 from partibus.gateway.operations.locks import renew_lock, update_disposition
 from partibus.gateway.operations.peek import peek_message
+from partibus.gateway.operations.rules import add_rule, enumerate_rules, remove_rule
 from partibus.gateway.operations.schedule import cancel_scheduled_message, schedule_message
 from partibus.gateway.operations.sessions import (
     get_message_sessions,
@@ -136,6 +137,9 @@ OPERATIONS: Final[Mapping[str, tuple[Operation, Rights]]] = {
     "get-session-state": (get_session_state, Rights.LISTEN),
     "set-session-state": (set_session_state, Rights.LISTEN),
     "get-message-sessions": (get_message_sessions, Rights.LISTEN),
+    "add-rule": (add_rule, Rights.LISTEN),
+    "remove-rule": (remove_rule, Rights.LISTEN),
+    "enumerate-rules": (enumerate_rules, Rights.LISTEN),
     "schedule-message": (schedule_message, Rights.SEND),
     "cancel-scheduled-message": (cancel_scheduled_message, Rights.SEND),
 }

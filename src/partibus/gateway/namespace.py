@@ -9,14 +9,19 @@ from collections.abc import Sequence
 
 from partibus.control.catalog import Catalog
 from partibus.control.record import Change, EntityRecord
-from partibus.domain.address import Address
-from partibus.domain.entity import EntityKind, QueueSpec, message_bytes_max
+from partibus.domain.address import Address, parse_address
+from partibus.domain.entity import (
+    EntityKind,
+    EntitySpec,
+    SubscriptionSpec,
+    TopicSpec,
+    message_bytes_max,
+)
 from partibus.domain.errors import (
     EntityDisabled,
     EntityNotFound,
     InvalidOperation,
     MessageTooLarge,
-    NotImplementedHere,
 )
 from partibus.fragment.commands import Lane
 from partibus.fragment.handle import Fragment
@@ -24,12 +29,12 @@ from partibus.fragment.message import NewMessage
 
 
 class Entity:
-    """A queue with its fragments, as links use it."""
+    """A queue, topic or subscription with its fragments, as links use it."""
 
     __slots__ = ("fragments", "message_bytes_max", "record", "spec")
 
     def __init__(
-        self, record: EntityRecord, spec: QueueSpec, fragments: Sequence[Fragment], bytes_max: int
+        self, record: EntityRecord, spec: EntitySpec, fragments: Sequence[Fragment], bytes_max: int
     ) -> None:
         self.record = record
         self.spec = spec
@@ -41,6 +46,12 @@ class Entity:
         self.record = other.record
         self.spec = other.spec
         self.message_bytes_max = other.message_bytes_max
+
+    @property
+    def refuses_unwanted(self) -> bool:
+        """Whether each send is to be answered by itself, since it may find nobody (ENT-4)."""
+        spec = self.spec
+        return isinstance(spec, TopicSpec) and spec.enable_filtering_messages_before_publishing
 
 
 class Namespace:
@@ -72,30 +83,41 @@ class Namespace:
         if before is None:
             return
         entity = self._entities.get(before.entity_id)
-        if after is None or unsupported(after) is not None:
+        if after is None:
             self._entities.pop(before.entity_id, None)
         elif entity is not None:
             entity.take_over(self._make(after))
 
+    def find(self, path: str) -> EntityRecord | None:
+        """The entity of a path as it is now, if there is one."""
+        return self._catalog.lookup(path)
+
+    def record(self, path: str) -> EntityRecord:
+        """The entity of a path as it is now; a missing one raises the error clients know."""
+        record = self._catalog.lookup(path)
+        if record is None:
+            raise EntityNotFound.named(path)
+        return record
+
     def resolve(self, address: Address) -> Entity:
         """The entity of an address; a missing one raises the error clients know (ERR-1)."""
-        record = self._catalog.lookup(address.entity_path)
-        if record is None:
-            raise EntityNotFound.named(address.entity_path)
+        record = self.record(address.entity_path)
         entity = self._entities.get(record.entity_id)
         if entity is None:
             entity = self._entities[record.entity_id] = self._make(record)
         return entity
 
     def _make(self, record: EntityRecord) -> Entity:
-        spec = record.spec
-        refusal = unsupported(record)
-        if refusal is not None or not isinstance(spec, QueueSpec):
-            raise NotImplementedHere(
-                f"'{record.path}' {refusal}, which this version of the server does not offer."
-            )
         fragments = [self._fragments[p.fragment_id] for p in record.fragments]
-        return Entity(record, spec, fragments, message_bytes_max(spec, self._catalog.profile))
+        return Entity(record, record.spec, fragments, self._message_bytes_max(record))
+
+    def _message_bytes_max(self, record: EntityRecord) -> int:
+        """What the entity accepts; a subscription holds what its topic does."""
+        spec = record.spec
+        if isinstance(spec, SubscriptionSpec):
+            spec = self._catalog.entity(parse_address(record.path).entity).spec
+            assert isinstance(spec, TopicSpec)
+        return message_bytes_max(spec, self._catalog.profile)
 
 
 def too_large(entity: Entity) -> MessageTooLarge:
@@ -107,7 +129,13 @@ def too_large(entity: Entity) -> MessageTooLarge:
 
 
 def require_sendable(entity: Entity, address: Address) -> None:
-    """Refuse sends to a dead-letter queue (DLQ-2) or a disabled entity (STS-2)."""
+    """Refuse sends to a subscription (ENT-1), a dead-letter queue (DLQ-2) or a disabled entity
+    (STS-2)."""
+    if entity.record.kind is EntityKind.SUBSCRIPTION:
+        raise InvalidOperation(
+            f"Messages cannot be sent to the subscription '{entity.record.path}'; send to its "
+            "topic."
+        )
     if address.sub_queue:
         raise InvalidOperation(
             "Messages cannot be sent to a dead-letter queue; send to the queue itself."
@@ -127,15 +155,28 @@ def require_session_ids(entity: Entity, messages: Sequence[NewMessage]) -> None:
 
 def require_no_forwarding(entity: Entity, lane: Lane) -> None:
     """Refuse receivers of an entity that forwards; its dead letters may be received (FWD-1)."""
-    if entity.spec.forward_to and lane is Lane.MAIN:
+    spec = entity.spec
+    if not isinstance(spec, TopicSpec) and spec.forward_to and lane is Lane.MAIN:
         raise InvalidOperation(
             "Cannot create a message receiver on an entity with auto-forwarding enabled. "
-            f"'{entity.record.path}' forwards to '{entity.spec.forward_to}'; receive from there."
+            f"'{entity.record.path}' forwards to '{spec.forward_to}'; receive from there."
+        )
+
+
+def require_receiver(entity: Entity) -> None:
+    """Refuse what only receivers do on a topic, which holds nothing for them (ENT-1)."""
+    if entity.record.kind is EntityKind.TOPIC:
+        raise InvalidOperation(
+            f"Messages cannot be received from the topic '{entity.record.path}'; receive from one "
+            "of its subscriptions."
         )
 
 
 def require_receivable(entity: Entity) -> None:
     """Refuse receives from a disabled entity (STS-2)."""
+    if entity.record.kind is EntityKind.TOPIC:
+        # Looking at what is scheduled there follows no receiver (SCH-2, SCH-11).
+        return
     if not entity.spec.status.allows_receive:
         raise disabled(entity.record.path, "receiving")
 
@@ -145,11 +186,3 @@ def disabled(path: str, purpose: str) -> EntityDisabled:
     return EntityDisabled(
         f"The messaging entity '{path}' is disabled for {purpose}; set its status to Active."
     )
-
-
-def unsupported(record: EntityRecord) -> str | None:
-    """What keeps an entity of the catalog from being used, as the end of a sentence."""
-    spec = record.spec
-    if record.kind is not EntityKind.QUEUE or not isinstance(spec, QueueSpec):
-        return f"is a {record.kind.value}"
-    return None

@@ -21,7 +21,7 @@ from partibus.domain.clock import Clock
 from partibus.domain.entity import SubscriptionSpec, fragment_bytes_max
 from partibus.domain.errors import Unauthorized
 from partibus.domain.rights import Rights
-from partibus.gateway.namespace import Namespace, unsupported
+from partibus.gateway.namespace import Namespace
 from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
 from partibus.server.faults import FaultDesk
@@ -179,14 +179,12 @@ def _laid_over(record: EntityRecord, told: Mapping[str, Payload]) -> list[Payloa
 
 
 def _summary(record: EntityRecord, fragments: list[Payload]) -> dict[str, Any]:
-    reason = unsupported(record)
     return {
         "name": record.path,
         "kind": record.kind.value,
         "fragment_count": len(fragments),
         "availability": availability([fragment["state"] for fragment in fragments]),
         "totals": {name: sum(f[name] for f in fragments if f[name] is not None) for name in SUMMED},
-        "note": None if reason is None else f"It {reason}, which this version does not offer.",
     }
 
 

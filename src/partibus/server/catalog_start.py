@@ -14,7 +14,6 @@ from partibus.control.catalog import Catalog
 from partibus.control.definitions import Definitions
 from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
 from partibus.domain.clock import Clock
-from partibus.gateway.namespace import unsupported
 from partibus.server.config import ServeSettings
 
 _log: Final = logging.getLogger(__name__)
@@ -45,10 +44,6 @@ def start_catalog(
     root = ensure_root_policy(catalog, loopback_only=settings.loopback_only, declared=declared)
     if root.shown_key is not None:
         _log.warning("new key of %s, shown once: %s", ROOT_POLICY_NAME, root.shown_key)
-    for record in catalog.entities():
-        reason = unsupported(record)
-        if reason is not None:
-            _log.warning("'%s' %s and cannot be used in this version", record.path, reason)
     return catalog
 
 

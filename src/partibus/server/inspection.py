@@ -24,6 +24,7 @@ COUNTS: Final = (
     "transfer",
     "transfer_dead_letter",
     "duplicates_dropped",
+    "filter_errors",
 )
 """What is counted of a fragment, in the order in which it is shown."""
 

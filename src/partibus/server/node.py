@@ -22,20 +22,11 @@ from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.live import LiveNamespace
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.clock import Clock
-from partibus.domain.duration import DURATION_MAX_MS
-from partibus.domain.entity import (
-    EntityKind,
-    QueueSpec,
-    duplicate_window_ms,
-    fragment_bytes_max,
-)
 from partibus.domain.errors import ConfigError
-from partibus.domain.limits import Profile
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Lane
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
-from partibus.fragment.spec import FragmentSpec
 from partibus.gateway.couriers import Couriers
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Namespace
@@ -51,6 +42,7 @@ from partibus.server.config import MERGED, ServeSettings
 from partibus.server.control_hub import ControlHub
 from partibus.server.fault_box import FaultBox
 from partibus.server.follower import Follower
+from partibus.server.fragment_specs import fragment_spec
 from partibus.server.idle import IdleWatch
 from partibus.server.inspection import Inspection
 from partibus.server.live import ServerNamespace
@@ -58,6 +50,7 @@ from partibus.server.membership import Membership
 from partibus.server.peers import Peers
 from partibus.server.scheduler import LoopScheduler
 from partibus.server.stores import StoreMaker
+from partibus.server.topics import Topics
 from partibus.store.interface import StoreState
 
 if TYPE_CHECKING:
@@ -105,6 +98,7 @@ class Node:
         self._faults: FaultBox | None = None
         self._couriers: Couriers
         self.gateway: Gateway
+        self._topics: Topics
         self.live: LiveNamespace
         self.catalog: Catalog
 
@@ -133,7 +127,9 @@ class Node:
             find = partial(find_fragment, self._local, self.catalog)
             self._peers = Peers(self._membership, loop, scheduler, find, self.control)
             self._peers.watch(self._brokers)
-        for record in filter(is_served, self.catalog.entities()):
+        self._topics = Topics(self.catalog)
+        # A topic comes before its subscriptions: it is older.
+        for record in self.catalog.entities():
             self._serve(record, namespace)
         for broker in self._brokers.values():
             broker.forget_strangers()
@@ -263,15 +259,17 @@ class Node:
 
     def _serve(self, record: EntityRecord, namespace: Namespace) -> None:
         """Bring the fragments of an entity up where they are placed."""
-        spec = fragment_spec(record, self.catalog.profile)
+        spec = fragment_spec(record, self.catalog)
         for index, placement in enumerate(record.fragments):
             if not self._owns(placement.store):
                 assert self._peers is not None
                 namespace.put_fragment(self._peers.fragment(placement, index))
                 continue
             broker = self._brokers[placement.store]
-            machine = broker.add(placement.fragment_id, spec)
+            topic = self._topics.topic(record, index)
+            machine = broker.add(placement.fragment_id, spec, topic)
             machine.used_ms -= self._idle_times.get(record.entity_id, 0)
+            self._topics.join(record, index, machine)
             self._machines[placement.fragment_id] = machine
             fragment = LocalFragment(broker, machine, index)
             self._local[placement.fragment_id] = fragment
@@ -281,10 +279,12 @@ class Node:
     def _changed(self, change: Change, namespace: Namespace) -> None:
         """Follow the catalog's change feed; links hear of it before their fragments go."""
         before, after = change.before, change.after
-        if before is None and after is not None and is_served(after):
+        if before is None and after is not None:
             self._serve(after, namespace)
+        if after is not None:
+            self._topics.changed(after)
         self.gateway.follow(change)
-        if before is None or not is_served(before):
+        if before is None:
             return
         if after is not None:
             self._update(after)
@@ -293,7 +293,7 @@ class Node:
 
     def _update(self, record: EntityRecord) -> None:
         """Let the fragments of an entity know its properties."""
-        spec = fragment_spec(record, self.catalog.profile)
+        spec = fragment_spec(record, self.catalog)
         for placement in record.fragments:
             if self._owns(placement.store):
                 self._brokers[placement.store].change(placement.fragment_id, spec)
@@ -301,6 +301,7 @@ class Node:
 
     def _drop(self, record: EntityRecord, namespace: Namespace) -> None:
         """An entity was deleted: its fragments go, with all their messages."""
+        self._topics.leave(record)
         for placement in record.fragments:
             self._couriers.drop(placement.fragment_id)
             namespace.drop_fragment(placement.fragment_id)
@@ -327,11 +328,6 @@ def new_first_token() -> int:
     return secrets.randbits(31) << 32 | 1
 
 
-def is_served(record: EntityRecord) -> bool:
-    """Whether the fragments of an entity run."""
-    return record.kind is EntityKind.QUEUE
-
-
 def find_fragment(
     local: Mapping[int, LocalFragment], catalog: Catalog, fragment_id: int
 ) -> LocalFragment | None:
@@ -339,23 +335,3 @@ def find_fragment(
     if fragment_id not in local:
         catalog.refresh()
     return local.get(fragment_id)
-
-
-def fragment_spec(record: EntityRecord, profile: Profile) -> FragmentSpec:
-    """What the fragments of a queue must know of it."""
-    spec = record.spec
-    assert isinstance(spec, QueueSpec)
-    ttl_ms = spec.default_message_time_to_live_ms
-    return FragmentSpec(
-        lock_duration_ms=spec.lock_duration_ms,
-        max_delivery_count=spec.max_delivery_count,
-        default_ttl_ms=0 if ttl_ms >= DURATION_MAX_MS else ttl_ms,
-        dead_letter_on_expiry=spec.dead_lettering_on_message_expiration,
-        size_bytes_max=fragment_bytes_max(spec, profile),
-        duplicate_window_ms=duplicate_window_ms(spec),
-        is_partitioned=spec.enable_partitioning,
-        requires_session=spec.requires_session,
-        forward_to=spec.forward_to,
-        forward_dead_letters_to=spec.forward_dead_lettered_messages_to,
-        path=record.path,
-    )

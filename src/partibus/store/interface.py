@@ -100,11 +100,13 @@ class Store(Protocol):
         ...
 
     def retain(self, position: int, length: int) -> None:
-        """Count a recovered body as live; raises StoreCorrupt when its file is gone."""
+        """Count a body as live once more: one that was recovered, or that another message shares
+        from now on. Raises StoreCorrupt when its file is gone."""
         ...
 
     def release(self, position: int, length: int) -> None:
-        """The body is needed no more: called after the append that settled it was durable."""
+        """One holder of the body needs it no more: called after the append that settled it was
+        durable."""
         ...
 
     def checkpoint(self, states: dict[int, bytes], done: Done) -> None:

@@ -50,6 +50,8 @@ class MemoryStore:
         self._notify = notify
         self._replayable = replayable
         self._bodies: dict[int, bytes] = {}
+        self._more_holders: dict[int, int] = {}
+        """Bodies that several messages share, and how many do beside the first."""
         self._live_bytes = 0
         self._tail = FIRST_POSITION
         self._acknowledged = FIRST_POSITION
@@ -97,12 +99,19 @@ class MemoryStore:
             if position not in self._bodies:
                 raise StoreCorrupt(f"No body is kept at position {position}.")
             self._live_bytes += length
+            if not self._replayable:
+                self._more_holders[position] = self._more_holders.get(position, 0) + 1
 
     def release(self, position: int, length: int) -> None:
         """Give the body's memory back, unless a replay may still name it."""
         if length:
             self._live_bytes -= length
-            if not self._replayable:
+            if self._replayable:
+                return
+            others = self._more_holders.pop(position, 0)
+            if others > 1:
+                self._more_holders[position] = others - 1
+            elif not others:
                 del self._bodies[position]
 
     def checkpoint(self, states: dict[int, bytes], done: Done) -> None:

@@ -14,17 +14,20 @@ from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import encode_source, encode_target
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
+from partibus.control.live import LocalNamespace
 from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
 from partibus.control.record import Change, EntityRecord
-from partibus.domain.entity import QueueSpec, duplicate_window_ms
+from partibus.domain.address import subscription_path
+from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.limits import SELFHOST, Profile
 from partibus.fragment.broker import Broker
 from partibus.fragment.handle import LocalFragment
-from partibus.fragment.spec import FragmentSpec
 from partibus.gateway.couriers import Couriers
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.trouble import Trouble
+from partibus.server.fragment_specs import fragment_spec
+from partibus.server.topics import Topics
 from partibus.store.faults import MemoryFaults
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock
@@ -59,18 +62,41 @@ class BusBench:
         self.access = AccessControl(self.catalog)
         settings = ConnectionSettings(container_id="bus")
         self.gateway = Gateway(
-            self.namespace, self.access, self.clock, self.scheduler, settings, self.trouble
+            self.namespace,
+            self.access,
+            self.clock,
+            self.scheduler,
+            settings,
+            self.trouble,
+            live=LocalNamespace(self.catalog),
         )
         self.gateway.start()
+        self._topics = Topics(self.catalog)
         self.catalog.subscribe(self._changed)
 
     def queue(self, path: str, spec: QueueSpec | None = None) -> list[LocalFragment]:
         """Create a queue and bring its fragments up."""
-        record = self.catalog.create(path, spec or QueueSpec())
+        return self._serve(self.catalog.create(path, spec or QueueSpec()))
+
+    def topic(self, path: str, spec: TopicSpec | None = None) -> list[LocalFragment]:
+        """Create a topic and bring its fragments up."""
+        return self._serve(self.catalog.create(path, spec or TopicSpec()))
+
+    def subscription(
+        self, topic: str, name: str, spec: SubscriptionSpec | None = None
+    ) -> list[LocalFragment]:
+        """Create a subscription; its topic fills it from now on."""
+        path = subscription_path(topic, name)
+        return self._serve(self.catalog.create(path, spec or SubscriptionSpec()))
+
+    def _serve(self, record: EntityRecord) -> list[LocalFragment]:
         fragments = []
+        spec = fragment_spec(record, self.catalog)
         for index, placement in enumerate(record.fragments):
             broker = self.brokers[placement.store]
-            machine = broker.add(placement.fragment_id, fragment_spec(record))
+            topic = self._topics.topic(record, index)
+            machine = broker.add(placement.fragment_id, spec, topic)
+            self._topics.join(record, index, machine)
             fragments.append(LocalFragment(broker, machine, index))
             self.namespace.put_fragment(fragments[-1])
             self.couriers.put(fragments[-1], record)
@@ -80,12 +106,16 @@ class BusBench:
         """Follow updates and deletions as a node does."""
         self.gateway.follow(change)
         before, after = change.before, change.after
+        if after is not None:
+            self._topics.changed(after)
         if before is None:
             return
+        if after is None:
+            self._topics.leave(before)
         for placement in before.fragments:
             broker = self.brokers[placement.store]
             if after is not None:
-                broker.change(placement.fragment_id, fragment_spec(after))
+                broker.change(placement.fragment_id, fragment_spec(after, self.catalog))
             else:
                 self.couriers.drop(placement.fragment_id)
                 self.namespace.drop_fragment(placement.fragment_id)
@@ -93,29 +123,17 @@ class BusBench:
         if after is not None:
             self.couriers.changed(after)
 
-    def client(self, *, plain: bool = True, key: str = KEY) -> "ClientBench":
+    def client(
+        self, *, plain: bool = True, key: str = KEY, policy: str = ROOT_POLICY_NAME
+    ) -> "ClientBench":
         """A client that has opened a connection and begun a session."""
-        return ClientBench(self, plain, key)
-
-
-def fragment_spec(record: EntityRecord) -> FragmentSpec:
-    """What the bench's fragments know of their queue."""
-    return FragmentSpec(
-        lock_duration_ms=record.queue.lock_duration_ms,
-        max_delivery_count=record.queue.max_delivery_count,
-        duplicate_window_ms=duplicate_window_ms(record.queue),
-        is_partitioned=record.queue.enable_partitioning,
-        requires_session=record.queue.requires_session,
-        forward_to=record.queue.forward_to,
-        forward_dead_letters_to=record.queue.forward_dead_lettered_messages_to,
-        path=record.path,
-    )
+        return ClientBench(self, plain, key, policy)
 
 
 class ClientBench:
     """A client of the bench; keeps the peer's `Wire` and our engine in one object."""
 
-    def __init__(self, bus: BusBench, plain: bool, key: str) -> None:
+    def __init__(self, bus: BusBench, plain: bool, key: str, policy: str) -> None:
         self.bus = bus
         self.peer = "bench"
         self.secure = False
@@ -127,7 +145,7 @@ class ClientBench:
         self.engine = Connection(settings, initiator=True, now_ms=bus.clock.now_ms())
         self.connection = bus.gateway.connect(self)
         if plain:
-            self.engine.sasl_plain(ROOT_POLICY_NAME, key)
+            self.engine.sasl_plain(policy, key)
         else:
             self.engine.sasl_anonymous()
         self.engine.open()

@@ -1,5 +1,6 @@
 """A declared namespace meeting an existing one."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from partibus.control.apply import Applied, apply_definitions
 from partibus.control.catalog import Catalog
 from partibus.control.definitions import parse_toml
-from partibus.domain.entity import QueueSpec
+from partibus.domain.entity import QueueSpec, RuleSpec, SubscriptionSpec
 from partibus.domain.errors import ConfigError
 from partibus.domain.limits import EMULATOR, SELFHOST, Profile
 
@@ -167,3 +168,22 @@ def test_subscription_rules_are_replaced_as_declared() -> None:
     assert apply(catalog, text + rule).updated == ("t/Subscriptions/s",)
     (found,) = catalog.entity("t/Subscriptions/s").spec.rules  # type: ignore[union-attr]
     assert found.name == "r"
+
+
+def test_rules_of_clients_stay_where_the_file_declares_none() -> None:
+    catalog = Catalog()
+    text = '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
+    apply(catalog, text)
+    path = "t/Subscriptions/s"
+    spec = catalog.entity(path).spec
+    assert isinstance(spec, SubscriptionSpec)
+    catalog.update(path, replace(spec, rules=(RuleSpec(name="mine"),)))
+    assert apply(catalog, text) == Applied((), (), ("t", path))
+    apply(catalog, text + "max_delivery_count = 3\n")
+    spec = catalog.entity(path).spec
+    assert isinstance(spec, SubscriptionSpec)
+    assert ([rule.name for rule in spec.rules], spec.max_delivery_count) == (["mine"], 3)
+    apply(catalog, text + '[[topic.subscription.rule]]\nname = "of the file"\n')
+    spec = catalog.entity(path).spec
+    assert isinstance(spec, SubscriptionSpec)
+    assert [rule.name for rule in spec.rules] == ["of the file"]

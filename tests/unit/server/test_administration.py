@@ -7,7 +7,7 @@ import pytest
 
 from partibus.control.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME, AccessPolicy
 from partibus.control.sas import sign
-from partibus.domain.entity import QueueSpec, TopicSpec
+from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import EntityNotFound, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.server.administration import Administration, availability
@@ -126,13 +126,6 @@ async def test_a_fragment_says_which_worker_runs_it() -> None:
     assert [f["worker"] for f in shown["fragments"]] == [0, 0, 4]
     assert (shown["totals"]["active"], shown["totals"]["locked"]) == (5, 2)
     assert shown["availability"] == "Available"
-
-
-async def test_what_this_version_does_not_offer_is_said() -> None:
-    bench = Bench()
-    bench.bus.catalog.create("news", TopicSpec())
-    (news,) = (await bench.node.entities())["entities"]
-    assert news["note"] == "It is a topic, which this version does not offer."
 
 
 async def test_a_missing_entity_is_an_error() -> None:

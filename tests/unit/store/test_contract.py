@@ -70,6 +70,20 @@ def test_positions_are_set_before_append_returns(engine: Engine) -> None:
     assert positions == sorted(set(positions))
 
 
+def test_a_body_is_there_until_its_last_holder_lets_go(engine: Engine, pump: Any) -> None:
+    (record,) = batch(b"shared")
+    assert pump.append(engine.store, [record]) is None
+    for _ in range(3):
+        engine.store.retain(record.position, 6)
+    assert engine.store.live_bytes == 24
+    for left in (18, 12, 6):
+        engine.store.release(record.position, 6)
+        assert engine.store.live_bytes == left
+        assert engine.store.read_now([(record.position, 6)]) in ([b"shared"], None)
+    engine.store.release(record.position, 6)
+    assert engine.store.live_bytes == 0
+
+
 def test_a_record_without_a_body_has_no_position(engine: Engine, pump: Any) -> None:
     record = Record(1, 2, b"settled")
     assert pump.append(engine.store, [record]) is None

@@ -27,6 +27,7 @@ _HEADS: Final = ("active", "dead-\nletter", "scheduled", "deferred", "locked", "
 _ON_THEIR_WAY: Final = "transfer"
 _TRANSFER: Final = "transfer_dead_letter"
 _DROPPED: Final = "duplicates_dropped"
+_FILTER_ERRORS: Final = "filter_errors"
 
 
 @app.command("list")
@@ -69,8 +70,6 @@ def show(
     count = answer["fragment_count"]
     parts = f"{count} fragments" if count > 1 else "1 fragment"
     typer.echo(f"{answer['name']}: {answer['kind']}, {parts}, {answer['availability']}")
-    if answer["note"]:
-        typer.echo(answer["note"])
     _print_fragments(answer)
     if answer["totals"][_ON_THEIR_WAY]:
         typer.echo(f"on their way to another entity: {answer['totals'][_ON_THEIR_WAY]}")
@@ -78,6 +77,9 @@ def show(
         typer.echo(f"transfer dead letters: {answer['totals'][_TRANSFER]}")
     if answer["properties"].get("requires_duplicate_detection"):
         typer.echo(f"duplicates dropped since the start: {answer['totals'][_DROPPED]}")
+    if answer["totals"][_FILTER_ERRORS]:
+        errors = answer["totals"][_FILTER_ERRORS]
+        typer.echo(f"filters and actions that failed since the start: {errors}")
 
 
 def _print_entities(entities: list[dict[str, Any]]) -> None:

@@ -1,0 +1,61 @@
+"""Which subscriptions get a message: the question that a topic's fragment asks.
+
+Owns the shape of the question and of its answer. The rules, and the reading of a message's
+properties, live above the fragment layer: whoever runs a topic gives it a `Selector`, and
+replaces what that answers with when rules change. A selector is pure: asked twice, it may be
+answered twice, and nothing is changed by asking.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from partibus.fragment.message import NewMessage, Overlay
+
+
+class Failure:
+    """A filter or an action that could not be evaluated for a message (FLT-9)."""
+
+    __slots__ = ("key", "overlay")
+
+    def __init__(self, key: int, overlay: Overlay) -> None:
+        self.key = key
+        self.overlay = overlay
+        """Why, as the dead letter tells it."""
+
+
+class Selection:
+    """Who gets a message; subscriptions are named by their keys."""
+
+    __slots__ = ("failed", "failure_count", "rewritten", "shared")
+
+    def __init__(
+        self,
+        shared: Sequence[int],
+        rewritten: Sequence[tuple[int, NewMessage]] = (),
+        failed: Sequence[Failure] = (),
+        failure_count: int = 0,
+    ) -> None:
+        self.shared = shared
+        """Those that get the message as it came, once each (FLT-3)."""
+        self.rewritten = rewritten
+        """Copies that a rule's action has changed, one for each such rule (FLT-4)."""
+        self.failed = failed
+        """Those among whose dead letters the message goes."""
+        self.failure_count = failure_count
+        """Everything that could not be evaluated, dead-lettered or not."""
+
+
+NOBODY = Selection(())
+"""A message that no subscription wants."""
+
+
+class Selector(Protocol):
+    """The rules of a topic's subscriptions, as of now."""
+
+    def select(self, body: bytes, index: int, sequence: int, enqueued_ms: int) -> Selection:
+        """Who gets a stored message that has this number in the topic's fragment `index`."""
+        ...
+
+    def session_of(self, body: bytes) -> str | None:
+        """The session that a stored message names."""
+        ...

@@ -1,0 +1,29 @@
+"""What a topic's fragment asks of itself: scheduled messages whose time has come.
+
+Owns these commands. Filters run when a message becomes active (SCH-10), so its body has to be
+read back first; the broker reads and submits what it found. None of them comes from a client
+or from another process.
+"""
+
+from partibus.fragment.commands import Command
+from partibus.fragment.message import Held
+
+
+class PublishDue(Command):
+    """Publish scheduled messages, whose bodies were read."""
+
+    __slots__ = ("bodies", "messages")
+
+    def __init__(self, messages: list[Held], bodies: list[bytes]) -> None:
+        self.messages = messages
+        self.bodies = bodies
+
+
+class DueUnread(Command):
+    """The bodies of scheduled messages could not be read: damaged, or the store is down."""
+
+    __slots__ = ("damaged", "messages")
+
+    def __init__(self, messages: list[Held], damaged: bool) -> None:
+        self.messages = messages
+        self.damaged = damaged

@@ -1,0 +1,204 @@
+"""The rules of a subscription through its management node: add, remove, list.
+
+Owns these three operations and the forms that rules have on the wire (amqp-contract 7.3 to
+7.5). They need the right Listen, as the SDKs' rule managers promise. What makes a rule valid
+is said by the catalog; what it selects, by `partibus.rules`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from partibus.amqp.types import Described, Int, Timestamp, ULong
+from partibus.control.record import EntityRecord
+from partibus.domain.entity import (
+    CorrelationFilter,
+    FilterType,
+    PropertyValue,
+    RuleSpec,
+    SubscriptionSpec,
+)
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    EntityExists,
+    EntityNotFound,
+    InvalidOperation,
+    NotImplementedHere,
+)
+from partibus.gateway.stored_view import plain
+
+if TYPE_CHECKING:
+    from partibus.gateway.management import ManagementRequest
+    from partibus.gateway.rule_changes import Edit, Rules
+
+RULE_DESCRIPTION: Final = ULong(0x137_0000_0004)
+EMPTY_ACTION: Final = ULong(0x137_0000_0005)
+SQL_ACTION: Final = ULong(0x137_0000_0006)
+SQL_FILTER: Final = ULong(0x13_7000_0006)
+TRUE_FILTER: Final = ULong(0x13_7000_0007)
+FALSE_FILTER: Final = ULong(0x13_7000_0008)
+CORRELATION_FILTER: Final = ULong(0x13_7000_0009)
+COMPATIBILITY: Final = Int(20)
+"""The level of the SQL dialect, which clients pass over."""
+
+_CORRELATION_KEYS: Final = {
+    "correlation-id": "correlation_id",
+    "message-id": "message_id",
+    "to": "to",
+    "reply-to": "reply_to",
+    "label": "label",
+    "session-id": "session_id",
+    "reply-to-session-id": "reply_to_session_id",
+    "content-type": "content_type",
+}
+"""Keys of a request, in the order of the list in an answer."""
+
+
+def add_rule(request: "ManagementRequest") -> None:
+    """Add a rule; the next message sees it (FLT-10)."""
+    rule = _rule(_rule_name(request), request.fields.get("rule-description"))
+
+    def edit(record: EntityRecord, rules: "Rules") -> "Rules":
+        if any(known.name.lower() == rule.name.lower() for known in rules):
+            raise EntityExists(
+                f"The rule '{rule.name}' exists already on '{record.path}'; remove it first, or "
+                "choose another name."
+            )
+        return (*rules, rule)
+
+    _change(request, edit)
+
+
+def remove_rule(request: "ManagementRequest") -> None:
+    """Remove a rule; without any, nothing is selected (FLT-5)."""
+    name = _rule_name(request)
+
+    def edit(record: EntityRecord, rules: "Rules") -> "Rules":
+        kept = tuple(known for known in rules if known.name.lower() != name.lower())
+        if len(kept) == len(rules):
+            raise EntityNotFound.named(f"{record.path}/Rules/{name}")
+        return kept
+
+    _change(request, edit)
+
+
+def enumerate_rules(request: "ManagementRequest") -> None:
+    """The rules in the order in which they were added; 204 when there are none."""
+    skip, top = max(0, request.number("skip", 0)), max(0, request.number("top", 100))
+    record = request.node.connection.gateway.namespace.record(_subscription(request).path)
+    assert isinstance(record.spec, SubscriptionSpec)
+    rules = record.spec.rules[skip : skip + top]
+    if not rules:
+        request.succeed_empty()
+        return
+    described = [{"rule-description": _described(rule, record.created_ms)} for rule in rules]
+    request.succeed({"rules": described})
+
+
+def _change(request: "ManagementRequest", edit: "Edit") -> None:
+    changes = request.node.connection.gateway.rule_changes
+    if changes is None:
+        raise NotImplementedHere("The namespace of this server is fixed; rules cannot be changed.")
+    changes.ask(_subscription(request).path, edit, _answer(request))
+
+
+def _answer(request: "ManagementRequest") -> Callable[[BusError | None], None]:
+    def done(error: BusError | None) -> None:
+        if error is None:
+            request.succeed()
+        else:
+            request.fail(error)
+
+    return done
+
+
+def _subscription(request: "ManagementRequest") -> EntityRecord:
+    record = request.entity.record
+    if not isinstance(record.spec, SubscriptionSpec):
+        raise InvalidOperation(f"'{record.path}' has no rules; only subscriptions have.")
+    return record
+
+
+def _rule_name(request: "ManagementRequest") -> str:
+    name = request.fields.get("rule-name")
+    if not isinstance(name, str) or not name:
+        raise ArgumentError("The request must name a rule by its 'rule-name'.")
+    return str(name)
+
+
+# --- from the wire --------------------------------------------------------------------------------
+
+
+def _rule(name: str, description: object) -> RuleSpec:
+    if not isinstance(description, Mapping):
+        raise ArgumentError("The request must hold a 'rule-description', which is a map.")
+    action = _expression(description, "sql-rule-action")
+    correlation = description.get("correlation-filter")
+    if isinstance(correlation, Mapping):
+        return RuleSpec(
+            name=name,
+            filter_type=FilterType.CORRELATION,
+            sql_expression="",
+            correlation=_correlation(correlation),
+            action=action,
+        )
+    expression = _expression(description, "sql-filter")
+    if not expression:
+        raise ArgumentError("A rule needs a 'sql-filter' or a 'correlation-filter'.")
+    kind = {"1=1": FilterType.TRUE, "1=0": FilterType.FALSE}.get(expression, FilterType.SQL)
+    return RuleSpec(name=name, filter_type=kind, sql_expression=expression, action=action)
+
+
+def _expression(description: Mapping[object, object], key: str) -> str:
+    given = description.get(key)
+    if given is None:
+        return ""
+    expression = given.get("expression") if isinstance(given, Mapping) else None
+    if expression is None:
+        return ""
+    if not isinstance(expression, str):
+        raise ArgumentError(f"The 'expression' of '{key}' must be a string.")
+    return str(expression)
+
+
+def _correlation(given: Mapping[object, object]) -> CorrelationFilter:
+    texts: dict[str, str] = {}
+    for key, field in _CORRELATION_KEYS.items():
+        value = given.get(key)
+        if value is not None:
+            texts[field] = str(value)
+    properties: dict[str, PropertyValue] = {}
+    wanted = given.get("properties")
+    if isinstance(wanted, Mapping):
+        for name, value in wanted.items():
+            condition = plain(value)
+            if not isinstance(condition, str | bool | int | float):
+                raise ArgumentError(
+                    f"The condition on the property '{name}' must be text, a number or a boolean."
+                )
+            properties[str(name)] = condition
+    return CorrelationFilter(properties=properties, **texts)
+
+
+# --- to the wire ----------------------------------------------------------------------------------
+
+
+def _described(rule: RuleSpec, created_ms: int) -> Described:
+    action = Described(EMPTY_ACTION, [])
+    if rule.action:
+        action = Described(SQL_ACTION, [rule.action, COMPATIBILITY])
+    fields = [_described_filter(rule), action, rule.name, Timestamp(created_ms)]
+    return Described(RULE_DESCRIPTION, fields)
+
+
+def _described_filter(rule: RuleSpec) -> Described:
+    if rule.filter_type is FilterType.TRUE:
+        return Described(TRUE_FILTER, [])
+    if rule.filter_type is FilterType.FALSE:
+        return Described(FALSE_FILTER, [])
+    if rule.filter_type is FilterType.SQL:
+        return Described(SQL_FILTER, [rule.sql_expression, COMPATIBILITY])
+    correlation = rule.correlation or CorrelationFilter()
+    fields: list[object] = [getattr(correlation, field) for field in _CORRELATION_KEYS.values()]
+    fields.append(dict(correlation.properties))
+    return Described(CORRELATION_FILTER, fields)

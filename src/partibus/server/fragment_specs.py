@@ -1,0 +1,77 @@
+"""What the fragments of an entity must know of it, taken from the catalog.
+
+Owns the translation of queues, topics and subscriptions into the spec that a fragment's machine
+runs by. Reads the catalog and changes nothing. Called by the node, when an entity comes up and
+when it changes.
+"""
+
+from partibus.control.catalog import Catalog
+from partibus.control.record import EntityRecord
+from partibus.domain.address import parse_address
+from partibus.domain.duration import DURATION_MAX_MS
+from partibus.domain.entity import (
+    EntitySpec,
+    SubscriptionSpec,
+    TopicSpec,
+    duplicate_window_ms,
+    fragment_bytes_max,
+)
+from partibus.fragment.spec import FragmentSpec
+
+
+def fragment_spec(record: EntityRecord, catalog: Catalog) -> FragmentSpec:
+    """The entity's properties as each of its fragments applies them."""
+    spec = record.spec
+    if isinstance(spec, TopicSpec):
+        return _of_topic(record.path, spec, catalog)
+    if isinstance(spec, SubscriptionSpec):
+        return _of_subscription(record.path, spec, catalog)
+    return FragmentSpec(
+        lock_duration_ms=spec.lock_duration_ms,
+        max_delivery_count=spec.max_delivery_count,
+        default_ttl_ms=_default_ttl_ms(spec),
+        dead_letter_on_expiry=spec.dead_lettering_on_message_expiration,
+        size_bytes_max=fragment_bytes_max(spec, catalog.profile),
+        duplicate_window_ms=duplicate_window_ms(spec),
+        is_partitioned=spec.enable_partitioning,
+        requires_session=spec.requires_session,
+        forward_to=spec.forward_to,
+        forward_dead_letters_to=spec.forward_dead_lettered_messages_to,
+        path=record.path,
+    )
+
+
+def _of_topic(path: str, spec: TopicSpec, catalog: Catalog) -> FragmentSpec:
+    return FragmentSpec(
+        lock_duration_ms=0,
+        max_delivery_count=0,
+        default_ttl_ms=_default_ttl_ms(spec),
+        size_bytes_max=fragment_bytes_max(spec, catalog.profile),
+        duplicate_window_ms=duplicate_window_ms(spec),
+        is_partitioned=spec.enable_partitioning,
+        requires_match=spec.enable_filtering_messages_before_publishing,
+        path=path,
+    )
+
+
+def _of_subscription(path: str, spec: SubscriptionSpec, catalog: Catalog) -> FragmentSpec:
+    """Its messages are weighed with its topic (ENT-5); the state of its sessions here."""
+    topic = catalog.entity(parse_address(path).entity).spec
+    assert isinstance(topic, TopicSpec)
+    return FragmentSpec(
+        lock_duration_ms=spec.lock_duration_ms,
+        max_delivery_count=spec.max_delivery_count,
+        default_ttl_ms=_default_ttl_ms(spec),
+        dead_letter_on_expiry=spec.dead_lettering_on_message_expiration,
+        size_bytes_max=fragment_bytes_max(topic, catalog.profile),
+        is_partitioned=topic.enable_partitioning,
+        requires_session=spec.requires_session,
+        forward_to=spec.forward_to,
+        forward_dead_letters_to=spec.forward_dead_lettered_messages_to,
+        path=path,
+    )
+
+
+def _default_ttl_ms(spec: EntitySpec) -> int:
+    ttl_ms = spec.default_message_time_to_live_ms
+    return 0 if ttl_ms >= DURATION_MAX_MS else ttl_ms
