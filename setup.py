@@ -101,7 +101,13 @@ def translate() -> list[Extension]:
 
     made: list[Extension] = mypycify(
         # The build has none of the packages that we import, and no need of their types.
-        ["--config-file=", "--ignore-missing-imports", *map(str, map(source_file, hot_modules()))],
+        [
+            "--config-file=",
+            "--ignore-missing-imports",
+            # Nor has it an interest in what the modules that stay interpreted make of them.
+            "--follow-imports=silent",
+            *map(str, map(source_file, hot_modules())),
+        ],
         opt_level="3",
         debug_level="0",
         multi_file=True,

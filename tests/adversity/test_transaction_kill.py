@@ -3,7 +3,8 @@
 One data directory goes through many lives. In each, several clients receive a coin from one
 queue, complete it and send a receipt to each of two others, all in one transaction; some are
 rolled back. The process is killed around a commit. Afterwards every coin is either still there
-or has both of its receipts, whatever its client had heard; what was committed has both.
+or has both of its receipts, whatever its client had heard; what was committed has both. Where
+each queue has a store of its own, couriers carry the receipts, and are killed with the rest.
 """
 
 import random
@@ -20,6 +21,8 @@ from proton import ConnectionException, Delivery, Message, ProtonException
 
 from adversity.conftest import QUEUES, NewServer
 from adversity.victim import Victim
+from adversity.waiting import wait_until
+from conformance.partitioning.operator import Operator
 from conformance.settlement.backstage import PEEK_COUNT, Backstage
 from support.proton_transactions import Transaction, taken
 
@@ -120,6 +123,10 @@ def shown(client: Backstage, queue: str) -> list[str]:
 
 def check(victim: Victim, life: Life, coins: set[str]) -> set[str]:
     """The account after a life; the coins that are left."""
+    operator = Operator(victim)
+    wait_until(
+        lambda: operator.entity(COINS)["totals"]["transfer"] == 0, "no receipt is on its way"
+    )
     with Backstage(victim) as client:
         left, right = set(shown(client, LEFT)), set(shown(client, RIGHT))
         still = set(shown(client, COINS))
@@ -133,10 +140,12 @@ def check(victim: Victim, life: Life, coins: set[str]) -> set[str]:
     return still
 
 
-def live_and_die(new_server: NewServer, seed: int, lives: int) -> None:
+def live_and_die(new_server: NewServer, seed: int, lives: int, stores: int = 1) -> None:
     rng = random.Random(seed)
-    victim = new_server()
+    victim = new_server(None, "--stores", str(stores))
     victim.start()
+    places = {Operator(victim).placement(queue)[0] for queue in QUEUES}
+    assert len(places) == min(stores, len(QUEUES))
     coins: set[str] = set()
     committed_count = 0
     for number in range(lives):
@@ -157,7 +166,17 @@ def test_a_transaction_is_whole_after_any_kill(new_server: NewServer, seed: int)
     live_and_die(new_server, seed, 5)
 
 
+@pytest.mark.rule("TXN-2", "TXN-4", "TXN-17")
+def test_a_transaction_over_stores_is_whole_after_any_kill(
+    new_server: NewServer, seed: int
+) -> None:
+    live_and_die(new_server, seed, 5, stores=3)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_transactions_are_whole_in_many_lives(new_server: NewServer, seed: int) -> None:
-    live_and_die(new_server, seed, 30)
+@pytest.mark.parametrize("stores", [1, 3])
+def test_transactions_are_whole_in_many_lives(
+    new_server: NewServer, seed: int, stores: int
+) -> None:
+    live_and_die(new_server, seed, 30, stores)

@@ -201,7 +201,8 @@ def silent(command: Any) -> Any:
     return command
 
 
-PARTS = st.one_of([COMMANDS[kind] for kind in (Enqueue, Settle, CancelScheduled, EnqueueNumbered)])
+IN_TRANSACTIONS = (Enqueue, Settle, CancelScheduled, EnqueueNumbered, Transfer)
+PARTS = st.one_of([COMMANDS[kind] for kind in IN_TRANSACTIONS])
 COMMANDS[Transact] = st.builds(
     lambda work, size: Transact(PORT, work, size),
     st.lists(st.tuples(numbers, PARTS.map(silent)), max_size=4),

@@ -193,6 +193,9 @@ class Process:
         self.store._log += kept
         if kept:
             self.store._acknowledged = kept[-1].end
+        # A store that heals later must not tell the dead what became of their appends.
+        self.store._waiting.clear()
+        self.store.on_state = None
         self._relays.late += self.under_way
         self.under_way.clear()
         self.steps.clear()

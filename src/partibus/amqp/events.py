@@ -229,6 +229,21 @@ class TransferReceived(Event):
         self.state = state
 
 
+class TransferRefused(Event):
+    """A message that was part of something larger was refused by the engine itself.
+
+    It was larger than the link takes, and has been answered; whoever keeps the transaction that
+    its state names must know that a part is missing [4.4.1].
+    """
+
+    __slots__ = ("link", "state")
+    fields: ClassVar[tuple[str, ...]] = ("link", "state")
+
+    def __init__(self, link: "Link", state: DeliveryState) -> None:
+        self.link = link
+        self.state = state
+
+
 class DispositionReceived(Event):
     """The peer speaks of messages that we sent; settled ones are already forgotten."""
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp import conditions
-from partibus.amqp.delivery import Delivery, rejected
+from partibus.amqp.delivery import Delivery, DeliveryState, rejected
 from partibus.amqp.encode import ENCODED_NULL, encode_uint
 from partibus.amqp.errors import AmqpError, LinkError, SessionError
-from partibus.amqp.events import Event, TransferReceived
+from partibus.amqp.events import Event, TransferReceived, TransferRefused
 from partibus.amqp.performatives import (
     AttachFrame,
     FlowFrame,
@@ -351,7 +351,7 @@ class Link:
             self._count_transfer()
             if tail.whole:
                 if len(payload) > self.max_message_size:
-                    self._refuse_oversize(delivery_id, tail.settled)
+                    self._refuse_oversize(delivery_id, tail.settled, tail.state, events)
                     return
                 message_format = tail.message_format if tail.message_format >= 0 else 0
                 events.append(
@@ -409,7 +409,8 @@ class Link:
             return
         self._drop_assembly()
         if assembly.size > self.max_message_size:
-            self._refuse_oversize(assembly.delivery_id, assembly.settled)
+            number, state = assembly.delivery_id, assembly.state
+            self._refuse_oversize(number, assembly.settled, state, events)
             return
         events.append(
             TransferReceived(
@@ -429,7 +430,13 @@ class Link:
             self.session.connection.assembly_bytes -= assembly.held
             self._assembly = None
 
-    def _refuse_oversize(self, delivery_id: int, settled: bool) -> None:
+    def _refuse_oversize(
+        self,
+        delivery_id: int,
+        settled: bool,
+        state: DeliveryState | None,
+        events: list[Event],
+    ) -> None:
         """Reject a message that is too large and give its credit back.
 
         The link goes on: the stock clients learn the reason from the outcome, not from a
@@ -439,6 +446,8 @@ class Link:
             conditions.LINK_MESSAGE_SIZE_EXCEEDED,
             f"The message is larger than the link's maximum of {self.max_message_size} bytes.",
         )
+        if state is not None:
+            events.append(TransferRefused(self, state))
         if settled:
             raise LinkError(self, error.condition, error.description)
         self.settle(delivery_id, rejected(error))

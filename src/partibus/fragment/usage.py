@@ -1,8 +1,9 @@
 """How long nobody has used a fragment.
 
 Owns what counts as use (IDL-2): any command but the broker's own is noted by the broker in the
-machine; a receiver that waits, a session that is held and a scheduled message are use for as
-long as they are there, and are noted whenever somebody asks. Called by the server's idle watch.
+machine; a receiver that waits, a session that is held, a scheduled message and one on its way to
+another entity are use for as long as they are there, and are noted whenever somebody asks. Called
+by the server's idle watch.
 """
 
 from partibus.fragment.machine import Machine
@@ -17,8 +18,8 @@ def idle_ms(machine: Machine, now_ms: int) -> int:
 
 
 def is_in_use(state: State) -> bool:
-    """Whether somebody waits for messages, or messages wait for their time."""
-    if len(state.scheduled) or state.departing:
+    """Whether somebody waits for messages, or messages wait for their time or their courier."""
+    if len(state.scheduled) or state.departing or len(state.outbox):
         return True
     for lane in state.lanes:
         if lane.interested or any(c.sent < c.limit for c in lane.waiting):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from partibus.amqp.connection import Connection
+from partibus.amqp.delivery import DeliveryState, TransactionalState
 from partibus.amqp.errors import AmqpError
 from partibus.amqp.events import (
     AttachReceived,
@@ -25,11 +26,12 @@ from partibus.amqp.events import (
     SaslInitReceived,
     SessionFailed,
     TransferReceived,
+    TransferRefused,
 )
 from partibus.amqp.link import Link
 from partibus.amqp.session import Session
 from partibus.domain.address import Address
-from partibus.domain.errors import BusError, Unauthorized
+from partibus.domain.errors import BusError, InvalidOperation, MessageTooLarge, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.attach import LinkOwner, attach
 from partibus.gateway.claims import Claims
@@ -52,6 +54,10 @@ CLOSE_GRACE_MS: Final = 5_000
 """How long a client may take to answer our close before it is cut off."""
 UNCONFIRMED_BYTES_MAX: Final = 16 * 1024 * 1024
 """Sends of one connection that may wait for the store before its socket is read no more."""
+
+NOT_OPEN: Final = "One of its messages was sent on a link that was refused."
+TOO_LARGE: Final = "One of its messages is larger than its entity accepts."
+"""Why a transaction has nothing to commit, when a message never reached a link's owner."""
 
 
 class Wire(Protocol):
@@ -101,6 +107,7 @@ class ClientConnection:
         """Bytes of sends that the store has not confirmed."""
         self._handlers: dict[type[Event], Callable[[Event], None]] = {
             TransferReceived: self._transfer,
+            TransferRefused: self._transfer_refused,
             DispositionReceived: self._disposition,
             FlowReceived: self._flow,
             AttachReceived: self._attach,
@@ -304,6 +311,18 @@ class ClientConnection:
         owner = event.link.context
         if isinstance(owner, InboundLink | RequestLink | CoordinatorLink):
             owner.transfer(event)
+        else:
+            self._leave_out(event.state, InvalidOperation(NOT_OPEN))
+
+    def _transfer_refused(self, event: Event) -> None:
+        """A message was too large for its link, which the client has been told."""
+        assert isinstance(event, TransferRefused)
+        self._leave_out(event.state, MessageTooLarge(TOO_LARGE))
+
+    def _leave_out(self, state: DeliveryState | None, error: BusError) -> None:
+        """A transaction that lacks one of its messages has nothing to commit (TXN-2)."""
+        if isinstance(state, TransactionalState):
+            self.transactions.fail(state.txn_id, error)
 
     def _transfer_if_admitted(self, event: Event) -> None:
         """Stands in for `_transfer` where faults are on: a throttle may refuse a send."""

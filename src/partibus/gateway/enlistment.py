@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from partibus.domain.errors import BusError
-from partibus.fragment.commands import Enqueue, Lane, Outcome, Settle
+from partibus.fragment.commands import Lane, Outcome, Settle
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.transaction_commands import SILENT, CheckLocks
@@ -18,7 +18,7 @@ from partibus.gateway.namespace import Entity
 from partibus.gateway.operations.fanout import CountPart, FanOut
 from partibus.gateway.submission import fragment_unavailable
 from partibus.gateway.transaction import Transaction
-from partibus.gateway.transaction_scope import Part
+from partibus.gateway.transfer_destination import Part
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -60,17 +60,17 @@ def place_messages(
     connection.transactions.require_room(sum([len(message.body) for message in messages]))
     start = connection.gateway.random_start()
     parts = transaction.scope.send(entity, via, session, messages, payloads, start)
-    for fragment, _ in parts:
-        if not fragment.is_available:
-            raise fragment_unavailable(fragment, entity.record.path)
+    for part in parts:
+        keeper, path = transaction.scope.keeper(part)
+        if not keeper.is_available:
+            raise fragment_unavailable(keeper, path)
     return parts
 
 
 def enlist_messages(transaction: Transaction, parts: Sequence[Part]) -> None:
     """Have messages stored at the commit."""
-    for fragment, messages in parts:
-        size = sum([len(message.body) for message in messages])
-        transaction.add(fragment, Enqueue(SILENT, messages, [0], size), size)
+    for part in parts:
+        transaction.add_messages(part)
 
 
 def enlist_settlements(

@@ -6,6 +6,8 @@ sender (SEED-56), and without a key by the parcel's own number, so that a parcel
 again goes to the fragment whose mark knows it. Pure; couriers and their legs use it.
 """
 
+from typing import Final
+
 from partibus.amqp.decode import DecodeError
 from partibus.domain.errors import MalformedMessage
 from partibus.fragment.handle import Fragment
@@ -16,6 +18,10 @@ from partibus.gateway.forwarded import HOPS_MAX, Journey, hop_count, to_forwarde
 from partibus.gateway.lanes import client_sequence
 from partibus.gateway.namespace import Entity, too_large
 from partibus.gateway.router import fragment_of
+
+ADDED_BYTES_MAX: Final = 128
+"""What the bus itself adds to a message that is stored and sent on: its envelope, and an id. A
+sender's largest message must not fail on the way for it."""
 
 
 class Item:
@@ -79,7 +85,7 @@ def refusal_of(body: bytes, message: NewMessage, entity: Entity) -> Reason | Non
     """Why a destination does not take a message, as far as the message itself tells."""
     if hop_count(body) >= HOPS_MAX:
         return TOO_MANY_HOPS
-    if len(message.body) > entity.message_bytes_max:
+    if len(message.body) - ADDED_BYTES_MAX > entity.message_bytes_max:
         return reason_of(too_large(entity))
     if entity.spec.requires_session and message.session_id is None:
         return NO_SESSION

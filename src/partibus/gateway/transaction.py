@@ -27,6 +27,7 @@ from partibus.fragment.commands import Command
 from partibus.fragment.handle import Fragment
 from partibus.fragment.transaction_commands import Transact
 from partibus.gateway.transaction_scope import Scope
+from partibus.gateway.transfer_destination import Part, work_of
 
 Answer = Callable[[BusError | None], None]
 """Told once how a discharge ended: None when all is well."""
@@ -42,7 +43,6 @@ class Transaction:
 
     __slots__ = (
         "_answer",
-        "_fragment",
         "_message_count",
         "_operation_count",
         "_under_way",
@@ -70,8 +70,7 @@ class Transaction:
         """Its work has gone to the fragments."""
         self._message_count = 0
         self._operation_count = 0
-        self._fragment: Fragment | None = None
-        self._work: list[tuple[int, Command]] = []
+        self._work: list[Part | tuple[int, Command]] = []
         self._under_way = 0
         """Operations that a fragment still looks at; a discharge waits for them."""
         self._answer: Answer | None = None
@@ -107,10 +106,15 @@ class Transaction:
     def add(self, fragment: Fragment, command: Command, byte_count: int) -> None:
         """Do this at the commit, behind what was added before."""
         if self.failure is None:
-            if self._fragment is None:
-                self._fragment = fragment
             self._work.append((fragment.fragment_id, command))
             self.byte_count += byte_count
+
+    def add_messages(self, part: Part) -> None:
+        """Store these at the commit, or give them to the courier then, behind what was added
+        before."""
+        if self.failure is None:
+            self._work.append(part)
+            self.byte_count += part.byte_count
 
     def hold(self) -> None:
         """A fragment looks at an operation; a discharge that comes meanwhile waits for it."""
@@ -158,12 +162,16 @@ class Transaction:
             answer(_rolled_back(self.failure))
             return
         self.is_submitted = True
-        if self._fragment is None:
+        collected, self._work = self._work, []
+        pin = self.scope.pin
+        if pin is None or not collected:
             answer(None)
             return
-        work, byte_count = self._work, self.byte_count
-        self._work = []
-        self._fragment.submit(Transact(CommitPort(answer), work, byte_count))
+        work = [
+            work_of(one, pin.store, pin.fragment) if isinstance(one, Part) else one
+            for one in collected
+        ]
+        pin.fragment.submit(Transact(CommitPort(answer), work, self.byte_count))
 
     def _drop(self) -> None:
         self._work = []

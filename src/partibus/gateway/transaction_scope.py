@@ -3,8 +3,8 @@
 Owns the rules of where the work of a transaction may go (TXN-3, TXN-13, SEED-45 to SEED-53):
 the first operation pins it to an entity and a fragment, and all others must fit; when that is
 a send, the first settlement has the last word. Other entities may be sent to in cross-entity
-mode or by send-via (TXN-4 to TXN-6). Decides, and collects nothing: a transaction asks it
-before it takes an operation on.
+mode or by send-via (TXN-4 to TXN-6), in whatever store they are. Decides, and collects nothing:
+a transaction asks it before it takes an operation on.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,10 @@ from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage, key_of
 from partibus.gateway.namespace import Entity
-from partibus.gateway.transfer_destination import other_store, store_of, transfer_destination
+from partibus.gateway.transfer_destination import Part, store_of, transfer_destination
 
 VIA_PARTITION_KEY: Final = "x-opt-via-partition-key"
 _SUBSCRIPTIONS: Final = "/subscriptions/"
-
-Part = tuple[Fragment, list[NewMessage]]
 
 
 class Pin:
@@ -32,6 +30,7 @@ class Pin:
     __slots__ = (
         "fragment",
         "fragment_count",
+        "has_numbers",
         "index",
         "is_firm",
         "key",
@@ -56,6 +55,8 @@ class Pin:
         their entities is the transaction's own, since work may overtake work on its way."""
         self.key: str | None = None
         """The key of the messages sent to the entity itself, once there is one."""
+        self.has_numbers = False
+        """Numbers were set aside in its store, so that the transaction cannot leave it."""
 
 
 def top_level(entity: Entity) -> str:
@@ -86,10 +87,27 @@ class Scope:
             raise InvalidOperation(
                 f"{_spans(pin, entity)} Messages are settled on one entity; others may be sent to."
             )
-        if store_of(entity, fragment) != pin.store:
-            raise other_store(pin.store, entity, store_of(entity, fragment))
+        if pin.has_numbers and store_of(entity, fragment) != pin.store:
+            raise _number_elsewhere(pin.path, entity.record.path)
         self.pin = Pin(entity, fragment, session)
         return self.pin
+
+    def number(self, parts: Sequence[Part]) -> None:
+        """Numbers are to be set aside for these messages, in the transaction's own store."""
+        pin = self.pin
+        assert pin is not None
+        for part in parts:
+            if part.store != pin.store:
+                raise _number_elsewhere(part.path, pin.path)
+        pin.has_numbers = True
+
+    def keeper(self, part: Part) -> tuple[Fragment, str]:
+        """The fragment that stores messages at the commit, as things stand, and its entity."""
+        pin = self.pin
+        assert pin is not None
+        if part.store == pin.store:
+            return part.fragment, part.path
+        return pin.fragment, pin.path
 
     def send(
         self,
@@ -105,7 +123,7 @@ class Scope:
         if via is not None and top_level(via) != top_level(entity):
             return self._send_via(entity, via, session, messages, payloads, start)
         if pin is None or top_level(entity) == pin.top:
-            return [(self._own_fragment(entity, session, messages), messages)]
+            return [Part(entity, self._own_fragment(entity, session, messages), messages)]
         if session is not pin.session:
             raise InvalidOperation(
                 f"{_spans(pin, entity)} Send via '{pin.path}' (link property "
@@ -170,11 +188,11 @@ class Scope:
 
 def _destinations(pin: Pin, entity: Entity, messages: list[NewMessage], start: int) -> list[Part]:
     """The messages for another entity, by fragment."""
-    parts: dict[int, Part] = {}
+    groups: dict[int, list[NewMessage]] = {}
     for message in messages:
         fragment = transfer_destination(pin.store, entity, key_of(message), start)
-        parts.setdefault(fragment.index, (fragment, []))[1].append(message)
-    return list(parts.values())
+        groups.setdefault(fragment.index, []).append(message)
+    return [Part(entity, entity.fragments[index], group) for index, group in groups.items()]
 
 
 def _require_same_fragment(pin: Pin, fragment: Fragment, what: str) -> None:
@@ -229,6 +247,14 @@ def _keyless(entity: Entity) -> InvalidOperation:
     return InvalidOperation(
         f"A message that is sent in a transaction to the partitioned '{entity.record.path}' "
         f"must have a SessionId or PartitionKey{id_text}. Set one."
+    )
+
+
+def _number_elsewhere(path: str, own_path: str) -> InvalidOperation:
+    return InvalidOperation(
+        f"The sequence number of a message that is scheduled in '{path}' cannot be told before "
+        f"the transaction on '{own_path}' ends: the two are in different stores. Send it with a "
+        "ScheduledEnqueueTime instead of scheduling it, or schedule it outside of the transaction."
     )
 
 

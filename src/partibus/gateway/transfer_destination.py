@@ -1,38 +1,54 @@
-"""Where a transaction's message for another entity goes (TXN-4).
+"""Where a transaction's messages go (TXN-4).
 
-Owns the one decision whether a transaction may reach an entity beside its own: today its
-message goes straight into the same store entry, so both must be in one store. Asked once a
-message by the scope of a transaction; nothing else knows about stores.
+Owns the one decision how a transaction reaches an entity beside its own. What lies in the
+transaction's store is stored there by the same entry. What lies in another store goes, by the
+same entry, into the outbox of the transaction's own fragment, whose courier carries it on after
+the commit (TXN-17). Asked by the scope of a transaction when messages are sent, and once more by
+the commit, since the first settlement may have moved the transaction; nothing else knows stores.
 """
 
-from partibus.domain.errors import InvalidOperation
 from partibus.domain.partition_key import fragment_index
+from partibus.fragment.commands import Command, Enqueue
 from partibus.fragment.handle import Fragment
+from partibus.fragment.message import NewMessage
+from partibus.fragment.transaction_commands import SILENT
+from partibus.fragment.transfer_commands import Transfer
 from partibus.gateway.namespace import Entity
 
 
+class Part:
+    """Messages of one send for one fragment of an entity."""
+
+    __slots__ = ("byte_count", "fragment", "messages", "path", "store")
+
+    def __init__(self, entity: Entity, fragment: Fragment, messages: list[NewMessage]) -> None:
+        self.path = entity.record.path
+        self.fragment = fragment
+        self.store = store_of(entity, fragment)
+        self.messages = messages
+        self.byte_count = sum([len(message.body) for message in messages])
+
+
 def transfer_destination(store: int, entity: Entity, key: str | None, start: int) -> Fragment:
-    """The fragment of another entity that takes a message within the transaction's store.
+    """The fragment of another entity that a message is for.
 
-    Without a key it is any of those in the store; `start` is where to begin to look."""
+    Without a key it is one in the transaction's store, if there is any; `start` is where to
+    begin to look. One in another store only says that the message has to be carried there."""
     fragments = entity.fragments
-    if len(fragments) > 1 and key is None:
-        near = [f for f in fragments if store_of(entity, f) == store]
-        if near:
-            return near[start % len(near)]
-    fragment = fragments[0 if key is None else fragment_index(key, len(fragments))]
-    if store_of(entity, fragment) != store:
-        raise other_store(store, entity, store_of(entity, fragment))
-    return fragment
+    if key is not None:
+        return fragments[fragment_index(key, len(fragments))]
+    near = [f for f in fragments if store_of(entity, f) == store] or fragments
+    return near[start % len(near)]
 
 
-def other_store(store: int, entity: Entity, its_store: int) -> InvalidOperation:
-    """The error for what a transaction cannot reach."""
-    return InvalidOperation(
-        f"The transaction works in store {store}, and '{entity.record.path}' keeps this "
-        f"message in store {its_store}: this version of the server has transactions over "
-        "several entities only within one store. Do this outside of the transaction."
-    )
+def work_of(part: Part, store: int, home: Fragment) -> tuple[int, Command]:
+    """What the commit does with messages, and in which fragment: `home` is the transaction's
+    own, in this store."""
+    if part.store == store:
+        command = Enqueue(SILENT, part.messages, [0], part.byte_count)
+        return part.fragment.fragment_id, command
+    transfer = Transfer(SILENT, part.messages, [0], part.byte_count, part.path)
+    return home.fragment_id, transfer
 
 
 def store_of(entity: Entity, fragment: Fragment) -> int:

@@ -8,7 +8,7 @@ called by lark from the leaves up, without recursion. Used by `rules.parser`.
 
 import difflib
 import math
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from lark import Token, v_args
 from lark.visitors import Transformer_NonRecursive
@@ -21,7 +21,7 @@ from partibus.rules.view import SYSTEM_ALIASES, SYSTEM_NAMES
 if TYPE_CHECKING:
     from lark.tree import Meta
 
-    Base = Transformer_NonRecursive[Token, object]
+    Base: TypeAlias = Transformer_NonRecursive[Token, object]
 else:
     Base = Transformer_NonRecursive
 

@@ -11,7 +11,6 @@ from proton import Delivery, LinkException, Message, symbol
 from conformance.partitioning.partitions import keys_in
 from conformance.partitioning.wire import keyed
 from conformance.settlement.backstage import Backstage, text_message
-from conformance.settlement.namespace import write_queues
 from conformance.transactions.namespace import PARTITIONS, Queues
 from support.proton_client import Client
 from support.proton_transactions import (
@@ -176,17 +175,3 @@ def test_a_via_partition_key_selects_the_partition_of_the_transaction(
         transaction = Transaction(client)
         condition, text = refusal(transaction.send(sender, keyed("three", here)))
         assert condition == INVALID_OPERATION and "ViaPartitionKey" in text
-
-
-def test_entities_of_another_store_are_refused_with_the_reason(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    directory: Path = tmp_path_factory.mktemp("stores")
-    config = write_queues(directory / "namespace.toml", {"first": {}, "second": {}})
-    with ServerProcess(directory, config, "--stores", "2") as process, Backstage(process) as client:
-        transaction = Transaction(client)
-        assert taken(transaction.send(client.sender("first"), "one"))
-        condition, text = refusal(transaction.send(client.sender("second"), "two"))
-        assert condition == INVALID_OPERATION and "only within one store" in text
-        assert transaction.commit() == "not committed"
-        assert (client.shown("first"), client.shown("second")) == ([], [])

@@ -8,10 +8,10 @@ from partibus.amqp import conditions
 from partibus.amqp.decode import DecodeError
 from partibus.amqp.delivery import TransactionalState, transactional_state
 from partibus.amqp.encode import encode_list, encode_value
-from partibus.amqp.events import LinkFailed, SessionFailed, TransferReceived
+from partibus.amqp.events import LinkFailed, SessionFailed, TransferReceived, TransferRefused
 from partibus.amqp.settings import ASSEMBLY_BYTES_MAX, ConnectionSettings
 from partibus.amqp.transfer import decode_transfer
-from partibus.amqp.types import UByte, UInt
+from partibus.amqp.types import Described, UByte, UInt, ULong
 from support.engines import Peers, RawPeer, frame, of, parse_frames
 
 BATCH_FORMAT = 0x80013700
@@ -164,6 +164,20 @@ def test_an_oversized_message_that_is_settled_fails_the_link(peer):
     (event,) = peer.send(data)
     assert isinstance(event, LinkFailed)
     assert event.error.condition == conditions.LINK_MESSAGE_SIZE_EXCEEDED
+
+
+@pytest.mark.parametrize("sizes", [[1001], [600, 600]])
+def test_an_oversized_message_of_a_transaction_is_told(peer, sizes):
+    link = peer.attached()
+    state = Described(ULong(0x34), [b"txn"])
+    fields, events = [UInt(9), b"tag"], []
+    for left, size in zip(reversed(range(len(sizes))), sizes, strict=True):
+        more = [UInt(0), None, left > 0, None, state]
+        events += peer.send(frame(1, 0x14, UInt(0), *fields, *more, payload=b"x" * size))
+    (event,) = events
+    assert isinstance(event, TransferRefused)
+    assert (event.link, event.state.txn_id) == (link, b"txn")
+    assert refusals(peer) == [(9, True, conditions.LINK_MESSAGE_SIZE_EXCEEDED)]
 
 
 def test_what_we_write_has_every_field(peer):

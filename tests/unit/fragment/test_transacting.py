@@ -23,6 +23,7 @@ from partibus.fragment.commands import (
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.transaction_commands import SILENT, CheckLocks, Transact
+from partibus.fragment.transfer_commands import Transfer
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import Delivered, FragmentBench
 
@@ -55,7 +56,13 @@ class Bench(FragmentBench):
     def fingerprint(self) -> list[object]:
         """All that a transaction might leave behind."""
         return [
-            (m.state.counts(), m.state.next_sequence, frozenset(m.state.history.pending))
+            (
+                m.state.counts(),
+                m.state.size_bytes,
+                m.state.next_sequence,
+                m.state.outbox.next_number,
+                frozenset(m.state.history.pending),
+            )
             for m in (self.machine, self.other)
         ]
 
@@ -63,6 +70,11 @@ class Bench(FragmentBench):
 def new(*bodies: bytes, due_ms: int = 0, message_id: str | None = None) -> Enqueue:
     messages = [NewMessage(body, -1, due_ms, None, None, message_id) for body in bodies]
     return Enqueue(SILENT, messages, [0], sum(map(len, bodies)))
+
+
+def moved(*bodies: bytes) -> Transfer:
+    messages = [NewMessage(body, -1) for body in bodies]
+    return Transfer(SILENT, messages, [0], sum(map(len, bodies)), "far")
 
 
 def settle(token: int, outcome: Outcome = Outcome.COMPLETE) -> Settle:
@@ -84,6 +96,7 @@ def test_all_of_it_happens_at_once() -> None:
     ("last", "error"),
     [
         (new(b"x" * 99), QuotaExceeded),
+        (moved(b"x" * 99), QuotaExceeded),
         (settle(99), MessageLockLost),
         (CancelScheduled(SILENT, [77]), MessageNotFound),
     ],
@@ -95,7 +108,8 @@ def test_one_refusal_takes_all_of_it_back(last: Command, error: type[BusError]) 
     before = bench.fingerprint()
     outcomes = list(Outcome)
     work = [(1, settle(lock.token, out)) for lock, out in zip(locks, outcomes, strict=True)]
-    sends: list[tuple[int, Command]] = [(1, new(b"a")), (2, new(b"b")), (1, new(b"c"))]
+    sends: list[tuple[int, Command]] = [(1, new(b"a")), (2, new(b"b")), (1, moved(b"t", b"u"))]
+    sends += [(1, new(b"c")), (1, moved(b"v"))]
     cancel = (1, CancelScheduled(SILENT, [1]))
     assert isinstance(bench.transact(*work, *sends, cancel, (1, last)), error)
     assert bench.fingerprint() == before
@@ -126,6 +140,19 @@ def test_what_stands_beside_it_in_the_same_turn_is_not_touched() -> None:
     assert [one.body for one in inbox.take()] == [b"1", b"2"]
     assert isinstance(bench.ports.answers.pop(), MessageLockLost)
     assert bench.state.counts().active == 2, "the other settlement of the same lock went through"
+
+
+@pytest.mark.rule("TXN-4")
+def test_what_is_for_another_entity_is_in_the_outbox_and_in_no_lane() -> None:
+    bench = Bench(SPEC)
+    taken = bench.take(b"in")
+    assert bench.transact((1, settle(taken.token)), (1, moved(b"t")), (1, moved(b"u"))) == 3
+    counts = bench.state.counts()
+    assert (counts.active, counts.transfer, bench.state.size_bytes) == (0, 2, 2)
+    assert bench.receive(9) == []
+    bench.start()
+    assert bench.state.counts() == counts
+    assert [parcel.path for parcel in bench.state.outbox.copies(0)] == ["far", "far"]
 
 
 def test_a_lock_is_settled_once_in_a_transaction() -> None:
@@ -173,7 +200,7 @@ def test_a_store_that_fails_takes_all_of_it_back() -> None:
     before = bench.fingerprint()
     store.fail()
     work = [(1, settle(taken.token)), (1, settle(released.token, Outcome.RELEASE))]
-    answer = bench.transact((1, new(b"a")), *work, (2, new(b"b")))
+    answer = bench.transact((1, new(b"a")), (1, moved(b"t")), *work, (2, new(b"b")))
     assert isinstance(answer, StoreUnavailable)
     assert bench.fingerprint() == before
     store.heal()

@@ -5,9 +5,13 @@ from pathlib import Path
 import pytest
 
 from partibus.control.live import LocalNamespace
+from partibus.domain.address import parse_address
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import EntityNotFound, StoreUnavailable
 from partibus.domain.limits import MINUTE_MS
+from partibus.fragment.transaction_commands import SILENT
+from partibus.fragment.transfer_commands import Transfer
+from partibus.gateway.envelope import to_stored
 from partibus.server.control_hub import ControlHub, Payload
 from partibus.server.idle import SWEEP_MS, IdleWatch
 from partibus.testing.bus import BusBench, ClientBench
@@ -130,6 +134,23 @@ def _peek(bench: Bench, machine: object) -> None:
     ]
     broker.submit(machine, Peek(Ports(), Lane.MAIN, 0, 1, 100))
     bench.bus.scheduler.run()
+
+
+async def test_a_message_on_its_way_to_another_entity_keeps_its_own(bench: Bench) -> None:
+    """What a transaction has committed is not lost because its transfer entity is idle."""
+    bench.queue("q", FLEETING)
+    bench.queue("there", QueueSpec())
+    there = bench.bus.catalog.entity("there").fragments[0].store
+    assert there != bench.bus.catalog.entity("q").fragments[0].store
+    bench.bus.stores[there].fail()
+    bench.bus.scheduler.run()
+    message = to_stored(plain(1))
+    command = Transfer(SILENT, [message], [0], len(message.body), "there")
+    bench.bus.namespace.resolve(parse_address("q")).fragments[0].submit(command)
+    assert await bench.pass_time(10) == []
+    bench.bus.stores[there].heal()
+    assert await bench.pass_time(4) == []
+    assert await bench.pass_time(2) == ["q"]
 
 
 @pytest.mark.rule("IDL-2")

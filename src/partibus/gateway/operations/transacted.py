@@ -62,17 +62,17 @@ def schedule_message(request: "ManagementRequest", transaction: Transaction) -> 
     parts = place_messages(
         node.connection, transaction, request.entity, None, node.session, messages, payloads
     )
+    transaction.scope.number(parts)
 
     def finish(results: list[Numbers | None]) -> None:
         numbers: dict[int, int] = {}
-        for (fragment, group), result in zip(parts, results, strict=True):
+        for part, result in zip(parts, results, strict=True):
             assert result is not None
             first, life = result
-            size = sum([len(message.body) for message in group])
-            command = EnqueueNumbered(SILENT, group, size, first, life)
-            transaction.add(fragment, command, size)
-            for place, message in enumerate(group):
-                numbers[id(message)] = client_sequence(fragment.index, first + place)
+            command = EnqueueNumbered(SILENT, part.messages, part.byte_count, first, life)
+            transaction.add(part.fragment, command, part.byte_count)
+            for place, message in enumerate(part.messages):
+                numbers[id(message)] = client_sequence(part.fragment.index, first + place)
         tell_numbers(request, [numbers[id(message)] for message in messages])
         transaction.let_go()
 
@@ -83,8 +83,9 @@ def schedule_message(request: "ManagementRequest", transaction: Transaction) -> 
 
     transaction.hold()
     fan_out = FanOut[Numbers](len(parts), finish, fail)
-    for part, (fragment, group) in enumerate(parts):
-        fragment.submit(ReserveNumbers(NumbersPart(fan_out, part), len(group)))
+    for place, part in enumerate(parts):
+        port = NumbersPart(fan_out, place)
+        part.fragment.submit(ReserveNumbers(port, len(part.messages)))
 
 
 def cancel_scheduled_message(request: "ManagementRequest", transaction: Transaction) -> None:
