@@ -9,8 +9,9 @@ BIN := .venv/bin
 JS := tests/conformance/js
 PROTON := python-qpid-proton>=0.40
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# More workers than cores: most of the time a stock client is waiting.
-PYTEST := $(BIN)/python -m pytest --numprocesses 4
+# More workers than cores: most of the time a stock client is waiting. Tests of one group run in one
+# of them: all Spark tests share a session.
+PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadgroup
 CHECKED := src tools $(wildcard bench)
 
 # A stamp is named by the contents it was made from, so a second install has nothing to do,
@@ -23,6 +24,7 @@ JS_STAMP := .stamps/js-$(call digest,$(JS)/package.json $(JS)/package-lock.json)
 
 NODE_MAJOR := $(shell node -p 'process.versions.node.split(".")[0]' 2>/dev/null || echo 0)
 HAS_NODE := $(shell [ "$(NODE_MAJOR)" -ge 18 ] && command -v npm >/dev/null && echo yes)
+HAS_JAVA := $(shell { [ -x "$${JAVA_HOME:-/nowhere}/bin/java" ] || command -v java; } >/dev/null && echo yes)
 
 .PHONY: help install run demo test test-all bench rules lint format clean clean-compiled FORCE
 
@@ -31,15 +33,17 @@ help: ## this list
 
 install: $(PYTHON_STAMP) $(if $(HAS_NODE),$(JS_STAMP)) ## everything needed, into .venv; safe to repeat
 	@$(if $(HAS_NODE),:,echo "Node 18 or newer with npm was not found: the JavaScript tests will be left out.")
+	@$(if $(HAS_JAVA),:,echo "Java was not found: the Spark tests will be left out.")
 
 $(PYTHON_STAMP): $(if $(STALE),FORCE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or newer is needed; name one with: make install PYTHON=python3.12"; exit 1; }
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
-	$(PIP) install --editable '.[test]'
+	@$(BIN)/python -c 'import pyspark' 2>/dev/null || echo "Apache Spark is built once, which takes a minute."
+	$(PIP) install --editable '.[test,flight,spark]'
 	@$(PIP) install '$(PROTON)' 2>.venv/proton.log \
 		|| echo "python-qpid-proton could not be built (see .venv/proton.log): its tests will be left out."
-	@if find src -name '*.so' | grep -q .; then echo "The hot modules are compiled."; \
+	@if [ -n "$$(find src -name '*.so' -print -quit)" ]; then echo "The hot modules are compiled."; \
 		else echo "The hot modules run interpreted (no C compiler, or PARTIBUS_COMPILE=0)."; fi
 	@mkdir -p .stamps && rm -f .stamps/python-* && touch $@
 
@@ -64,6 +68,7 @@ bench: install ## the benchmarks
 	$(BIN)/python -m bench.scaling
 	$(BIN)/python -m bench.duplicates
 	$(BIN)/python -m bench.latency
+	$(BIN)/python -m bench.spark
 
 rules: install ## which rules of the rule book have a test, and which have none
 	@$(BIN)/python tools/rules.py

@@ -24,19 +24,21 @@ PACKAGE: Final = "partibus"
 # Chosen by measuring. Not here: what subclasses int and str (amqp.types), frozen dataclasses,
 # and modules that mostly wait for system calls, which gain nothing.
 HOT: Final = {
+    "client": "message_columns message_rows property_text",
     "amqp": (
         "connection decode delivery disposition encode errors events fields framing handshake idle"
         " link outgoing performatives properties scalars section_walk sections serial session"
         " terminus transfer"
     ),
     "fragment": (
-        " arrivals broker changes commands copies delivery departure departures dispatch due"
-        " duplicates effects expiry handle history hosting machine marks message numbered outbox"
-        " outbox_records ports publishing records remote replay rows scheduling sealing selection"
-        " session_dispatch session_lane session_locks session_numbers session_records"
-        " session_state sessions settlement snapshot state subqueue table topic topic_changes"
-        " topic_commands topic_records transacted transacting transaction_commands"
-        " transfer_changes transfer_commands transfers"
+        " arrivals broker changes claim_changes claim_commands claim_effects claim_records"
+        " claiming claims commands copies cursor_changes cursor_commands cursor_effects cursors"
+        " delivery departure departures dispatch due duplicates effects expiry handle history"
+        " hosting machine marks message numbered outbox outbox_records ports publishing records"
+        " remote replay retention rows scheduling sealing selection session_dispatch session_lane"
+        " session_locks session_numbers session_records session_state sessions settlement snapshot"
+        " state subqueue table topic topic_changes topic_commands topic_records transacted"
+        " transacting transaction_commands transfer_changes transfer_commands transfers"
     ),
     "gateway": (
         "connection envelope inbound_link lanes lock_token outbound_link outcomes router"

@@ -4,6 +4,7 @@ Owns the reading of counters and nothing else. CPU seconds are the figure to tru
 machine that others use too; rates are not. Called by the scenarios, around each load.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,26 @@ def cpu_seconds(pid: int) -> float:
     # The name, in brackets, may hold spaces; the fields are counted from behind it.
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """The time of a process and of all that it has started, those that have ended too."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        below = [tree_cpu_seconds(child) for child in descendants(pid)]
+    except OSError:  # it ended between two looks; its parent has counted it
+        return 0.0
+    return sum(below) + sum(int(field) for field in fields[11:15]) / _TICKS_PER_S
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that any thread of a process has started and that still run."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread may end between two looks
+            words = (thread / "children").read_text(encoding="ascii").split()
+            found += [int(word) for word in words]
+    return found
 
 
 def children(pid: int) -> list[int]:

@@ -18,6 +18,7 @@ from support.proton_client import (
     SEQUENCE_NUMBER,
     Client,
 )
+from support.proton_tokens import put_token
 from support.sas import sas_token
 from support.server import ServerProcess
 
@@ -284,32 +285,6 @@ def test_a_message_that_is_no_message_is_rejected(server: ServerProcess, queue: 
 
 
 # --- tokens ---------------------------------------------------------------------------------
-
-
-def put_token(client: Client, audience: str, token: str) -> int:
-    """Put a token as a generic client does; returns the status code."""
-    responses = client.receiver("$cbs", credit=1)
-    requests = client.sender("$cbs")
-    requests.send(
-        Message(
-            id="request-1",
-            reply_to=responses.link.name,
-            properties={
-                "operation": "put-token",
-                "type": "servicebus.windows.net:sastoken",
-                "name": audience,
-            },
-            body=token,
-        )
-    )
-    ((response, delivery),) = responses.wait_for(1)
-    delivery.update(Delivery.ACCEPTED)
-    delivery.settle()
-    requests.close()
-    responses.close()
-    assert response.correlation_id == "request-1"
-    assert response.properties["status-description"]
-    return int(response.properties["status-code"])
 
 
 @pytest.mark.rule("SAS-5", "SAS-9")

@@ -26,6 +26,7 @@ from partibus.domain.entity import (
     kind_of,
 )
 from partibus.domain.errors import ArgumentError
+from partibus.domain.limits import SELFHOST
 from partibus.domain.rights import ALL_RIGHTS, Rights
 from support.management import ATOM
 
@@ -142,7 +143,7 @@ def test_rules(rule: RuleSpec) -> None:
 def test_policies(policies: list[AccessPolicy]) -> None:
     facts = {"AuthorizationRules": write_policies(policies, "now", "now")}
     description = read_entry(entry_of(write_description(QueueSpec(), facts)))
-    assert read_policies(description) == tuple(policies)
+    assert read_policies(description, SELFHOST) == tuple(policies)
 
 
 @given(PATHS)

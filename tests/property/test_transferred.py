@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from partibus.domain.address import parse_address
 from partibus.domain.entity import EntityStatus, QueueSpec
 from partibus.domain.errors import BusError, TransactionTimedOut
+from partibus.domain.limits import SELFHOST
 from partibus.fragment.commands import Demand, Detach, Enqueue, Lane, Outcome, Settle
 from partibus.fragment.message import NewMessage
 from partibus.fragment.transaction_commands import SILENT
@@ -108,7 +109,7 @@ class TransferModel(RuleBasedStateMachine):
         if not process.is_alive or not locks:
             return
         deal = Deal(set(locks.values()))
-        transaction, session = Transaction(b""), object()
+        transaction, session = Transaction(b"", SELFHOST), object()
         if sends_first:
             # The settlement moves the transaction to the store of the coins.
             self._send(process, transaction, session, deal, "far", None)

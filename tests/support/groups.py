@@ -6,6 +6,7 @@ failure, because there nothing may be left out.
 """
 
 import importlib.util
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -41,7 +42,29 @@ def _has_proton() -> bool:
     return importlib.util.find_spec("proton") is not None
 
 
+@cache
+def _has_arrow() -> bool:
+    return importlib.util.find_spec("pyarrow") is not None
+
+
+@cache
+def _has_spark() -> bool:
+    java = Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java")
+    has_java = java.is_file() or shutil.which("java") is not None
+    return has_java and _has_arrow() and importlib.util.find_spec("pyspark") is not None
+
+
 GROUPS: Final = {
+    "flight": Group(
+        needs="pyarrow",
+        command="rm -rf .stamps && make install",
+        present=_has_arrow,
+    ),
+    "spark": Group(
+        needs="Apache Spark, which runs on Java 17",
+        command="apt-get install -y openjdk-17-jre-headless && rm -rf .stamps && make install",
+        present=_has_spark,
+    ),
     "javascript": Group(
         needs="Node 18 or newer with npm",
         command="apt-get install -y nodejs npm && make install",

@@ -41,11 +41,13 @@ class Client:
         user: str = ROOT_POLICY,
         password: str = ROOT_KEY,
         mechanism: str = "PLAIN",
+        port: int | None = None,
     ) -> None:
+        """`port` leads to the server by another way, such as a tunnel."""
         self._links = 0
         credentials = {"user": user, "password": password} if mechanism == "PLAIN" else {}
         self.blocking = BlockingConnection(
-            f"amqp://localhost:{server.ready.amqp_port}",
+            f"amqp://localhost:{port or server.ready.amqp_port}",
             timeout=TIMEOUT_SECONDS,
             allowed_mechs=mechanism,
             allow_insecure_mechs=True,

@@ -67,7 +67,9 @@ class Operations:
         spec = self._read(resource, description, is_update)
         if not is_update:
             _refuse_early_partitioning(spec, caller)
-        policies = None if isinstance(spec, SubscriptionSpec) else read_policies(description)
+        policies = None
+        if not isinstance(spec, SubscriptionSpec):
+            policies = read_policies(description, self._catalog.profile)
         permission.require_targets(spec)
         change = self._live.update if is_update else self._live.create
         record = await change(resource.entity_path, spec)

@@ -11,7 +11,7 @@ from partibus.atom.markup import TYPE, branch, leaf
 from partibus.atom.reading import Description, shown
 from partibus.control.policies import AccessPolicy, check_policy, new_key
 from partibus.domain.errors import QuotaExceeded
-from partibus.domain.limits import POLICIES_PER_LEVEL_MAX
+from partibus.domain.limits import Profile
 from partibus.domain.refusal import PropertyRefused
 from partibus.domain.rights import names_of_rights, rights_from_names
 
@@ -20,7 +20,7 @@ _RULE: Final = "AuthorizationRule"
 _TYPE: Final = "SharedAccessAuthorizationRule"
 
 
-def read_policies(description: Description) -> tuple[AccessPolicy, ...] | None:
+def read_policies(description: Description, profile: Profile) -> tuple[AccessPolicy, ...] | None:
     """The policies that a description asks for; None when it says nothing about them."""
     holder = description.child(RULES)
     if holder is None:
@@ -28,8 +28,9 @@ def read_policies(description: Description) -> tuple[AccessPolicy, ...] | None:
     policies = tuple(_read(rule) for rule in holder.children(_RULE))
     if len({policy.name for policy in policies}) != len(policies):
         raise PropertyRefused(RULES, "two rules have the same KeyName.")
-    if len(policies) > POLICIES_PER_LEVEL_MAX:  # QTA-14
-        raise QuotaExceeded(f"{RULES}: at most {POLICIES_PER_LEVEL_MAX} are allowed.")
+    most = profile.policies_per_level_max  # QTA-14
+    if len(policies) > most:
+        raise QuotaExceeded(f"{RULES}: at most {most} are allowed.")
     return policies
 
 

@@ -37,6 +37,8 @@ Status = Literal["ok", "warn", "fail"]
 SECONDS_MAX: Final = 10.0
 SKEW_SECONDS_MAX: Final = 5.0
 _SESSIONS: Final = "requires sessions"
+_RECEIVED_FROM: Final = ("/subscriptions/", "/$deadletterqueue")
+"""In the paths of what is only received from."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,6 +54,7 @@ class Finding:
 
 async def diagnose(place: Place, entity: str | None) -> AsyncIterator[Finding]:
     """Every check that makes sense, in order; it ends early where nothing more can be learnt."""
+    entity = entity or place.connection.entity_path
     yield _string(place)
     yield (name := await _name(place))
     if name.status == "fail":
@@ -75,9 +78,6 @@ def _string(place: Place) -> Finding:
     who = connection.policy or "a ready-made token"
     mode = "TLS" if connection.uses_tls else "no TLS (UseDevelopmentEmulator=true)"
     text = f"{place.amqp}, {who}, {mode}; from {place.origin}"
-    if connection.entity_path:
-        advice = "EntityPath is ignored here; name the entity in the command."
-        return Finding("connection string", "warn", text, advice)
     return Finding("connection string", "ok", text)
 
 
@@ -187,14 +187,16 @@ async def _token(bus: Bus, entity: str | None) -> Finding:
             "Check SharedAccessKeyName and SharedAccessKey: copy the connection string again,"
             " whole, and quote it in the shell since it holds ';'."
         )
+        if not entity:
+            advice += " A policy of one entity is good there only: partibus doctor ENTITY."
         return Finding("token", "fail", plain_words(error), advice, EXIT_UNAUTHORIZED)
     where = f"for {entity}" if entity else "for the namespace"
     return Finding("token", "ok", f"the token is accepted {where}")
 
 
 async def _entity(bus: Bus, entity: str) -> AsyncIterator[Finding]:
-    is_subscription = "/subscriptions/" in entity.lower()
-    if not is_subscription:
+    is_for_sending = not any(part in entity.lower() for part in _RECEIVED_FROM)
+    if is_for_sending:
         finding = await _right(bus, entity, "send")
         yield finding
         if finding.exit_code == EXIT_NOT_FOUND:

@@ -7,8 +7,8 @@ when it runs, not when the table is read, so that `--help` and shell completion 
 from typing import Any, Final
 
 import typer
-from typer.core import TyperGroup
 
+from partibus.cli.help_pages import VerbGroup, make_readable
 from partibus.cli.verbs import (
     bench,
     cert,
@@ -21,6 +21,8 @@ from partibus.cli.verbs import (
     kinds,
     namespace,
     peek,
+    pipelines,
+    policy,
     purge,
     receive,
     rule,
@@ -53,16 +55,17 @@ Results go to stdout, all else to stderr; `--json` is for programs. If nothing c
 SERVER: Final = "The server"
 MESSAGES: Final = "Messages"
 ENTITIES: Final = "Entities"
+PIPELINES: Final = "Pipelines"
 TOOLS: Final = "Tools"
 
 ORDER: Final = (
     *("serve", "config", "store", "fault"),
     *("send", "receive", "peek", "tail", "purge", "dlq", "schedule", "session"),
-    *("entity", "queue", "topic", "subscription", "rule", "namespace"),
+    *("entity", "queue", "topic", "subscription", "rule", "policy", "namespace"),
 )
 
 
-class VerbsInOrder(TyperGroup):
+class VerbsInOrder(VerbGroup):
     """Lists the verbs as a newcomer meets them, whether they are groups or not."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -100,13 +103,18 @@ app.add_typer(kinds.topic, name="topic", rich_help_panel=ENTITIES)
 app.add_typer(kinds.subscription, name="subscription", rich_help_panel=ENTITIES)
 subscription_rule.app.add_typer(rule.app)
 app.add_typer(subscription_rule.app, name="rule", rich_help_panel=ENTITIES)
+app.add_typer(policy.app, name="policy", rich_help_panel=ENTITIES)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=ENTITIES)
+
+app.add_typer(pipelines.claims, name="claim", rich_help_panel=PIPELINES)
+app.add_typer(pipelines.cursors, name="cursor", rich_help_panel=PIPELINES)
 
 app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)
 app.command("bench", rich_help_panel=TOOLS)(bench.bench)
 app.add_typer(context.app, name="context", rich_help_panel=TOOLS)
 app.add_typer(token.app, name="token", rich_help_panel=TOOLS)
 app.command("version", rich_help_panel=TOOLS)(version.version)
+make_readable(app)
 
 
 def main() -> None:

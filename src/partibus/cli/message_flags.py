@@ -1,40 +1,22 @@
 """A message described on the command line: its properties, for trying out rules.
 
-Owns the words `NAME=VALUE` and `NAME:TYPE=VALUE` of a property, the JSON form of a message,
-and the view that both become. Nothing is sent. Called by the verbs about rules.
+Owns the JSON form of a message and the view that it becomes, with what the flags say on top;
+the words of a property are `typed_properties`'. Nothing is sent. Called by the verbs about rules.
 """
 
 import datetime
 import json
-import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import typer
 
-from partibus.rules.values import (
-    READERS,
-    read_boolean,
-    read_guid,
-    read_integer,
-    read_moment,
-    read_number,
-    read_span,
-)
+from partibus.cli.typed_properties import TYPES, read_values
+from partibus.rules.values import READERS
 from partibus.rules.view import SYSTEM_ALIASES, SYSTEM_NAMES, MappingView
 
-TYPES: Final[dict[str, Callable[[str], object]]] = {
-    "string": str,
-    "int": read_integer,
-    "double": read_number,
-    "bool": read_boolean,
-    "guid": read_guid,
-    "time": read_moment,
-    "duration": read_span,
-}
-_TYPED: Final = re.compile(rf"(.+):({'|'.join(TYPES)})", re.DOTALL)
 _SYSTEM_TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(SYSTEM_NAMES, str),
     **dict.fromkeys(
@@ -43,33 +25,6 @@ _SYSTEM_TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("sequencenumber", "enqueuedsequencenumber", "deliverycount", "size"), int),
     "timetolive": datetime.timedelta,
 }
-
-
-def property_of(text: str) -> tuple[str, object]:
-    """The name and value of `NAME=VALUE`, or of `NAME:TYPE=VALUE` where the type is said."""
-    name, sign, value = text.partition("=")
-    if not sign or not name:
-        raise typer.BadParameter(f"'{text}' is no property; write NAME=VALUE or NAME:TYPE=VALUE.")
-    typed = _TYPED.fullmatch(name)
-    if typed is None:
-        return name, _guessed(value)
-    made = TYPES[typed[2]](value)
-    if made is None:
-        raise typer.BadParameter(f"'{value}' is not of the type {typed[2]}.")
-    return typed[1], made
-
-
-def _guessed(text: str) -> object:
-    """A number, true, false or null where the text is one; text in quotes is always text."""
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1]
-    if text == "null":
-        return None
-    for read in (read_integer, read_number):
-        number = read(text) if re.fullmatch(r"[+-]?\.?[0-9].*", text) else None
-        if number is not None:
-            return number
-    return {"true": True, "false": False}.get(text, text)
 
 
 def message_view(
@@ -83,9 +38,7 @@ def message_view(
     }
     if file is not None:
         _read_json(_load(file), user, known)
-    for text in properties:
-        name, value = property_of(text)
-        user[name] = value
+    user.update(read_values(properties))
     for name, given in system.items():
         if given is not None:
             known[name] = system_property(name, given)
@@ -134,9 +87,8 @@ def _read_json(
 def _json_value(value: object) -> object:
     """A plain value, or `{"type": "time", "value": "..."}` for what JSON has no word for."""
     if isinstance(value, dict) and value.keys() == {"type", "value"}:
-        read = TYPES.get(str(value["type"]))
-        made = read(str(value["value"])) if read is not None else None
-        if made is None:
-            raise typer.BadParameter(f"{json.dumps(value)} is no typed value.")
-        return made
+        try:
+            return TYPES[str(value["type"])].to_value(str(value["value"]))
+        except (KeyError, ValueError) as error:
+            raise typer.BadParameter(f"{json.dumps(value)} is no typed value.") from error
     return value

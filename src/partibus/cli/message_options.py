@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from partibus.cli.options import PROPERTY_HELP
 from partibus.cli.quantities import moment_ms, span_ms
 
 _FIELDS: Final = "Fields of each message"
@@ -44,8 +45,7 @@ Properties = Annotated[
         "--property",
         "-p",
         metavar="NAME[:TYPE]=VALUE",
-        help="An application property; give it once for each. Text, unless a type is said: int,"
-        " long, double, bool, time or uuid, as in -p amount:int=5.",
+        help=PROPERTY_HELP,
         rich_help_panel=_FIELDS,
     ),
 ]

@@ -5,7 +5,7 @@ argument that names an entity. A verb uses them as the types of its parameters. 
 read or opened here.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -56,14 +56,21 @@ CaFile = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Entity = Annotated[
-    str,
-    typer.Argument(
+
+
+def _entity(help_text: str) -> Any:
+    return typer.Argument(
         metavar="ENTITY",
-        help="A queue, a topic (to send), or TOPIC/Subscriptions/NAME (to receive).",
+        help=help_text,
         autocompletion=complete_entity,
         show_default=False,
-    ),
+    )
+
+
+Entity = Annotated[str, _entity("A queue, or a subscription: TOPIC/Subscriptions/NAME.")]
+Destination = Annotated[str, _entity("A queue or a topic.")]
+AnyEntity = Annotated[
+    str, _entity("A queue, a topic, or a subscription: TOPIC/Subscriptions/NAME.")
 ]
 DeadLetter = Annotated[
     bool, typer.Option("--dead-letter", help="The entity's dead-letter queue instead.")
@@ -78,3 +85,8 @@ LookOption = Annotated[
         show_default=False,
     ),
 ]
+PROPERTY_HELP: Final = (
+    "An application property; give it once for each. Text, unless a type is said: int, long,"
+    " double, bool, time, duration, uuid or null, as in -p amount:int=5."
+)
+"""The same words in every verb, since they mean the same there (`cli.typed_properties`)."""

@@ -9,8 +9,9 @@ import http.client
 import json
 import ssl
 import time
+from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from partibus.cli.failures import CommandFailed, unreachable
 from partibus.cli.place import Place
@@ -61,9 +62,16 @@ class RemoteServer:
         self.place = place
         self._timeout_s = timeout_s
 
-    def ask(self, method: str, path: str, body: Answer | None = None) -> Answer:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Answer | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Answer:
         """One request below the administration's prefix; errors are CommandFailed."""
-        status, raw = self._exchange(method, quote(PREFIX + path, safe="/$"), body)
+        address = quote(PREFIX + path, safe="/$") + (f"?{urlencode(query)}" if query else "")
+        status, raw = self._exchange(method, address, body)
         try:
             answer = json.loads(raw)
             if status == http.client.OK and isinstance(answer, dict):

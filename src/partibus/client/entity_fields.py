@@ -81,6 +81,10 @@ _EARLY_FILTER: Final = EntityField(
 _STATUS: Final = EntityField(
     "status", "Status", "text", "Active, Disabled, SendDisabled or ReceiveDisabled."
 )
+_TOPIC_STATUS: Final = EntityField("status", "Status", "text", "Active, Disabled or SendDisabled.")
+_SUBSCRIPTION_STATUS: Final = EntityField(
+    "status", "Status", "text", "Active, Disabled or ReceiveDisabled."
+)
 _ORDERING: Final = EntityField(
     "support_ordering", "SupportOrdering", "boolean", "Kept for the vendor's clients."
 )
@@ -139,7 +143,7 @@ FIELDS: Final[dict[Kind, tuple[EntityField, ...]]] = {
         _WINDOW,
         _BATCHED,
         _EARLY_FILTER,
-        _STATUS,
+        _TOPIC_STATUS,
         _METADATA,
         _ORDERING,
         _IDLE,
@@ -155,7 +159,7 @@ FIELDS: Final[dict[Kind, tuple[EntityField, ...]]] = {
         _FILTER_ERRORS,
         _DELIVERIES,
         _BATCHED,
-        _STATUS,
+        _SUBSCRIPTION_STATUS,
         _FORWARD,
         _METADATA,
         _FORWARD_DEAD,

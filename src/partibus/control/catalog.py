@@ -35,7 +35,7 @@ from partibus.domain.errors import (
     EntityNotFound,
     QuotaExceeded,
 )
-from partibus.domain.limits import POLICIES_PER_LEVEL_MAX, SELFHOST, Profile, with_partitions
+from partibus.domain.limits import SELFHOST, Profile, with_partitions
 from partibus.domain.names import admit_path, admit_subscription_name
 from partibus.rules.check import check_rule
 
@@ -197,7 +197,7 @@ class Catalog:
             level = self._policies.get(path_key(path), {})
             if level.get(policy.name) == policy:
                 return
-            if policy.name not in level and len(level) >= POLICIES_PER_LEVEL_MAX:
+            if policy.name not in level and len(level) >= self.profile.policies_per_level_max:
                 raise QuotaExceeded(
                     f"'{path or 'the namespace'}' has {len(level)} policies, which is the most."
                 )
@@ -328,8 +328,10 @@ class Catalog:
             return path, admit(spec, self.profile)
         address = parse_address(path)
         topic = self.entity(address.entity)
-        if not isinstance(topic.spec, TopicSpec) or address.subscription is None:
+        is_path = address.subscription is not None and path == path.strip("/")
+        if not isinstance(topic.spec, TopicSpec) or not is_path:
             raise ArgumentError(f"'{path}' is not the path of a subscription of a topic.")
+        assert address.subscription is not None
         admit_subscription_name(address.subscription, self.profile)
         spec = replace(spec, fragments=topic.spec.fragments)
         for rule in spec.rules:

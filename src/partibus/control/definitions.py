@@ -1,6 +1,6 @@
 """Entities and policies declared in a file: their shape, and the TOML form of it.
 
-Owns what a file may declare and how our own file says it: [server], [tls], [[policy]],
+Owns what a file may declare and how our own file says it: [server], [tls], [limits], [[policy]],
 [[queue]], [[topic]], [[topic.subscription]] and [[topic.subscription.rule]], with the vendor's
 names in snake case. Every complaint names file, line and path. It changes nothing: `control.apply`
 makes the declared so. The emulator's JSON is read by `control.emulator_config`.
@@ -32,7 +32,7 @@ from partibus.domain.entity import (
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.rights import Rights, rights_from_names
 
-_ROOT_KEYS: Final = ("server", "tls", "namespace", "jwt", "policy", "queue", "topic")
+_ROOT_KEYS: Final = ("server", "tls", "limits", "namespace", "jwt", "policy", "queue", "topic")
 _PARTITIONS: Final = (1, 2, 4)  # CON-1
 _POLICY_KEYS: Final = ("name", "rights", "key", "secondary_key")
 _RULE_KEYS: Final = (
@@ -76,6 +76,7 @@ class Definitions:
     policies: tuple[PolicyDefinition, ...] = ()
     server: Table = field(default_factory=dict)
     tls: Table = field(default_factory=dict)
+    limits: Table = field(default_factory=dict)
     jwt: JwtSettings | None = None
     partitions: int | None = None
     """Of every entity, in the profile that has partitioned namespaces (CON-1)."""
@@ -114,6 +115,7 @@ def parse_toml(file: Path, content: str) -> Definitions:
         policies=tuple(_policies(source, root)),
         server=fields.child_table(source, ("server",), root.get("server", {})),
         tls=fields.child_table(source, ("tls",), root.get("tls", {})),
+        limits=fields.child_table(source, ("limits",), root.get("limits", {})),
         jwt=read_jwt(source, fields.child_table(source, ("jwt",), root.get("jwt", {}))),
         partitions=_partitions(source, root),
     )

@@ -14,6 +14,8 @@ from partibus.domain.address import strip_authority
 from partibus.domain.duration import DURATION_MAX_MS, format_duration
 from partibus.domain.entity import (
     DEFAULT_DUPLICATE_WINDOW_MS,
+    DEFAULT_LOCK_DURATION_MS,
+    DEFAULT_MAX_DELIVERY_COUNT,
     DEFAULT_SIZE_MEGABYTES,
     IMMUTABLE_PROPERTIES,
     CorrelationFilter,
@@ -53,7 +55,7 @@ def admit_queue(spec: QueueSpec, profile: Profile) -> QueueSpec:
     _check_common(spec, profile)
     _check_received(spec, profile)
     _check_sized(spec, profile)
-    return _settle_forwarding(_settle_sized(spec, profile))
+    return _settle_forwarding(_settle_received(_settle_sized(spec, profile), profile))
 
 
 def admit_topic(spec: TopicSpec, profile: Profile) -> TopicSpec:
@@ -75,7 +77,7 @@ def admit_subscription(spec: SubscriptionSpec, profile: Profile) -> Subscription
         raise PropertyRefused("rule", "two rules have the same name.")
     for rule in spec.rules:
         admit_rule(rule)
-    return _settle_forwarding(_cap_time_to_live(spec, profile))
+    return _settle_forwarding(_settle_received(_cap_time_to_live(spec, profile), profile))
 
 
 def admit_rule(rule: RuleSpec) -> None:
@@ -127,7 +129,7 @@ def _check_common(spec: EntitySpec, profile: Profile) -> None:
     _in_time_range(
         "auto_delete_on_idle",
         spec.auto_delete_on_idle_ms,
-        limits.AUTO_DELETE_ON_IDLE_MS_MIN,
+        profile.auto_delete_on_idle_ms_min,
         DURATION_MAX_MS,
     )
     if len(spec.user_metadata) > limits.USER_METADATA_LENGTH_MAX:
@@ -140,13 +142,15 @@ def _check_common(spec: EntitySpec, profile: Profile) -> None:
 
 
 def _check_received(spec: QueueSpec | SubscriptionSpec, profile: Profile) -> None:
-    _in_time_range(
-        "lock_duration",
-        spec.lock_duration_ms,
-        profile.lock_duration_ms_min,
-        profile.lock_duration_ms_max,
-    )
-    _in_range("max_delivery_count", spec.max_delivery_count, 1, profile.max_delivery_count_max)
+    if spec.lock_duration_ms != DEFAULT_LOCK_DURATION_MS:
+        _in_time_range(
+            "lock_duration",
+            spec.lock_duration_ms,
+            profile.lock_duration_ms_min,
+            profile.lock_duration_ms_max,
+        )
+    if spec.max_delivery_count != DEFAULT_MAX_DELIVERY_COUNT:
+        _in_range("max_delivery_count", spec.max_delivery_count, 1, profile.max_delivery_count_max)
     if spec.requires_session and spec.forward_to:  # FWD-4
         raise PropertyRefused("forward_to", "an entity that requires sessions cannot forward.")
 
@@ -215,6 +219,15 @@ def _settle_sized(spec: _Sized, profile: Profile) -> _Sized:
         duplicate_detection_history_time_window_ms=window_ms,
         max_size_in_megabytes=size if sizes is None or size in sizes else sizes[0],
     )
+
+
+def _settle_received(spec: _Received, profile: Profile) -> _Received:
+    """The vendor's defaults moved into the profile's ranges, which a file may have changed."""
+    lock_ms = max(
+        profile.lock_duration_ms_min, min(spec.lock_duration_ms, profile.lock_duration_ms_max)
+    )
+    deliveries = min(spec.max_delivery_count, profile.max_delivery_count_max)
+    return replace(spec, lock_duration_ms=lock_ms, max_delivery_count=deliveries)
 
 
 def _fragments(spec: QueueSpec | TopicSpec, profile: Profile) -> tuple[bool, int]:

@@ -108,6 +108,20 @@ class SessionCannotBeLocked(RequestError):
     http_status: ClassVar[int] = 410
 
 
+class ClaimLost(RequestError):
+    """The claim is gone: it lapsed, and others have taken messages of it. Claim anew."""
+
+    condition: ClassVar[str] = "partibus:claim-lost"
+    http_status: ClassVar[int] = 410
+
+
+class ClaimFenced(RequestError):
+    """Another run of the same owner has taken over; end this one."""
+
+    condition: ClassVar[str] = "partibus:claim-fenced"
+    http_status: ClassVar[int] = 409
+
+
 class MessageNotFound(RequestError):
     """No such message; look the sequence number up by peek."""
 

@@ -2,7 +2,8 @@
 
 Owns the numbers, and nothing that enforces them: entity properties are admitted by
 `domain.admission`, sizes and counts are watched by the gateway and the catalog. A limit
-of `UNLIMITED` is never reached. Lengths that no profile changes stand beside the table.
+of `UNLIMITED` is never reached. A file may set the limits of a profile (`control.limits_config`);
+lengths that nothing changes stand beside the table. docs/reference/limits.md shows all of them.
 """
 
 from dataclasses import dataclass, replace
@@ -36,15 +37,7 @@ PROPERTY_BYTES_MAX: Final = 32 * KILOBYTE  # QTA-7
 HEADER_BYTES_MAX: Final = 64 * KILOBYTE  # QTA-7
 FILTER_LENGTH_MAX: Final = 1024  # QTA-13
 ACTION_EXPRESSIONS_MAX: Final = 32  # QTA-13
-POLICIES_PER_LEVEL_MAX: Final = 12  # QTA-14
-TRANSACTION_MESSAGES_MAX: Final = 100  # QTA-15
-TRANSACTION_OPERATIONS_MAX: Final = 100  # TXN-8
-TRANSACTION_MS_MAX: Final = 2 * MINUTE_MS  # TXN-7
-PEEK_MESSAGES_MAX: Final = 250  # QTA-16
-TOKENS_PER_CONNECTION_MAX: Final = 1_000  # SAS-9
-LINKS_PER_CONNECTION_MAX: Final = 2_500  # QTA-18
 FRAGMENTS_MAX: Final = 65_535  # a sequence number holds 16 bits of fragment (SEQ-4)
-AUTO_DELETE_ON_IDLE_MS_MIN: Final = 5 * MINUTE_MS  # IDL-1
 TIME_TO_LIVE_MS_MIN: Final = SECOND_MS  # TTL-11
 
 
@@ -72,18 +65,27 @@ class Profile:
     duplicate_window_ms_min: int = 20 * SECOND_MS
     duplicate_window_ms_max: int = 7 * DAY_MS
     max_delivery_count_max: int = INT32_MAX
-    connections_max: int = 5_000
-    receives_per_entity_max: int = 5_000
+    connections_max: int = 5_000  # QTA-9; of one worker process
+    receives_per_entity_max: int = 5_000  # QTA-10; of one worker process
     subscriptions_per_topic_max: int = 2_000
     sql_filters_per_topic_max: int = 2_000
     correlation_filters_per_topic_max: int = 100_000
-    batch_delete_messages_max: int = 500
+    batch_delete_messages_max: int = 500  # QTA-16
+    peek_messages_max: int = 250  # QTA-16
+    policies_per_level_max: int = 12  # QTA-14
+    transaction_messages_max: int = 100  # QTA-15
+    transaction_operations_max: int = 100  # TXN-8
+    transaction_ms_max: int = 2 * MINUTE_MS  # TXN-7
+    tokens_per_connection_max: int = 1_000  # SAS-9
+    links_per_connection_max: int = 2_500  # QTA-18
+    auto_delete_on_idle_ms_min: int = 5 * MINUTE_MS  # IDL-1
     size_is_per_fragment: bool = True  # SEED-19; in Premium it is the entity's total (CON-17)
     splits_batches: bool = False  # BAT-3: mixed keys in a batch are split, or refused
 
 
 _PREMIUM_MEGABYTES: Final = (1024, 2048, 3072, 4096, 5120, 10240, 20480, 40960, 81920)
-_LARGE_MESSAGE: Final = 102_400 * KILOBYTE
+MESSAGE_BYTES_MOST: Final = 102_400 * KILOBYTE
+"""No profile and no setting allows more: one message must fit in memory a few times over."""
 
 BASIC: Final = Profile(
     name="basic",
@@ -114,7 +116,7 @@ PREMIUM_2020: Final = Profile(
     entities_max=1_000,
     entity_megabytes=_PREMIUM_MEGABYTES,
     message_bytes_default=1024 * KILOBYTE,
-    message_bytes_max=_LARGE_MESSAGE,
+    message_bytes_max=MESSAGE_BYTES_MOST,
     http_message_bytes_max=1024 * KILOBYTE,
     batch_delete_messages_max=4_000,
 )
@@ -128,7 +130,7 @@ PREMIUM: Final = Profile(
     entities_max=1_000,
     entity_megabytes=_PREMIUM_MEGABYTES,
     message_bytes_default=1024 * KILOBYTE,
-    message_bytes_max=_LARGE_MESSAGE,
+    message_bytes_max=MESSAGE_BYTES_MOST,
     http_message_bytes_max=1024 * KILOBYTE,
     batch_delete_messages_max=4_000,
 )
@@ -158,8 +160,8 @@ SELFHOST: Final = Profile(
     entities_max=UNLIMITED,
     entity_megabytes=None,
     message_bytes_default=1024 * KILOBYTE,
-    message_bytes_max=_LARGE_MESSAGE,
-    http_message_bytes_max=_LARGE_MESSAGE,
+    message_bytes_max=MESSAGE_BYTES_MOST,
+    http_message_bytes_max=MESSAGE_BYTES_MOST,
     lock_duration_ms_min=SECOND_MS,
     lock_duration_ms_max=DAY_MS,  # ASK-7: longer than five minutes
     duplicate_window_ms_min=SECOND_MS,

@@ -19,6 +19,7 @@ from partibus.fragment.delivery import lock, removal
 from partibus.fragment.effects import Done, Effects, Failed, Found
 from partibus.fragment.expiry import EXPIRED, dead_letter
 from partibus.fragment.message import Held, MessageState
+from partibus.fragment.retention import keep
 from partibus.fragment.sessions import Session, Sessions
 from partibus.fragment.state import State
 from partibus.fragment.subqueue import SubQueue
@@ -95,6 +96,7 @@ def deferred_consumed(state: State, change: Change, now_ms: int, out: Effects) -
         state.size_bytes -= held.length
     if lane.sessions is not None:
         lane.sessions.forget([held.sequence for held in change.messages])
+    keep(state, change.messages, out)
     out.outward.append(Found(change.port, change.messages, True))
 
 
@@ -134,18 +136,26 @@ def peek(state: State, command: Command, now_ms: int, out: Effects) -> None:
 
 def _all_from(state: State, lane: SubQueue, from_sequence: int) -> Iterator[Held]:
     """Every message of a lane by sequence: active, locked, deferred, scheduled (PEK-2)."""
-    sources: list[Iterable[Held]] = [
-        lane.ready.copies(from_sequence),
-        _in_state(lane.deferred.copies(from_sequence), MessageState.DEFERRED),
-        _outside(lane.locks.values(), from_sequence),
-        _outside(lane.leaving.values(), from_sequence),
-    ]
+    sources = _lane_from(lane, from_sequence)
     if lane is state.main:
+        if state.claims is not None:
+            claims = state.claims.by_owner.values()
+            sources += [claim.table.copies(from_sequence) for claim in claims]
         scheduled = state.scheduled.copies(from_sequence)
         sources.append(_in_state(scheduled, MessageState.SCHEDULED))
         departing = _outside(state.departing.values(), from_sequence)
         sources.append(_in_state(departing, MessageState.SCHEDULED))
     return merge(*sources, key=lambda held: held.sequence)
+
+
+def _lane_from(lane: SubQueue, from_sequence: int) -> list[Iterable[Held]]:
+    """What waits in a lane, is deferred, locked, or on its way out; each in order."""
+    return [
+        lane.ready.copies(from_sequence),
+        _in_state(lane.deferred.copies(from_sequence), MessageState.DEFERRED),
+        _outside(lane.locks.values(), from_sequence),
+        _outside(lane.leaving.values(), from_sequence),
+    ]
 
 
 def _in_session(

@@ -12,6 +12,13 @@ from itertools import islice
 from typing import Final
 
 from partibus.domain.errors import BusError, EntityNotFound
+from partibus.fragment.claim_commands import (
+    ClaimMessages,
+    ReadClaim,
+    ReleaseClaim,
+    RenewClaim,
+    SettleClaim,
+)
 from partibus.fragment.commands import (
     AcceptSession,
     Command,
@@ -22,6 +29,7 @@ from partibus.fragment.commands import (
     Tick,
     Undelivered,
 )
+from partibus.fragment.cursor_commands import DropCursor, PlaceCursor, PlanRange, ReadRange
 from partibus.fragment.effects import Effect, Effects
 from partibus.fragment.machine import Machine
 from partibus.fragment.records import DROPPED
@@ -48,6 +56,11 @@ HOUSEKEEPING: Final = frozenset(
 )
 """Commands of the broker itself, of a fault or a courier: nobody used the fragment (IDL-2)."""
 
+IN_BULK: Final = (
+    *(ClaimMessages, RenewClaim, SettleClaim, ReleaseClaim, ReadClaim),
+    *(PlaceCursor, DropCursor, PlanRange, ReadRange),
+)
+"""Commands of pipelines, which never come from another worker, and can be told an error."""
 RELEASED_AT_ONCE: Final = 10_000
 """Bodies that are released in one go: some milliseconds."""
 
@@ -68,6 +81,8 @@ class Refusal(Effect):
                 command.consumer.receiver.drained()
         elif isinstance(command, AcceptSession):
             command.consumer.session_receiver.not_accepted(self.error)
+        elif isinstance(command, IN_BULK):
+            command.port.failed(self.error)
         else:
             fail(command, self.error)
 
@@ -148,6 +163,8 @@ class Departures:
 def all_bodies(state: State) -> Iterator[tuple[int, int]]:
     """(position, length) of every body that a fragment holds, whoever has it locked."""
     yield from stored_bodies(state)
+    if state.retention is not None:
+        yield from state.retention.bodies()
     loose = list(state.departing.values())
     for lane in state.lanes:
         loose += [*lane.locks.values(), *lane.leaving.values()]

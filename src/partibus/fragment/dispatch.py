@@ -21,6 +21,7 @@ from partibus.fragment.departures import depart_waiting
 from partibus.fragment.effects import Available, Deliver, Effects
 from partibus.fragment.expiry import expire
 from partibus.fragment.message import Held
+from partibus.fragment.retention import keep
 from partibus.fragment.session_dispatch import revoke, serve_sessions, session_lane
 from partibus.fragment.state import State
 from partibus.fragment.subqueue import SubQueue
@@ -126,6 +127,7 @@ def consumed(state: State, change: Change, now_ms: int, out: Effects) -> None:
         lane.let_go(held)
         state.size_bytes -= held.length
     consumer.consuming -= len(change.messages)
+    keep(state, change.messages, out)
     out.outward.append(Deliver(consumer, change.messages, True))
     answer_drain(consumer, out)
     if lane.sessions is not None:

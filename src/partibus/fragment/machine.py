@@ -14,7 +14,9 @@ from partibus.domain.errors import BusError
 from partibus.fragment import (
     arrivals,
     browsing,
+    claiming,
     copies,
+    cursors,
     departures,
     dispatch,
     due,
@@ -42,6 +44,21 @@ from partibus.fragment.changes import (
     Return,
     SessionStateChange,
 )
+from partibus.fragment.claim_changes import (
+    Claiming,
+    ClaimLapse,
+    ClaimRelease,
+    ClaimRenewal,
+    ClaimSettlement,
+)
+from partibus.fragment.claim_commands import (
+    ClaimMessages,
+    ListClaims,
+    ReadClaim,
+    ReleaseClaim,
+    RenewClaim,
+    SettleClaim,
+)
 from partibus.fragment.commands import (
     AcceptSession,
     CancelScheduled,
@@ -65,6 +82,15 @@ from partibus.fragment.commands import (
     Suspend,
     Tick,
     Undelivered,
+)
+from partibus.fragment.cursor_changes import CursorDrop, CursorPlacement, Trim
+from partibus.fragment.cursor_commands import (
+    DropCursor,
+    FindTime,
+    ListCursors,
+    PlaceCursor,
+    PlanRange,
+    ReadRange,
 )
 from partibus.fragment.effects import Effects
 from partibus.fragment.expiry import expire, next_sweep_ms
@@ -140,6 +166,10 @@ class Machine:
         times.append(next_sweep_ms(state))
         times.append(state.scheduled.next_expiry_ms())
         times.append(state.history.next_sweep_ms())
+        if state.claims is not None:
+            times.append(state.claims.next_lapse_ms())
+        if state.retention is not None:
+            times.append(state.retention.next_trim_ms())
         return min([time_ms for time_ms in times if time_ms is not None], default=None)
 
 
@@ -155,6 +185,8 @@ def tick(state: State, command: Command, now_ms: int, out: Effects) -> None:
         if expired:
             expire(state, expired, out)
     scheduling.activate_due(state, now_ms, out)
+    claiming.lapse_claims(state, now_ms, out)
+    cursors.trim(state, now_ms, out)
     state.history.sweep(now_ms, state.spec.duplicate_window_ms)
 
 
@@ -204,6 +236,18 @@ HANDLERS: Final[dict[type[Command], Handler]] = {
     ForwardWaiting: transfers.forward_waiting,
     Transfer: transfers.transfer,
     Seal: sealing.seal,
+    ClaimMessages: claiming.claim_messages,
+    RenewClaim: claiming.renew_claim,
+    SettleClaim: claiming.settle_claim,
+    ReleaseClaim: claiming.release_claim,
+    ReadClaim: claiming.read_claim,
+    ListClaims: claiming.list_claims,
+    PlaceCursor: cursors.place_cursor,
+    DropCursor: cursors.drop_cursor,
+    ListCursors: cursors.list_cursors,
+    PlanRange: cursors.plan_range,
+    FindTime: cursors.find_time,
+    ReadRange: cursors.read_range,
 }
 
 TOPIC_HANDLERS: Final[dict[type[Command], Handler]] = {
@@ -238,6 +282,14 @@ COMMITS: Final[dict[type[Change], Commit]] = {
     Sealing: sealing.sealed,
     Publication: due.publication_durable,
     Copies: copies.copies_arrived,
+    Claiming: claiming.claim_taken,
+    ClaimRenewal: claiming.claim_renewed,
+    ClaimSettlement: claiming.claim_settled,
+    ClaimRelease: claiming.claim_released,
+    ClaimLapse: claiming.claim_lapsed,
+    CursorPlacement: cursors.cursor_placed,
+    CursorDrop: cursors.cursor_dropped,
+    Trim: cursors.trimmed,
 }
 
 ABORTS: Final[dict[type[Change], Abort]] = {
@@ -263,4 +315,12 @@ ABORTS: Final[dict[type[Change], Abort]] = {
     Sealing: sealing.abort_seal,
     Publication: due.publication_failed,
     Copies: copies.abort_copies,
+    Claiming: claiming.abort_claim,
+    ClaimRenewal: claiming.abort_renewal,
+    ClaimSettlement: claiming.abort_claim_settlement,
+    ClaimRelease: claiming.abort_release,
+    ClaimLapse: claiming.abort_lapse,
+    CursorPlacement: cursors.abort_placement,
+    CursorDrop: cursors.abort_drop,
+    Trim: cursors.abort_trim,
 }

@@ -61,6 +61,22 @@ the scheduled message."""
 NUMBERED: Final = 34
 """Of a topic: next sequence u64; the numbers before it are taken, by copies that have their own
 records."""
+CLAIMED: Final = 56
+"""claim, runs u64...: the owner holds these messages; what it held with another start is back."""
+CLAIM_RENEWED: Final = 57
+"""claim: the same claim with another epoch and end."""
+CLAIM_SETTLED: Final = 58
+"""claim: its messages are gone for good."""
+CLAIM_LAPSED: Final = 59
+"""claim: its messages wait again, with one more delivery counted."""
+CLAIM_RELEASED: Final = 60
+"""claim, forget u8: its messages wait again as they were; the owner may be forgotten."""
+CURSOR_PLACED: Final = 64
+"""cursor: it stands there from now on; what lies behind every cursor is kept no more."""
+CURSOR_DROPPED: Final = 65
+"""the name of a cursor that is gone."""
+RETENTION_TRIMMED: Final = 66
+"""sequence u64: no settled message below it is kept."""
 
 ENQUEUED_META: Final = struct.Struct("<QQQ")
 SCHEDULED_META: Final = struct.Struct("<QQQI")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
+from partibus.fragment import claim_records, cursors
 from partibus.fragment.duplicates import replay_identities
 from partibus.fragment.message import Held
 from partibus.fragment.numbered import replay_numbered
@@ -30,6 +31,7 @@ from partibus.fragment.records import (
     unpack_overlay,
     unpack_sequences,
 )
+from partibus.fragment.retention import keep_replayed
 from partibus.fragment.session_records import (
     replay_in_sessions,
     replay_state,
@@ -53,7 +55,9 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
     elif kind == REMOVED:
         sequences = unpack_sequences(meta)
         for sequence in sequences:
-            _take(state, sequence)
+            held, table = _take(state, sequence)
+            if table is not state.scheduled:
+                keep_replayed(state, held)
         if state.sessions is not None:
             state.sessions.forget(sequences)
     elif kind == RETURNED:
@@ -76,6 +80,10 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
         replay_in_sessions(state, meta)
     elif kind == SESSION_STATE:
         replay_state(state, meta, position, length)
+    elif kind in claim_records.KINDS:
+        claim_records.replay_claim(state, kind, meta)
+    elif kind in cursors.KINDS:
+        cursors.replay_cursor(state, kind, meta)
     elif not replay_outbox(state, kind, meta, position, length, _leave):
         raise StoreCorrupt(
             f"a record of kind {kind} is not known to this release; "
@@ -94,11 +102,14 @@ def finish(state: State, fragment_id: int, spec: FragmentSpec) -> list[tuple[int
         state.require_sessions()
     bodies = list(stored_bodies(state))
     state.size_bytes = sum([length for _, length in bodies])
+    if state.retention is not None:
+        # What is kept for cursors does not count against the entity's size.
+        bodies += state.retention.bodies()
     return bodies
 
 
 def stored_bodies(state: State) -> Iterator[tuple[int, int]]:
-    """(position, length) of every body that the tables of a state refer to."""
+    """(position, length) of every body in the tables that counts for the size of a state."""
     yield from state.scheduled.bodies()
     yield from state.outbox.table.bodies()
     for lane in state.lanes:
@@ -106,6 +117,8 @@ def stored_bodies(state: State) -> Iterator[tuple[int, int]]:
         yield from lane.deferred.bodies()
     if state.sessions is not None:
         yield from state_bodies(state.sessions)
+    if state.claims is not None:
+        yield from state.claims.bodies()
 
 
 def _take(state: State, sequence: int) -> tuple[Held, MessageTable]:

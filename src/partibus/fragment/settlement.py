@@ -18,6 +18,7 @@ from partibus.fragment.expiry import dead_letter
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.outbox import Purpose
 from partibus.fragment.records import DEFERRED, RETURNED, pack_overlay, pack_sequences
+from partibus.fragment.retention import keep
 from partibus.fragment.state import State
 from partibus.fragment.subqueue import SubQueue
 from partibus.store.record import Record
@@ -152,6 +153,7 @@ def removed(state: State, change: Change, now_ms: int, out: Effects) -> None:
     for held in change.messages:
         lane.let_go(held)
         state.size_bytes -= held.length
+    keep(state, change.messages, out)
     out.released.extend(change.messages)
     if lane.sessions is not None:
         _left_sessions(state, change.messages, now_ms, out)

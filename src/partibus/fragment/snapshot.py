@@ -11,10 +11,13 @@ import struct
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
+from partibus.fragment import claims, retention
+from partibus.fragment.claims import Claims
 from partibus.fragment.history import Part
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.outbox_records import dump_outbox, load_outbox
 from partibus.fragment.records import pack_overlay, unpack_overlay
+from partibus.fragment.retention import Retention
 from partibus.fragment.session_records import dump_sessions, load_sessions
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
@@ -26,6 +29,8 @@ SESSIONS_SECTION: Final = 1
 IDENTITIES_SECTION: Final = 2
 OUTBOX_SECTION: Final = 48
 MARKS_SECTION: Final = 49
+CLAIMS_SECTION: Final = 10
+CURSORS_SECTION: Final = 11
 _SECTION: Final = struct.Struct("<BQ")
 _HEAD: Final = struct.Struct("<BQ")
 _TABLE: Final = struct.Struct("<QII")
@@ -55,7 +60,39 @@ def _sections(state: State) -> list[tuple[int, list[Part]]]:
         sections.append((OUTBOX_SECTION, dump_outbox(state.outbox)))
     if len(state.marks):
         sections.append((MARKS_SECTION, [state.marks.dump()]))
+    if state.claims is not None:
+        sections.append((CLAIMS_SECTION, _dump_claims(state.claims)))
+    if state.retention is not None:
+        kept: list[Part] = [retention.dump_head(state.retention)]
+        _dump_table(state.retention.table, [], kept)
+        sections.append((CURSORS_SECTION, kept))
     return sections
+
+
+def _dump_claims(held: Claims) -> list[Part]:
+    parts: list[Part] = []
+    for claim in held.by_owner.values():
+        parts.append(claims.dump_head(claim))
+        _dump_table(claim.table, [], parts)
+    return parts
+
+
+def _load_claims(data: bytes) -> Claims:
+    found = Claims()
+    offset = 0
+    while offset < len(data):
+        claim, offset = claims.load_head(data, offset)
+        offset = _load_table(claim.table, data, offset)
+        claim.byte_count = sum([length for _, length in claim.table.bodies()])
+        found.by_owner[claim.owner] = claim
+    return found
+
+
+def _load_cursors(data: bytes) -> Retention:
+    found, offset = retention.load_head(data)
+    _load_table(found.table, data, offset)
+    found.byte_count = sum([length for _, length in found.table.bodies()])
+    return found
 
 
 def _byte_count(part: Part) -> int:
@@ -74,6 +111,12 @@ def _load_section(state: State, tag: int, data: bytes) -> None:
         return
     if tag == MARKS_SECTION:
         state.marks.load(data)
+        return
+    if tag == CLAIMS_SECTION:
+        state.claims = _load_claims(data)
+        return
+    if tag == CURSORS_SECTION:
+        state.retention = _load_cursors(data)
         return
     raise StoreCorrupt(
         f"a snapshot's section {tag} is not known to this release; "

@@ -19,6 +19,8 @@ from partibus.fragment.subqueue import SubQueue
 from partibus.fragment.table import MessageTable
 
 if TYPE_CHECKING:
+    from partibus.fragment.claims import Claims
+    from partibus.fragment.retention import Retention
     from partibus.fragment.topic import Topic
 
 
@@ -27,7 +29,7 @@ class Counts:
     """How many messages a fragment holds, by state (CNT-1, CNT-3)."""
 
     active: int
-    """Waiting and locked messages of the main queue."""
+    """Waiting, locked and claimed messages of the main queue."""
     dead_letter: int
     transfer_dead_letter: int
     transfer: int
@@ -35,6 +37,10 @@ class Counts:
     scheduled: int
     deferred: int
     locked: int
+    claimed: int
+    """Active messages that pipelines hold."""
+    retained: int
+    """Settled messages that are kept for cursors; in no other count."""
     size_bytes: int
     duplicates_dropped: int
     """Messages that were accepted and dropped since the start of the process (DUP-10)."""
@@ -46,6 +52,7 @@ class State:
     """Everything a fragment knows."""
 
     __slots__ = (
+        "claims",
         "dead",
         "departing",
         "duplicates_dropped",
@@ -59,6 +66,7 @@ class State:
         "next_token",
         "outbox",
         "reserved_until",
+        "retention",
         "scheduled",
         "sessions",
         "size_bytes",
@@ -96,6 +104,10 @@ class State:
         """The store is down: nothing is handed out."""
         self.topic: Topic | None = None
         """Where the fragment is a topic's, the subscriptions that it fills."""
+        self.claims: Claims | None = None
+        """Who holds messages for a pipeline; None when nobody ever has."""
+        self.retention: Retention | None = None
+        """The cursors and what is kept for them; None when there never was one."""
         self.sessions: Sessions | None = None
         """Where the entity requires them, the sessions that its messages are in."""
         if spec.requires_session:
@@ -122,8 +134,11 @@ class State:
     def counts(self) -> Counts:
         """The counts at this moment, without looking at any message."""
         main = self.main
+        claimed = 0 if self.claims is None else self.claims.message_count
         return Counts(
-            active=len(main.ready) + main.locked_count + len(main.leaving),
+            active=len(main.ready) + main.locked_count + len(main.leaving) + claimed,
+            claimed=claimed,
+            retained=0 if self.retention is None else len(self.retention.table),
             dead_letter=self.dead.message_count,
             transfer_dead_letter=self.transfer.message_count,
             transfer=len(self.outbox),

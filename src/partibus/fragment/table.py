@@ -200,10 +200,44 @@ class MessageTable:
 
     # --- looking --------------------------------------------------------------------------
 
+    @property
+    def first_sequence(self) -> int:
+        """The lowest sequence in the table; 0 when it is empty."""
+        if not self._chunks:
+            return 0
+        chunk = self._chunks[0]
+        return chunk.rows[chunk.head]
+
+    @property
+    def first_enqueued_ms(self) -> int | None:
+        """When the message with the lowest sequence was enqueued; None without messages."""
+        if not self._chunks:
+            return None
+        chunk = self._chunks[0]
+        return chunk.rows[chunk.head + 3]
+
     def next_expiry_ms(self) -> int | None:
         """A time before which nothing expires; None when nothing ever does."""
         floor_ms = self._expiry_floor_ms
         return None if floor_ms == _NO_EXPIRY else floor_ms
+
+    def sequence_at(self, enqueued_ms: int) -> int:
+        """The first sequence that was enqueued at or after a time; 0 when none was.
+
+        Times grow with sequences, up to the steps of the machine's clock."""
+        for chunk in self._chunks:
+            rows = chunk.rows
+            if rows[-2] < enqueued_ms:
+                continue
+            low, high = chunk.head // COLUMNS, len(rows) // COLUMNS - 1
+            while low < high:
+                middle = (low + high) // 2
+                if rows[middle * COLUMNS + 3] < enqueued_ms:
+                    low = middle + 1
+                else:
+                    high = middle
+            return rows[low * COLUMNS]
+        return 0
 
     def __contains__(self, sequence: int) -> bool:
         index = self._chunk_index(sequence)

@@ -14,6 +14,7 @@ from partibus.domain.errors import (
     ArgumentError,
     BusError,
     InvalidOperation,
+    QuotaExceeded,
     Unauthorized,
 )
 from partibus.domain.rights import Rights
@@ -52,6 +53,7 @@ TRANSFER_DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-addre
 def attach(connection: "ClientConnection", link: Link) -> None:
     """Accept a link and give it its owner, or refuse it with the reason."""
     try:
+        _require_room(connection)
         owner = _receiver(connection, link) if link.is_sender else _sender(connection, link)
     except BusError as error:
         link.refuse(amqp_error(error))
@@ -112,6 +114,7 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
     connection.claims.require(address.path, Rights.LISTEN, connection.gateway.now_ms())
     entity = connection.gateway.namespace.resolve(address)
     require_receiver(entity)
+    connection.gateway.receivers.require_room(address)
     lane = lane_of(address)
     require_receivable(entity)
     require_no_forwarding(entity, lane)
@@ -132,6 +135,15 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
         )
     link.accept()
     return OutboundLink(connection, link, address.path, entity.fragments, lane, deletes)
+
+
+def _require_room(connection: "ClientConnection") -> None:
+    most = connection.gateway.profile.links_per_connection_max
+    if connection.link_count >= most:
+        raise QuotaExceeded(
+            f"A connection has at most {most} links (QTA-18); close some, or open another "
+            "connection."
+        )
 
 
 def _address(raw: str | None, terminus: str) -> Address:

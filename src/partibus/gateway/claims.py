@@ -7,17 +7,17 @@ is access control's work, and knows no links.
 
 from partibus.control.access import AccessControl, Claim, require
 from partibus.domain.errors import QuotaExceeded
-from partibus.domain.limits import TOKENS_PER_CONNECTION_MAX
 from partibus.domain.rights import Rights
 
 
 class Claims:
     """The claims of one connection."""
 
-    __slots__ = ("_access", "_by_audience")
+    __slots__ = ("_access", "_by_audience", "_tokens_max")
 
-    def __init__(self, access: AccessControl) -> None:
+    def __init__(self, access: AccessControl, tokens_max: int) -> None:
         self._access = access
+        self._tokens_max = tokens_max
         self._by_audience: dict[str, Claim] = {}
 
     @property
@@ -29,9 +29,9 @@ class Claims:
         """Add the claim of a token, or renew the one for its audience."""
         claim = self._access.authenticate_token(token, audience, now_ms)
         is_new = claim.audience not in self._by_audience
-        if is_new and len(self._by_audience) >= TOKENS_PER_CONNECTION_MAX:
+        if is_new and len(self._by_audience) >= self._tokens_max:
             raise QuotaExceeded(
-                f"A connection holds at most {TOKENS_PER_CONNECTION_MAX} tokens (SAS-9); "
+                f"A connection holds at most {self._tokens_max} tokens (SAS-9); "
                 "open another connection."
             )
         self._by_audience[claim.audience] = claim

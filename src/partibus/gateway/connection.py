@@ -87,7 +87,7 @@ class ClientConnection:
         self._wire = wire
         now_ms = gateway.now_ms()
         self._engine = Connection(gateway.settings, now_ms=now_ms)
-        self.claims = Claims(gateway.access)
+        self.claims = Claims(gateway.access, gateway.profile.tokens_per_connection_max)
         self._links: dict[Link, LinkOwner] = {}
         self.requests = RequestQueue(self)
         self.transactions = OpenTransactions(self)
@@ -225,12 +225,18 @@ class ClientConnection:
         """Links whose token ran out are dropped (SAS-10)."""
         for link, owner in list(self._links.items()):
             if isinstance(owner, InboundLink | OutboundLink):
-                right = Rights.SEND if isinstance(owner, InboundLink) else Rights.LISTEN
                 try:
-                    self.claims.require(owner.path, right, now_ms)
+                    self._require_rights(owner, now_ms)
                 except Unauthorized as error:
                     self._forget(link)
                     link.detach(amqp_error(error))
+
+    def _require_rights(self, owner: InboundLink | OutboundLink, now_ms: int) -> None:
+        if isinstance(owner, InboundLink):
+            for path in owner.paths:
+                self.claims.require(path, Rights.SEND, now_ms)
+        else:
+            self.claims.require(owner.path, Rights.LISTEN, now_ms)
 
     def claims_changed(self) -> None:
         """A token was put: look again at once when the next one runs out."""
@@ -305,6 +311,8 @@ class ClientConnection:
                 owner, InboundLink | OutboundLink | RequestLink | ResponseLink | CoordinatorLink
             )
             self._links[event.link] = owner
+            if isinstance(owner, OutboundLink):
+                self.gateway.receivers.add(owner.path)
 
     def _transfer(self, event: Event) -> None:
         assert isinstance(event, TransferReceived)
@@ -384,6 +392,11 @@ class ClientConnection:
     # --- changes of entities ------------------------------------------------------------------
 
     @property
+    def link_count(self) -> int:
+        """How many links it has."""
+        return len(self._links)
+
+    @property
     def links(self) -> list[tuple[Link, LinkOwner]]:
         """Every link with its owner, at this moment."""
         return list(self._links.items())
@@ -420,6 +433,8 @@ class ClientConnection:
         link.context = None
         if owner is not None:
             owner.closed()
+            if isinstance(owner, OutboundLink):
+                self.gateway.receivers.remove(owner.path)
 
     def _finish(self) -> None:
         if not self._is_over:

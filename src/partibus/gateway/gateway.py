@@ -15,12 +15,14 @@ from partibus.control.access import AccessControl
 from partibus.control.live import LiveNamespace
 from partibus.control.record import Change, ChangeKind
 from partibus.domain.clock import Clock
+from partibus.domain.limits import Profile
 from partibus.fragment.broker import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection, Wire
 from partibus.gateway.delayed_wire import DelayedWire
 from partibus.gateway.following import follow
 from partibus.gateway.lock_token import TokenPrefix
 from partibus.gateway.namespace import Namespace
+from partibus.gateway.receivers import Receivers
 from partibus.gateway.rule_changes import RuleChanges
 from partibus.gateway.trouble import Trouble
 
@@ -59,8 +61,14 @@ class Gateway:
         """Makes the lock tokens of this run unlike those of any other; workers share it."""
         self._prefixes: dict[int, TokenPrefix] = {}
         self._connections: set[ClientConnection] = set()
+        self.receivers = Receivers(namespace)
         self._farewells: list[Callable[[], None]] = []
         self._sweep_timer: Timer | None = None
+
+    @property
+    def profile(self) -> Profile:
+        """The limits that clients are held to."""
+        return self.namespace.profile
 
     @property
     def connection_count(self) -> int:

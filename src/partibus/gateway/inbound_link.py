@@ -59,6 +59,7 @@ class InboundLink:
         "_unconfirmed",
         "_via",
         "path",
+        "paths",
         "router",
     )
 
@@ -83,6 +84,10 @@ class InboundLink:
         splits = gateway.namespace.profile.splits_batches
         self.router = Router(entity.fragments, gateway.random_start(), splits)
         self.path = entity.record.path
+        self.paths: tuple[str, ...] = (self.path,)
+        """All that it needs the right to send to (TXN-6)."""
+        if via is not None:
+            self.paths = (self.path, via.record.path)
         self._messages: list[NewMessage] = []
         self._requests: list[int] = []
         self._byte_count = 0

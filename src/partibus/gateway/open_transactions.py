@@ -43,7 +43,7 @@ class OpenTransactions:
             raise QuotaExceeded(
                 f"A connection may have {OPEN_MAX} open transactions; discharge some of them."
             )
-        transaction = Transaction(secrets.token_bytes(ID_BYTES))
+        transaction = Transaction(secrets.token_bytes(ID_BYTES), self._connection.gateway.profile)
         self._by_id[transaction.txn_id] = transaction
         return transaction
 

@@ -18,6 +18,7 @@ from partibus.fragment.message import NewMessage
 from partibus.gateway.stored_view import (
     PARTITION_KEY_ANNOTATION,
     SCHEDULED_ANNOTATION,
+    TIMESPAN,
     VIA_PARTITION_KEY_ANNOTATION,
     StoredView,
 )
@@ -27,7 +28,7 @@ from partibus.rules.ruleset import Match
 from partibus.rules.view import moment_ms, span_ms
 
 RULE_NAME: Final = "RuleName"
-_TIMESPAN: Final = Symbol("com.microsoft:timespan")
+_TIMESPAN: Final = Symbol(TIMESPAN)
 _TICKS_PER_MS: Final = 10_000
 _ANNOTATIONS: Final = {
     "scheduledenqueuetimeutc": SCHEDULED_ANNOTATION,

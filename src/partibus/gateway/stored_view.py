@@ -18,9 +18,9 @@ from partibus.amqp.sections import (
     decode_properties,
     parse_sections,
 )
-from partibus.amqp.types import Decimal32, Decimal64, Decimal128, Timestamp
+from partibus.amqp.types import Decimal32, Decimal64, Decimal128, Described, Timestamp
 from partibus.gateway.envelope import StoredParts
-from partibus.rules.view import ABSENT, moment, span
+from partibus.rules.view import ABSENT, moment, span, span_of_ticks
 
 SCHEDULED_ANNOTATION: Final = "x-opt-scheduled-enqueue-time"
 PARTITION_KEY_ANNOTATION: Final = "x-opt-partition-key"
@@ -42,6 +42,8 @@ _ANNOTATIONS: Final = {
     "partitionkey": PARTITION_KEY_ANNOTATION,
     "viapartitionkey": VIA_PARTITION_KEY_ANNOTATION,
 }
+TIMESPAN: Final = "com.microsoft:timespan"
+"""How .NET marks a duration (amqp-contract 8)."""
 _DECIMALS: Final = (Decimal32, Decimal64, Decimal128)
 _PLAIN: Final = frozenset((str, int, float, bool, bytes, UUID, type(None)))
 """Types that stand for themselves."""
@@ -167,7 +169,16 @@ def plain(value: object) -> object:
         return str(value)
     if isinstance(value, int):
         return int(value)
+    if isinstance(value, Described):
+        return _duration(value)
     return float(value) if isinstance(value, float) else value
+
+
+def _duration(value: Described) -> object:
+    """A duration as one; rules know no other described values."""
+    if value.descriptor == TIMESPAN and isinstance(value.value, int):
+        return span_of_ticks(int(value.value))
+    return value
 
 
 def _text(value: object) -> str | None:

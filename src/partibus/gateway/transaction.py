@@ -8,7 +8,6 @@ management node add to it through `enlistment`.
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from partibus.domain.errors import (
     BusError,
@@ -18,11 +17,7 @@ from partibus.domain.errors import (
     TransactionTimedOut,
     TransactionUnknown,
 )
-from partibus.domain.limits import (
-    TRANSACTION_MESSAGES_MAX,
-    TRANSACTION_MS_MAX,
-    TRANSACTION_OPERATIONS_MAX,
-)
+from partibus.domain.limits import Profile
 from partibus.fragment.commands import Command
 from partibus.fragment.handle import Fragment
 from partibus.fragment.transaction_commands import Transact
@@ -32,11 +27,6 @@ from partibus.gateway.transfer_destination import Part, work_of
 Answer = Callable[[BusError | None], None]
 """Told once how a discharge ended: None when all is well."""
 
-TIMED_OUT: Final = (
-    f"The transaction was rolled back: it was not discharged within {TRANSACTION_MS_MAX // 1000} "
-    "seconds of its first operation. Do its work again in another."
-)
-
 
 class Transaction:
     """The work of one transaction."""
@@ -45,6 +35,7 @@ class Transaction:
         "_answer",
         "_message_count",
         "_operation_count",
+        "_profile",
         "_under_way",
         "_work",
         "byte_count",
@@ -56,8 +47,9 @@ class Transaction:
         "txn_id",
     )
 
-    def __init__(self, txn_id: bytes) -> None:
+    def __init__(self, txn_id: bytes, profile: Profile) -> None:
         self.txn_id = txn_id
+        self._profile = profile
         self.scope = Scope()
         self.deadline_ms: int | None = None
         """When it is rolled back; None before its first operation (TXN-7)."""
@@ -83,24 +75,24 @@ class Transaction:
         if self.failure is not None:
             raise _rolled_back(self.failure)
         if self.deadline_ms is None:
-            self.deadline_ms = now_ms + TRANSACTION_MS_MAX
+            self.deadline_ms = now_ms + self._profile.transaction_ms_max
 
     def count_messages(self, count: int) -> None:
         """So many messages are sent (TXN-8)."""
         self._message_count += count
-        if self._message_count > TRANSACTION_MESSAGES_MAX:
+        most = self._profile.transaction_messages_max
+        if self._message_count > most:
             raise TransactionSizeExceeded(
-                f"Cannot send more than {TRANSACTION_MESSAGES_MAX} messages in a single "
-                "transaction. Use several."
+                f"Cannot send more than {most} messages in a single transaction. Use several."
             )
 
     def count_operations(self, count: int) -> None:
         """So many messages are settled or cancelled (TXN-8)."""
         self._operation_count += count
-        if self._operation_count > TRANSACTION_OPERATIONS_MAX:
+        most = self._profile.transaction_operations_max
+        if self._operation_count > most:
             raise TransactionSizeExceeded(
-                f"Cannot settle more than {TRANSACTION_OPERATIONS_MAX} messages in a single "
-                "transaction. Use several."
+                f"Cannot settle more than {most} messages in a single transaction. Use several."
             )
 
     def add(self, fragment: Fragment, command: Command, byte_count: int) -> None:
@@ -138,7 +130,13 @@ class Transaction:
 
     def expire(self) -> None:
         """Its time is up (TXN-7)."""
-        self.fail(TransactionTimedOut(TIMED_OUT))
+        seconds = self._profile.transaction_ms_max // 1000
+        self.fail(
+            TransactionTimedOut(
+                f"The transaction was rolled back: it was not discharged within {seconds} seconds "
+                "of its first operation. Do its work again in another."
+            )
+        )
 
     def is_due(self, now_ms: int) -> bool:
         """Whether its time is up."""

@@ -72,6 +72,10 @@ class ServedCertificate:
         assert self._context is not None, "ensure() comes first"
         return self._context
 
+    def server_pair(self) -> tuple[bytes, bytes]:
+        """The certificate and its key, for who serves TLS without this context."""
+        return self._certificate_path.read_bytes(), self._key_path.read_bytes()
+
     def _follow(self) -> None:
         stamp = self._look()
         if stamp != self._stamp:

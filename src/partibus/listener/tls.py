@@ -74,6 +74,10 @@ class DevelopmentAuthority:
         """The context that every TLS connection of this server uses."""
         return self._served.context()
 
+    def server_pair(self) -> tuple[bytes, bytes]:
+        """The server's certificate and its key, for who serves TLS without this context."""
+        return self._served.server_pair()
+
     def issue(self, names: Sequence[str], *, new_authority: bool = False) -> None:
         """Write a new server certificate, under the CA that is here if it will do.
 

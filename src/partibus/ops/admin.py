@@ -9,12 +9,18 @@ application; the command line is its first user.
     GET    /$partibus/entities/NAME            fragments, totals, availability, properties
     POST   /$partibus/entities/NAME/purge      {"lane", "before", "limit"}, all optional
     POST, PATCH, DELETE, and /$partibus/policies: `ops.admin_namespace`
+    GET    /$partibus/entities/NAME/claims     who holds messages in bulk
+    POST   /$partibus/entities/NAME/claims/release   {"owner", "forget"}
+    GET    /$partibus/entities/NAME/cursors    who reads along, and how far
+    POST   /$partibus/entities/NAME/cursors/drop     {"name"}
+    GET    /$partibus/bulk/NAME                where its fragments are read and written in bulk
     GET    /$partibus/stores                   all stores with state and sizes
     GET    /$partibus/faults                   what is wrong on purpose
     POST   /$partibus/faults                   a fault, see docs/guides/faults.md
     DELETE /$partibus/faults                   end all faults
 """
 
+import asyncio
 import datetime
 import json
 from collections.abc import Awaitable, Callable
@@ -29,10 +35,19 @@ from partibus.domain.errors import ArgumentError, BusError, Unauthorized
 PREFIX: Final = "/$partibus"
 REQUEST_BYTES_MAX: Final = 64 * 1024
 """No request of this surface has more to say."""
+BODY_SECONDS_MAX: Final = 30.0
+"""A body that takes longer is not being sent but held."""
 _FRESH: Final = {"cache-control": "no-store"}
+_RELEASE_FIELDS: Final = {"owner", "forget"}
 _CHALLENGE: Final = {"www-authenticate": "SharedAccessSignature"}
 
 Answer = dict[str, Any]
+
+
+class RequestTooLong(ArgumentError):
+    """The request is longer than any that makes sense here."""
+
+    http_status = 413
 
 
 class Faults(Protocol):
@@ -63,6 +78,24 @@ class NamespaceDesk(Protocol):
     async def regenerate_key(self, entity: str, name: str, body: Answer) -> Answer: ...
 
 
+class Bulk(Protocol):
+    """The bulk path, as this surface asks for it; it checks the token by itself."""
+
+    async def entity(self, name: str, host: str, token: str | None) -> Answer: ...
+
+
+class Pipelines(Protocol):
+    """Claims and cursors, as this surface asks for them."""
+
+    async def claims(self, name: str) -> Answer: ...
+
+    async def release(self, name: str, owner: str, forget: bool) -> Answer: ...
+
+    async def cursors(self, name: str) -> Answer: ...
+
+    async def drop(self, name: str, cursor: str) -> Answer: ...
+
+
 class Administration(Protocol):
     """The node, as its operators see it."""
 
@@ -71,6 +104,12 @@ class Administration(Protocol):
 
     @property
     def desk(self) -> NamespaceDesk: ...
+
+    @property
+    def bulk(self) -> Bulk: ...
+
+    @property
+    def pipelines(self) -> Pipelines: ...
 
     def authorize(self, token: str | None, path: str) -> None:
         """Raise Unauthorized unless the token is good for this path."""
@@ -97,6 +136,10 @@ def admin_routes(node: Administration) -> list[Route]:
     table: list[tuple[str, str, Handler]] = [
         *NAMESPACE_ROUTES,
         ("GET", "/entities", _entities),
+        ("GET", "/entities/{name:path}/claims", _claims),
+        ("POST", "/entities/{name:path}/claims/release", _release),
+        ("GET", "/entities/{name:path}/cursors", _cursors),
+        ("POST", "/entities/{name:path}/cursors/drop", _drop),
         ("GET", "/entities/{name:path}", _entity),
         ("POST", "/entities/{name:path}/purge", _purge),
         ("GET", "/stores", _stores),
@@ -104,10 +147,11 @@ def admin_routes(node: Administration) -> list[Route]:
         ("POST", "/faults", _set_fault),
         ("DELETE", "/faults", _clear_faults),
     ]
-    return [
+    routes = [
         Route(PREFIX + path, _endpoint(node, handler), methods=[method])
         for method, path, handler in table
     ]
+    return [*routes, Route(PREFIX + "/bulk/{name:path}", _bulk(node), methods=["GET"])]
 
 
 def _endpoint(node: Administration, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -115,6 +159,20 @@ def _endpoint(node: Administration, handler: Handler) -> Callable[[Request], Awa
         try:
             node.authorize(request.headers.get("authorization"), request.scope["path"])
             return JSONResponse(await handler(node, request), 200, _FRESH)
+        except BusError as error:
+            return error_response(error)
+
+    return endpoint
+
+
+def _bulk(node: Administration) -> Callable[[Request], Awaitable[Response]]:
+    """Asked by those who send and receive, not by operators alone."""
+
+    async def endpoint(request: Request) -> Response:
+        name, host = request.path_params["name"], request.url.hostname or "localhost"
+        try:
+            answer = await node.bulk.entity(name, host, request.headers.get("authorization"))
+            return JSONResponse(answer, 200, _FRESH)
         except BusError as error:
             return error_response(error)
 
@@ -162,6 +220,29 @@ async def _purge(node: Administration, request: Request) -> Answer:
     return await node.purge(request.path_params["name"], lane, _moment(body.get("before")), limit)
 
 
+async def _claims(node: Administration, request: Request) -> Answer:
+    return await node.pipelines.claims(request.path_params["name"])
+
+
+async def _release(node: Administration, request: Request) -> Answer:
+    body = await read_body(request)
+    owner, forget = body.get("owner"), body.get("forget", False)
+    if not isinstance(owner, str) or not isinstance(forget, bool) or set(body) - _RELEASE_FIELDS:
+        raise ArgumentError("A release takes 'owner', a text, and may take 'forget', a boolean.")
+    return await node.pipelines.release(request.path_params["name"], owner, forget)
+
+
+async def _cursors(node: Administration, request: Request) -> Answer:
+    return await node.pipelines.cursors(request.path_params["name"])
+
+
+async def _drop(node: Administration, request: Request) -> Answer:
+    body = await read_body(request)
+    if set(body) != {"name"} or not isinstance(body["name"], str):
+        raise ArgumentError("A drop takes 'name', the name of the cursor.")
+    return await node.pipelines.drop(request.path_params["name"], body["name"])
+
+
 async def _faults(node: Administration, request: Request) -> Answer:
     return await node.faults.list()
 
@@ -179,18 +260,35 @@ async def _clear_faults(node: Administration, request: Request) -> Answer:
 
 async def read_body(request: Request) -> dict[str, Any]:
     """The JSON object of a request; none at all is an empty one."""
-    raw = b""
-    async for chunk in request.stream():
-        raw += chunk
-        if len(raw) > REQUEST_BYTES_MAX:
-            raise ArgumentError(f"The request is longer than {REQUEST_BYTES_MAX} bytes.")
+    raw = await _raw_body(request)
     try:
         body = json.loads(raw) if raw else {}
+        # An escape may stand for half a character, which nothing that is kept can hold.
+        json.dumps(body, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ArgumentError("The request is nested too deep.") from error
     except ValueError as error:
         raise ArgumentError(f"The request is not JSON: {error}.") from error
     if not isinstance(body, dict):
         raise ArgumentError("The request must be a JSON object.")
     return body
+
+
+async def _raw_body(request: Request) -> bytes:
+    """The body within its size and its time; one that is announced as longer is not read."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced[:20]) > REQUEST_BYTES_MAX:
+        raise RequestTooLong
+    raw = b""
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            async for chunk in request.stream():
+                raw += chunk
+                if len(raw) > REQUEST_BYTES_MAX:
+                    raise RequestTooLong
+    except TimeoutError as error:
+        raise ArgumentError("The request took too long to arrive.") from error
+    return raw
 
 
 def _moment(value: object) -> int | None:

@@ -49,7 +49,10 @@ def operations_application(
         *(admin_routes(administration) if administration is not None else ()),
         *further,
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
+    application = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
+    # A path with a slash too many is another path; a redirect would be followed with the token.
+    application.router.redirect_slashes = False
+    return application
 
 
 def _health(probe: HealthProbe) -> _Endpoint:

@@ -16,8 +16,9 @@ Value = str | int | float | bool | bytes | UUID | datetime.datetime | datetime.t
 """The values that operators understand, each of exactly this Python type, not a subclass:
 text for strings, symbols and characters; `int` for integers of every width; `float` for
 float and double; an aware UTC `datetime` for a timestamp (see `moment`); a `timedelta` for
-TimeToLive; `None` for null. A view may hand out anything else for what is none of these
-(lists, maps, decimals): it exists and is not null, and every operator on it is an error."""
+TimeToLive and for the durations of .NET (see `span_of_ticks`); `None` for null. A view may hand
+out anything else for what is none of these (lists, maps, decimals): it exists and is not null,
+and every operator on it is an error."""
 
 
 class Absent(enum.Enum):
@@ -25,6 +26,9 @@ class Absent(enum.Enum):
 
     ABSENT = "absent"
 
+
+TICKS_PER_MICROSECOND: Final = 10
+"""Of the vendor's durations, which are numbers of 100 ns."""
 
 ABSENT: Final = Absent.ABSENT
 """What a view answers for a user property that the message does not have."""
@@ -130,6 +134,14 @@ def span(duration_ms: int) -> datetime.timedelta:
         return datetime.timedelta(milliseconds=duration_ms)
     except OverflowError:
         return datetime.timedelta.max
+
+
+def span_of_ticks(ticks: int) -> datetime.timedelta:
+    """A duration as .NET counts it; what lies beyond the calendar is its end."""
+    try:
+        return datetime.timedelta(microseconds=ticks // TICKS_PER_MICROSECOND)
+    except OverflowError:
+        return datetime.timedelta.min if ticks < 0 else datetime.timedelta.max
 
 
 def span_ms(value: datetime.timedelta) -> int:

@@ -22,11 +22,13 @@ from partibus.domain.entity import SubscriptionSpec, fragment_bytes_max
 from partibus.domain.errors import Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.namespace import Namespace
+from partibus.server.bulk import BulkDesk
 from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
 from partibus.server.faults import FaultDesk
 from partibus.server.inspection import COUNTS, FRAGMENTS, STORES, is_available
 from partibus.server.namespace_desk import NamespaceDesk
+from partibus.server.pipelines import PipelineDesk
 from partibus.server.purge import PurgeRun
 
 NO_ANSWER: Final = "down"
@@ -45,6 +47,7 @@ class Administration:
         access: AccessControl,
         clock: Clock,
         control: ControlHub,
+        bulk: BulkDesk,
         live: LiveNamespace | None = None,
     ) -> None:
         self._settings = settings
@@ -53,8 +56,10 @@ class Administration:
         self._access = access
         self._clock = clock
         self._control = control
+        self.bulk = bulk
         self.faults = FaultDesk(settings, catalog, control)
         self.desk = NamespaceDesk(catalog, LocalNamespace(catalog) if live is None else live)
+        self.pipelines = PipelineDesk(namespace, control)
 
     def authorize(self, token: str | None, path: str) -> None:
         """Raise Unauthorized unless the token grants Manage on the namespace's own paths."""

@@ -2,7 +2,8 @@
 
 Owns what can be set, what each setting may hold and where its value came from. It opens no
 directory and no port, and decides nothing that needs one. Every wrong value is a
-`ConfigError` that names its origin. Called by the CLI's `serve` and by the test kit.
+`ConfigError` that names its origin. Called by the CLI's `serve` and by the test kit. The limits
+of the profile may be set in the table [limits] of the file (`control.limits_config`).
 
 | key, --flag | variable | holds | default |
 |---|---|---|---|
@@ -18,19 +19,21 @@ directory and no port, and decides nothing that needs one. Every wrong value is 
 | stores | PARTIBUS_STORES | a number, or places (variable: separated by commas) | 1 |
 | workers | PARTIBUS_WORKERS | a number | 1 |
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
+| flight_port | PARTIBUS_FLIGHT_PORT | as port; the bulk path; worker n takes port + n | 0 |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
 | forward_failures_to_transfer | PARTIBUS_FORWARD_FAILURES_TO_TRANSFER | true or false | false |
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from partibus.control.definitions import Definitions, load_definitions
 from partibus.control.fields import refuse_unknown
 from partibus.control.jwt_tokens import JwtSettings
+from partibus.control.limits_config import with_limits
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile, profile_named
 
@@ -63,6 +66,7 @@ class ServeSettings:
     store_places: tuple[str, ...] = ()  # empty: `stores` directories below `data`
     workers: int = 1
     profile: Profile = SELFHOST
+    flight_port: int = 0
     faults: bool = False
     peek_partitioned: str = MERGED
     jwt: JwtSettings | None = None  # [jwt] of the file
@@ -127,6 +131,9 @@ def resolve_configuration(
         if key != "config":
             _take(key, value, f"--{key.replace('_', '-')}", values, origins)
     settings = _make(values)
+    if definitions is not None and definitions.limits:
+        limited = with_limits(settings.profile, definitions.source, definitions.limits)
+        settings = replace(settings, profile=limited)
     _check_ports(settings)
     _check_tls(settings)
     for name in ServeSettings.__dataclass_fields__:
@@ -246,10 +253,10 @@ def _read_port(value: object, name: str) -> dict[str, object]:
     return {name: port}
 
 
-def _read_count(value: object, name: str, most: int) -> dict[str, object]:
+def _read_count(value: object, name: str, most: int, least: int = 1) -> dict[str, object]:
     count = _whole(value)
-    if count is None or not 1 <= count <= most:
-        raise ArgumentError(f"'{value}' is not allowed; allowed are 1 to {most}.")
+    if count is None or not least <= count <= most:
+        raise ArgumentError(f"'{value}' is not allowed; allowed are {least} to {most}.")
     return {name: count}
 
 
@@ -294,6 +301,7 @@ _READERS: Final[dict[str, Reader]] = {
     "http_port": lambda value: _read_port(value, "http_port"),
     "tls_cert": lambda value: _read_path(value, "tls_cert", "PEM file"),
     "tls_key": lambda value: _read_path(value, "tls_key", "PEM file"),
+    "flight_port": lambda value: _read_count(value, "flight_port", _PORT_MAX, least=0),
     "stores": _read_stores,
     "workers": lambda value: _read_count(value, "workers", _WORKERS_MAX),
     "profile": _read_profile,

@@ -22,6 +22,8 @@ COUNTS: Final = (
     "deferred",
     "locked",
     "transfer",
+    "claimed",
+    "retained",
     "transfer_dead_letter",
     "duplicates_dropped",
     "filter_errors",

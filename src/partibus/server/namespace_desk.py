@@ -50,10 +50,11 @@ class NamespaceDesk:
     # --- policies -------------------------------------------------------------------------
 
     async def policies(self, entity: str) -> Payload:
-        """The policies of an entity or, without one, of the namespace."""
+        """The policies of an entity or, without one, of the namespace, by name."""
         if entity:
             self._catalog.entity(entity)
-        return {"policies": [_policy(policy) for policy in self._catalog.policies(entity)]}
+        found = sorted(self._catalog.policies(entity), key=lambda policy: policy.name)
+        return {"policies": [_policy(policy) for policy in found]}
 
     async def put_policy(self, entity: str, name: str, body: Payload) -> Payload:
         """A policy with these rights; keys that are not given stay, or are made."""

@@ -32,6 +32,7 @@ from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.trouble import Trouble
 from partibus.server.administration import Administration
+from partibus.server.bulk import BulkDesk
 from partibus.server.catalog_start import (
     catalog_file,
     connection_string,
@@ -95,6 +96,7 @@ class Node:
         self._idle_times: dict[int, int] = {}
         """By entity, how long it had been idle when the server last ran."""
         self.administration: Administration
+        self.bulk: BulkDesk
         self._faults: FaultBox | None = None
         self._couriers: Couriers
         self.gateway: Gateway
@@ -163,6 +165,7 @@ class Node:
             self._faults.clear({})
         self._follower.stop()
         self._idle.stop()
+        await self.bulk.stop()
         self.gateway.close()
         self._couriers.stop()
         if self._peers is not None:
@@ -243,6 +246,9 @@ class Node:
         """Let operators look at this process, and break it where that was asked for."""
         Inspection(self._brokers, self._machines).register(self.control)
         gateway = self.gateway
+        self.bulk = BulkDesk(
+            self._settings, gateway.namespace, gateway.access, self._clock, self.control
+        )
         self.administration = Administration(
             self._settings,
             self.catalog,
@@ -250,6 +256,7 @@ class Node:
             gateway.access,
             self._clock,
             self.control,
+            self.bulk,
             self.live,
         )
         if gateway.trouble is not None:

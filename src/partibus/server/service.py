@@ -44,8 +44,17 @@ class AmqpDoor(Protocol):
     def connect(self, wire: AmqpProtocol) -> Client: ...
 
 
+class BulkDoor(Protocol):
+    """The bulk path, which has a port of its own and needs the certificate there."""
+
+    certificates: Callable[[], tuple[bytes, bytes]] | None
+
+
 class ServedNode(Protocol):
     """The node, as its ports see it."""
+
+    @property
+    def bulk(self) -> BulkDoor: ...
 
     @property
     def gateway(self) -> AmqpDoor: ...
@@ -147,6 +156,7 @@ class Service:
             raise made
         ports = ports or self._bind()
         self._listener = self._listen(loop, identity)
+        self._node.bulk.certificates = identity.server_pair
         for sockets in ports.values():
             for sock in sockets:
                 self._listener.accept_from(sock)

@@ -189,3 +189,17 @@ def test_it_speaks_tls_to_a_server_whose_authority_it_trusts(
     assert "--ca-file" in stranger.err
     partibus("send", queue, "x", "--connection-string", secure, "--ca-file", str(bus.ready.ca))
     assert len(partibus("peek", queue).lines) == 1
+
+
+def test_a_topic_is_sent_to_and_its_subscription_received_from(
+    partibus: Partibus, queue: str
+) -> None:
+    topic = f"topic-of-{queue}"
+    partibus("topic", "create", topic)
+    partibus("subscription", "create", topic, "red")
+    partibus("rule", "delete", topic, "red", "$Default", "--yes")
+    partibus("rule", "create", topic, "red", "colour", "--sql-filter", "colour = 'red'")
+    for colour in ("red", "blue"):
+        partibus("send", topic, colour, "-p", f"colour={colour}")
+    done = partibus("receive", f"{topic}/Subscriptions/red", "--all", "--json")
+    assert [json.loads(line)["body"] for line in done.out.splitlines()] == ["red"]

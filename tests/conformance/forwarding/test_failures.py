@@ -8,7 +8,7 @@ from conformance.settlement.bus import RECEIVE_AND_DELETE, TRANSFER_DEAD_LETTER,
 from support.receiving import bodies, collect
 
 
-@pytest.mark.rule("FWD-7", "TDQ-2", "TDQ-3")
+@pytest.mark.rule("FWD-7", "TDQ-2", "TDQ-3", "CON-20")
 def test_a_disabled_destination(bus: Bus, operator: Operator) -> None:
     with bus.sender("disabled-in") as sender:
         sender.send_messages([ServiceBusMessage(f"m{n}") for n in range(3)])

@@ -131,7 +131,7 @@ def test_a_scheduled_message_goes_on_when_it_is_due(bus: Bus, operator: Operator
     assert later.enqueued_sequence_number > number
 
 
-@pytest.mark.rule("FWD-6")
+@pytest.mark.rule("FWD-6", "CON-19")
 def test_four_hops_are_allowed(bus: Bus, operator: Operator) -> None:
     with bus.sender("four-0") as sender:
         sender.send_messages(ServiceBusMessage("goes far"))
@@ -141,7 +141,7 @@ def test_four_hops_are_allowed(bus: Bus, operator: Operator) -> None:
     until("nothing to be on its way", lambda: not operator.entity("four-3")["totals"]["transfer"])
 
 
-@pytest.mark.rule("FWD-6", "DLQ-6")
+@pytest.mark.rule("FWD-6", "DLQ-6", "CON-19")
 def test_the_fifth_hop_is_one_too_many(bus: Bus) -> None:
     with bus.sender("five-0") as sender:
         sender.send_messages(ServiceBusMessage("goes too far"))

@@ -40,6 +40,7 @@ def test_a_message_without_a_session_is_a_dead_letter(bus: TopicBus, fresh: Fres
     assert bus.texts(topic, "plain", 2) == ["none", "some"]
 
 
+@pytest.mark.rule("SES-23", "ACT-4")
 def test_a_copy_is_in_the_session_that_an_action_names(bus: TopicBus, fresh: Fresh) -> None:
     topic = fresh("regrouped")
     sent = [

@@ -279,6 +279,18 @@ def test_other_properties_may_change() -> None:
     refuse_immutable_change(QueueSpec(), QueueSpec(lock_duration_ms=5_000, max_delivery_count=1))
 
 
+@pytest.mark.rule("CON-18")
+def test_the_shortest_lock_of_the_tiers_is_five_seconds() -> None:
+    assert admit(QueueSpec(lock_duration_ms=5_000), STANDARD).lock_duration_ms == 5_000
+    assert refused(QueueSpec(lock_duration_ms=4_999), STANDARD).property_name == "lock_duration"
+
+
+@pytest.mark.rule("CON-26")
+def test_a_lock_lasts_a_minute_unless_told_otherwise() -> None:
+    for spec in (QueueSpec(), SubscriptionSpec()):
+        assert admit(spec, STANDARD).lock_duration_ms == 60_000
+
+
 @pytest.mark.parametrize(
     ("spec", "status"),
     [

@@ -42,6 +42,13 @@ def test_figures_of_the_tiers() -> None:
     assert BASIC.time_to_live_ms_max == 14 * 86_400_000
 
 
+@pytest.mark.rule("CON-24")
+def test_a_batch_delete_takes_as_many_as_the_tier_allows() -> None:
+    most = {name: profile.batch_delete_messages_max for name, profile in PROFILES.items()}
+    assert most["basic"] == most["standard"] == 500
+    assert {most[name] for name in PROFILES if name.startswith("premium")} == {4_000}
+
+
 @pytest.mark.rule("EMU-8")
 def test_figures_of_the_emulator() -> None:
     assert EMULATOR.connections_max == 10

@@ -182,7 +182,7 @@ def test_parcels_that_wait_for_a_destination_which_is_deleted_go_to_the_one_in_i
     assert on_their_way(bench) == 0
 
 
-@pytest.mark.rule("TDQ-2", "TDQ-3")
+@pytest.mark.rule("TDQ-2", "TDQ-3", "CON-20")
 @pytest.mark.parametrize("lane", [Lane.DEAD_LETTER, Lane.TRANSFER_DEAD_LETTER])
 def test_where_forward_failures_go_is_a_setting(lane: Lane) -> None:
     bench = Relays(2, forward_failures=lane)

@@ -27,6 +27,10 @@ class FakeNode:
     def faults(self) -> "FakeFaults":
         return FakeFaults(self)
 
+    @property
+    def pipelines(self) -> "FakePipelines":
+        return FakePipelines(self)
+
     def authorize(self, token: str | None, path: str) -> None:
         self.authorized.append(path)
         if token != GOOD:
@@ -50,6 +54,25 @@ class FakeNode:
         if name == "down":
             raise StoreUnavailable
         return {"purged": 3}
+
+
+class FakePipelines:
+    def __init__(self, node: FakeNode) -> None:
+        self._node = node
+
+    async def claims(self, name: str) -> dict[str, Any]:
+        return {"name": name, "claims": []}
+
+    async def release(self, name: str, owner: str, forget: bool) -> dict[str, Any]:
+        self._node.asked.append((name, owner, forget))
+        return {"released": 3}
+
+    async def cursors(self, name: str) -> dict[str, Any]:
+        return {"name": name, "cursors": []}
+
+    async def drop(self, name: str, cursor: str) -> dict[str, Any]:
+        self._node.asked.append((name, cursor))
+        return {"dropped": True}
 
 
 class FakeFaults:
@@ -132,6 +155,10 @@ async def test_names_may_have_slashes() -> None:
         ("GET", "/entities"),
         ("GET", "/entities/q"),
         ("POST", "/entities/q/purge"),
+        ("GET", "/entities/q/claims"),
+        ("POST", "/entities/q/claims/release"),
+        ("GET", "/entities/q/cursors"),
+        ("POST", "/entities/q/cursors/drop"),
         ("GET", "/stores"),
         ("GET", "/faults"),
         ("POST", "/faults"),
@@ -181,7 +208,8 @@ async def test_a_purge_reads_its_form() -> None:
         (b'{"lanes": 1}', "'lanes' is not known"),
         (b'{"before": "yesterday"}', "'yesterday' is no time"),
         (b'{"limit": "all"}', "'limit' must be a number"),
-        (b" " * 70_000, "longer than"),
+        (b"[" * 60_000, "nested too deep"),
+        (b'{"lane": "\\ud800"}', "not JSON"),
     ],
 )
 async def test_a_wrong_form_is_explained(body: bytes, words: str) -> None:
@@ -191,6 +219,13 @@ async def test_a_wrong_form_is_explained(body: bytes, words: str) -> None:
     assert answer.json["error"]["condition"] == "com.microsoft:argument-error"
     assert words in answer.json["error"]["text"]
     assert node.asked == []
+
+
+async def test_a_request_that_is_too_long_is_not_read() -> None:
+    node = FakeNode()
+    answer = await ask(node, "POST", "/entities/q/purge", b" " * 70_000)
+    assert (answer.status, node.asked) == (413, [])
+    assert "longer than" in answer.json["error"]["text"]
 
 
 async def test_faults_are_set_and_cleared() -> None:
@@ -257,3 +292,32 @@ async def test_an_operation_in_progress_is_a_conflict() -> None:
     assert answer.status == 409
     assert "40901" in answer.json["error"]["text"]
     assert answer.json["error"]["retryable"] is True
+
+
+async def test_claims_and_cursors_are_told_and_taken_away() -> None:
+    node = FakeNode()
+    for kind in ("claims", "cursors"):
+        answer = await ask(node, "GET", f"/entities/a/b/{kind}")
+        assert answer.json == {"name": "a/b", kind: []}
+    await ask(node, "POST", "/entities/q/claims/release", b'{"owner": "job"}')
+    await ask(node, "POST", "/entities/q/claims/release", b'{"owner": "job", "forget": true}')
+    await ask(node, "POST", "/entities/q/cursors/drop", b'{"name": "c"}')
+    assert node.asked == [("q", "job", False), ("q", "job", True), ("q", "c")]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("claims/release", b"{}"),
+        ("claims/release", b'{"owner": 1}'),
+        ("claims/release", b'{"owner": "job", "forget": "yes"}'),
+        ("claims/release", b'{"owner": "job", "more": 1}'),
+        ("cursors/drop", b"{}"),
+        ("cursors/drop", b'{"name": 1}'),
+        ("cursors/drop", b'{"name": "c", "more": 1}'),
+    ],
+)
+async def test_what_cannot_be_taken_away_is_told(path: str, body: bytes) -> None:
+    node = FakeNode()
+    answer = await ask(node, "POST", f"/entities/q/{path}", body)
+    assert (answer.status, node.asked) == (400, [])

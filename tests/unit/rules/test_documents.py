@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from partibus.cli.main import app
-from partibus.cli.message_flags import property_of, system_property
+from partibus.cli.message_flags import system_property
 from partibus.cli.rule_report import spoken_edit
+from partibus.cli.typed_properties import read_values
 from partibus.rules.action import Action
 from partibus.rules.errors import EvaluationError, RuleRefused
 from partibus.rules.sql_filter import SqlFilter
@@ -30,14 +31,14 @@ def rows(head: str) -> list[list[str]]:
 
 
 def view_of(cell: str) -> MappingView:
-    user, system = {}, {}
+    user: dict[str, object] = {}
+    system: dict[str, object] = {}
     for item in re.findall(r"`([^`]+)`", cell):
         if item.startswith("sys."):
             name, _, value = item[4:].partition("=")
             system[name.lower()] = system_property(name.lower(), value)
         else:
-            name, made = property_of(item)
-            user[name] = made
+            user |= read_values([item])
     return MappingView(user, system)
 
 

@@ -11,6 +11,7 @@ from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import EntityNotFound, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.server.administration import Administration, availability
+from partibus.server.bulk import BulkDesk
 from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
 from partibus.server.inspection import COUNTS, Inspection
@@ -30,13 +31,11 @@ class Bench:
         brokers = dict(enumerate(self.bus.brokers[:own]))
         self.machines: dict[int, object] = {}
         Inspection(brokers, self.machines).register(self.control)  # type: ignore[arg-type]
+        settings = ServeSettings(stores=3, memory=True)
+        bus = self.bus
+        bulk = BulkDesk(settings, bus.namespace, bus.access, bus.clock, self.control)
         self.node = Administration(
-            ServeSettings(stores=3, memory=True),
-            self.bus.catalog,
-            self.bus.namespace,
-            self.bus.access,
-            self.bus.clock,
-            self.control,
+            settings, bus.catalog, bus.namespace, bus.access, bus.clock, self.control, bulk
         )
 
     def queue(self, path: str, fragments: int = 1) -> None:

@@ -108,6 +108,7 @@ def test_every_setting_from_the_environment() -> None:
         "faults": "yes",
         "peek_partitioned": "first-responder",
         "forward_failures_to_transfer": "on",
+        "flight_port": "5673",
     }
     assert set(values) == set(SETTING_KEYS)
     environment = {f"PARTIBUS_{key.upper()}": value for key, value in values.items()}
@@ -126,6 +127,7 @@ def test_every_setting_from_the_environment() -> None:
         faults=True,
         peek_partitioned="first-responder",
         forward_failures_to_transfer=True,
+        flight_port=5673,
     )
 
 

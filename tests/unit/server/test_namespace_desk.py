@@ -6,7 +6,7 @@ from partibus.control.catalog import Catalog
 from partibus.control.live import LocalNamespace
 from partibus.domain.entity import EntityKind, EntityStatus, QueueSpec
 from partibus.domain.errors import ArgumentError, EntityNotFound, QuotaExceeded
-from partibus.domain.limits import POLICIES_PER_LEVEL_MAX
+from partibus.domain.limits import SELFHOST
 from partibus.domain.refusal import PropertyRefused
 from partibus.server.namespace_desk import NamespaceDesk
 
@@ -106,7 +106,7 @@ async def test_policies_are_made_changed_and_removed(bench: Bench) -> None:
 @pytest.mark.rule("SAS-3", "QTA-14")
 async def test_there_are_at_most_twelve_of_them(bench: Bench) -> None:
     await bench.desk.create({"name": "q"})
-    for number in range(POLICIES_PER_LEVEL_MAX):
+    for number in range(SELFHOST.policies_per_level_max):
         await bench.desk.put_policy("q", f"p{number}", {"rights": ["Send"]})
     with pytest.raises(QuotaExceeded):
         await bench.desk.put_policy("q", "one-more", {"rights": ["Send"]})

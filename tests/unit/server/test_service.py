@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,10 @@ class EchoClient:
         self._log.append("client lost")
 
 
+class FakeBulk:
+    certificates: Callable[[], tuple[bytes, bytes]] | None = None
+
+
 class FakeNode:
     """Records what it is told; its gateway echoes."""
 
@@ -40,6 +45,7 @@ class FakeNode:
     def __init__(self, failure: Exception | None = None) -> None:
         self.log: list[str] = []
         self.clients: list[EchoClient] = []
+        self.bulk = FakeBulk()
         self.failure = failure
         self.is_healthy = True
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partibus.cli.asking import on_server, print_json
-from partibus.cli.options import AsJson, Entity, Yes
+from partibus.cli.options import AsJson, Destination, Yes
 from partibus.cli.quantities import rate_per_s, size_bytes
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @on_server
 async def bench(
     place: "Place",
-    entity: Entity,
+    entity: Destination,
     messages: Annotated[
         int, typer.Option("--messages", "-n", metavar="N", min=1, help="How many messages.")
     ] = 10_000,

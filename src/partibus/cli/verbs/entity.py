@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from partibus.cli.asking import on_server, print_json, server_at
-from partibus.cli.options import AsJson, Entity
+from partibus.cli.options import AnyEntity, AsJson
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -25,6 +25,10 @@ COUNTS: Final = (
 )
 _HEADS: Final = ("active", "dead-\nletter", "scheduled", "deferred", "locked", "bytes")
 _ON_THEIR_WAY: Final = "transfer"
+_PIPELINES: Final = {
+    "claimed": "claimed by pipelines",
+    "retained": "kept for cursors after they were settled",
+}
 _TRANSFER: Final = "transfer_dead_letter"
 _DROPPED: Final = "duplicates_dropped"
 _FILTER_ERRORS: Final = "filter_errors"
@@ -44,7 +48,7 @@ def list_entities(place: "Place", json: AsJson = False) -> None:
         print_json(answer)
         return
     if not answer["entities"]:
-        typer.echo("There are no entities. Declare some in a file: partibus serve --config FILE")
+        typer.echo("There are no entities. Make one: partibus queue create NAME")
         return
     _print_entities(answer["entities"])
 
@@ -53,7 +57,7 @@ def list_entities(place: "Place", json: AsJson = False) -> None:
 @on_server
 def show(
     place: "Place",
-    name: Entity,
+    name: AnyEntity,
     json: AsJson = False,
 ) -> None:
     """Show an entity: its fragments, where each lives, what it holds, and the totals.
@@ -73,6 +77,9 @@ def show(
     _print_fragments(answer)
     if answer["totals"][_ON_THEIR_WAY]:
         typer.echo(f"on their way to another entity: {answer['totals'][_ON_THEIR_WAY]}")
+    for name, words in _PIPELINES.items():
+        if answer["totals"][name]:
+            typer.echo(f"{words}: {answer['totals'][name]}")
     if answer["totals"][_TRANSFER]:
         typer.echo(f"transfer dead letters: {answer['totals'][_TRANSFER]}")
     if answer["properties"].get("requires_duplicate_detection"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
-from partibus.cli.options import AsJson
+from partibus.cli.options import PROPERTY_HELP, AsJson
 
 if TYPE_CHECKING:
     from partibus.cli.rule_report import Reach
@@ -37,10 +37,8 @@ Properties = Annotated[
     typer.Option(
         "--property",
         "-p",
-        metavar="NAME=VALUE",
-        help="An application property. Numbers, true, false and null are what they look like; say "
-        "the type otherwise: NAME:TYPE=VALUE with string, int, double, bool, guid, time or "
-        "duration. May be repeated.",
+        metavar="NAME[:TYPE]=VALUE",
+        help=PROPERTY_HELP,
         rich_help_panel=_MESSAGE,
     ),
 ]

@@ -24,7 +24,7 @@ from partibus.cli.message_options import (
     TimeToLive,
     ToAddress,
 )
-from partibus.cli.options import AsJson, Entity, LookOption
+from partibus.cli.options import AsJson, Destination, LookOption
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -41,7 +41,7 @@ def schedule() -> None:
 @on_server
 async def create(
     place: "Place",
-    entity: Entity,
+    entity: Destination,
     body: Annotated[str | None, typer.Argument(help="The body.")] = None,
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The body is the content of this file.")
@@ -106,7 +106,7 @@ async def create(
 @on_server
 async def list_scheduled(
     place: "Place",
-    entity: Entity,
+    entity: Destination,
     max: Annotated[  # noqa: A002 - the word of the flag
         int, typer.Option(metavar="N", min=1, help="Show at most so many.")
     ] = 10,
@@ -138,7 +138,7 @@ async def list_scheduled(
 @on_server
 async def cancel(
     place: "Place",
-    entity: Entity,
+    entity: Destination,
     numbers: Annotated[
         list[int], typer.Argument(metavar="NUMBER...", help="Sequence numbers, from `create`.")
     ],

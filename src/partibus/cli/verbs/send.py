@@ -26,7 +26,7 @@ from partibus.cli.message_options import (
     TimeToLive,
     ToAddress,
 )
-from partibus.cli.options import AsJson, Entity
+from partibus.cli.options import AsJson, Destination
 from partibus.cli.quantities import rate_per_s
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ PLACEHOLDER: Final = "{n}"
 @on_server
 async def send(
     place: "Place",
-    entity: Entity,
+    entity: Destination,
     body: Annotated[
         str | None,
         typer.Argument(

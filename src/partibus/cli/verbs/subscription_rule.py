@@ -16,7 +16,7 @@ from partibus.cli.options import AsJson, Yes
 if TYPE_CHECKING:
     from partibus.cli.place import Place
 
-app = typer.Typer(help="Create, look at and change rules of subscriptions.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 Topic = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_entity)]
 Subscription = Annotated[str, typer.Argument(help="The subscription.")]

@@ -54,7 +54,8 @@ def create(
     Examples:
 
         partibus token create orders --for 15m
-        curl -H "Authorization: $(partibus token create --http)" http://localhost:5672/orders
+        curl -H "Authorization: $(partibus token create --http)" -d hello \\
+            http://localhost:5672/orders/messages
     """
     from partibus.cli.failures import CommandFailed
     from partibus.client.cbs import sas_token

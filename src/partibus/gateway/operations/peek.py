@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from partibus.domain.errors import ArgumentError, BusError
-from partibus.domain.limits import KILOBYTE, PEEK_MESSAGES_MAX
+from partibus.domain.limits import KILOBYTE
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.commands import Peek
 from partibus.fragment.handle import Fragment
@@ -71,7 +71,8 @@ class FirstToShow(FanOut[Messages]):
 def peek_message(request: "ManagementRequest") -> None:
     """Show messages; 204 when there are none."""
     require_receivable(request.entity)
-    count = min(request.number("message-count", 1), PEEK_MESSAGES_MAX)
+    most = request.node.connection.gateway.profile.peek_messages_max
+    count = min(request.number("message-count", 1), most)
     if count < 1:
         raise ArgumentError("'message-count' must be at least 1.")
     from_sequence = max(0, request.number("from-sequence-number", 0))

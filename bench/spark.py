@@ -1,0 +1,229 @@
+"""`python -m bench.spark`: messages into Spark and out of it, against files and a naive reader.
+
+Owns the queries that are compared and the sum of what each has cost: the server, the JVM, and
+Spark's Python workers apart. The same rows are read from Parquet files by the JVM alone, which is
+the floor, and from the queue by a data source that uses the stock client, which is what one would
+write by hand. Needs Java; one Spark session for everything.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench import gauge
+from bench.bus import Bus, is_compiled
+from bench.naive_spark import register_naive
+from bench.peers import QUEUE
+
+FRAGMENTS: Final = 16
+BODY_BYTES: Final = 1024
+FEW: Final = "body,message_id,enqueued_time,sequence_number,fragment"
+_OPTIONS: Final = """max_size_in_megabytes = 5120
+enable_partitioning = true
+"""
+_NAMESPACE: Final = "\n".join(
+    f'[[queue]]\nname = "{name}"\n{_OPTIONS}' for name in (QUEUE, "claimed", "captured", "target")
+)
+
+
+@dataclass
+class Cost:
+    """One query: its time, and the processor time of each part."""
+
+    count: int
+    seconds: float
+    server_s: float
+    jvm_s: float
+    python_s: float
+
+    def line(self, name: str) -> str:
+        each = [1e6 * part / self.count for part in (self.server_s, self.jvm_s, self.python_s)]
+        figures = "".join(f"{figure:>9.1f}" for figure in (*each, sum(each)))
+        return f"{name:<44}{self.count:>9}{self.count / self.seconds:>12.0f}{figures}"
+
+
+class Meter:
+    """Reads the counters around a query."""
+
+    def __init__(self, server_pid: int, jvm_pid: int) -> None:
+        self._server = server_pid
+        self._jvm = jvm_pid
+
+    def _read(self) -> tuple[float, float, float, float]:
+        jvm_s = gauge.cpu_seconds(self._jvm)
+        tree_s = gauge.tree_cpu_seconds(self._jvm)
+        return time.perf_counter(), gauge.cpu_seconds(self._server), jvm_s, tree_s - jvm_s
+
+    def measure(self, count: int, query: Callable[[], None]) -> Cost:
+        before = self._read()
+        query()
+        after = self._read()
+        parts = [late - early for early, late in zip(before, after, strict=True)]
+        return Cost(count, *parts)
+
+
+def session(directory: Path) -> Any:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    made = (
+        SparkSession.builder.master("local[2]")
+        .appName("bench")
+        .config("spark.ui.enabled", "false")
+        .config("spark.local.dir", str(directory))
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+class Queries:
+    """What is measured."""
+
+    def __init__(self, spark: Any, bus: Bus, directory: Path, messages: int) -> None:
+        self._spark = spark
+        self._directory = directory
+        self._messages = messages
+        key = f"SharedAccessKeyName={bus.user};SharedAccessKey={bus.password}"
+        self.connection = f"Endpoint=sb://127.0.0.1:{bus.port};{key};UseDevelopmentEmulator=true;"
+
+    def options(self, queue: str, **given: object) -> dict[str, str]:
+        options = {"connectionString": self.connection, "queue": queue}
+        return options | {name: str(value) for name, value in given.items()}
+
+    def fill(self, queue: str) -> None:
+        """Messages of 1 KB over all fragments, by the bulk path."""
+        from partibus.client.message import OutgoingMessage
+        from pyspark_servicebus.access import Access
+        from pyspark_servicebus.bus import Flight, discover
+        from pyspark_servicebus.options import source_options
+
+        read = source_options(self.options(queue), is_stream=False)
+        access = Access(read.credentials, queue, 60.0)
+        location = discover(access, queue).locations[0]
+        assert location is not None
+        noise = random.Random(0)
+        batch = [
+            OutgoingMessage(
+                body=noise.randbytes(BODY_BYTES),
+                message_id=f"{number:032d}",
+                subject="bench",
+                properties={"number": number, "kind": "bench"},
+            ).encode()
+            for number in range(1000)
+        ]
+        batches = (batch for _ in range(self._messages // 1000))
+        sent = sum(answer["accepted"] for answer in Flight(queue, access).put(location, batches))
+        assert sent == self._messages
+
+    def read(self, queue: str, **given: object) -> Any:
+        options = self.options(queue, **given)
+        return self._spark.read.format("servicebus").options(**options).load()
+
+    def stream(self, queue: str, **given: object) -> Any:
+        options = self.options(queue, maxBytesPerTrigger="256MiB", **given)
+        return self._spark.readStream.format("servicebus").options(**options).load()
+
+    def drain(self, frame: Any, name: str, form: str, **given: str) -> None:
+        writer = frame.writeStream.format(form).options(**given)
+        if form == "parquet":
+            writer = writer.option("path", str(self._directory / f"{name}.parquet"))
+        writer = writer.option("checkpointLocation", str(self._directory / f"{name}.checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    def into_files(self, frame: Any, name: str) -> str:
+        path = str(self._directory / f"{name}.parquet")
+        frame.write.mode("overwrite").parquet(path)
+        return path
+
+
+def noop(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def run(queries: Queries, meter: Meter, messages: int, naive: int) -> None:
+    spark = queries._spark
+    noop(queries.read(QUEUE, columns=FEW))  # not counted: code warms up
+    files = queries.into_files(queries.read(QUEUE), "all")
+
+    def show(name: str, query: Callable[[], None], count: int = messages) -> None:
+        print(meter.measure(count, query).line(name), flush=True)
+
+    show("Parquet files -> noop", lambda: noop(spark.read.parquet(files)))
+    show("bus, all columns -> noop", lambda: noop(queries.read(QUEUE)))
+    show("bus, five columns -> noop", lambda: noop(queries.read(QUEUE, columns=FEW)))
+    show("bus, without bodies -> noop", lambda: noop(queries.read(QUEUE, includeBody="false")))
+    show("bus, all columns -> Parquet", lambda: void(queries.into_files(queries.read(QUEUE), "a")))
+    show(
+        "Parquet files -> Parquet", lambda: void(queries.into_files(spark.read.parquet(files), "b"))
+    )
+    cursor = queries.stream(QUEUE, cursor="bench")
+    show("stream behind a cursor -> noop", lambda: queries.drain(cursor, "c", "noop"))
+    again = queries.stream(QUEUE, cursor="bench again")
+    show("stream behind a cursor -> Parquet", lambda: queries.drain(again, "d", "parquet"))
+    claimed = queries.stream("claimed", mode="claim", claimOwner="bench")
+    show("stream that claims -> noop", lambda: queries.drain(claimed, "e", "noop"))
+    captured = queries.stream("captured", mode="claim", claimOwner="bench")
+    show("stream that claims -> Parquet", lambda: queries.drain(captured, "f", "parquet"))
+    rows = spark.read.parquet(files)
+    target = queries.options("target")
+    write = rows.write.format("servicebus").options(**target).mode("append")
+    show("Parquet files -> bus", write.save)
+    register_naive(spark)
+    simple = spark.read.format("naive_servicebus").options(
+        connection=queries.connection, queue=QUEUE, count=str(naive)
+    )
+    show("stock client -> noop", lambda: noop(simple.load()), naive)
+
+
+def void(made: object) -> None:
+    """What was made is not needed."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
+    parser.add_argument("--messages", type=int, default=200_000, metavar="N", help="(%(default)s)")
+    parser.add_argument(
+        "--naive", type=int, default=10_000, metavar="N", help="by the stock client (%(default)s)"
+    )
+    parser.add_argument("--directory", type=Path, default=Path("build"), help="(%(default)s)")
+    options = parser.parse_args()
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        print(
+            "Java is not installed, so Spark is left out: apt-get install openjdk-17-jre-headless"
+        )
+        return
+    options.directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="spark-", dir=options.directory) as root:
+        directory = Path(root).resolve()
+        bus = Bus(directory / "bus", _NAMESPACE, "--stores", "4")
+        bus.start()
+        try:
+            spark = session(directory)
+            queries = Queries(spark, bus, directory, options.messages)
+            for queue in (QUEUE, "claimed", "captured"):
+                queries.fill(queue)
+            jvm_pid = spark.sparkContext._gateway.proc.pid
+            print(
+                f"{options.messages} messages of {BODY_BYTES} bytes over {FRAGMENTS} fragments, "
+                f"{'' if is_compiled() else 'not '}compiled; CPU in microseconds a message"
+            )
+            heads = ("server", "JVM", "Python", "all")
+            print(f"{'':<44}{'messages':>9}{'messages/s':>12}" + "".join(f"{h:>9}" for h in heads))
+            run(queries, Meter(bus.pid, jvm_pid), options.messages, options.naive)
+            spark.stop()
+        finally:
+            bus.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The bulk path: whole ranges of messages at a time, for pipelines."""

@@ -1,0 +1,248 @@
+"""The bulk path over Arrow Flight.
+
+Owns the Flight server of this process: its threads, the token of each call, and messages as
+record batches. Each call is answered by the event loop, which it waits for; no state is kept
+here. Importing this module needs pyarrow, so nobody does before bulk is asked for.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from partibus.bulk import requests as asked
+from partibus.bulk.answers import Messages
+from partibus.bulk.putting import Batch
+from partibus.bulk.service import BulkService, Fields, error_fields
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    NotImplementedHere,
+    OperationTimeout,
+    Unauthorized,
+)
+from partibus.domain.rights import Rights
+from partibus.gateway.envelope import to_peeked
+from partibus.gateway.lanes import client_sequence
+
+ANSWER_S_MAX: Final = 120.0
+"""The loop answers in milliseconds; a store that hangs must not hold a thread for ever."""
+SCHEMA: Final = pa.schema([("sequence_number", pa.int64()), ("message", pa.binary())])
+PUT_BATCH_BYTES_MAX: Final = 128 * 1024 * 1024
+"""The largest message that an entity can accept has 100 MB."""
+_MIDDLEWARE: Final = "token"
+_log: Final = logging.getLogger(__name__)
+
+Authorize = Callable[[str, str, Rights], None]
+"""Raises Unauthorized unless the token grants the right on the path."""
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action: the form of its request, the right it needs, and who answers."""
+
+    request: type[asked.Request]
+    right: Rights
+    answer: Callable[[Any], Coroutine[Any, Any, Fields]]
+
+
+class TokenMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
+    """The token of one call."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+
+class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Takes the token from the header of each call."""
+
+    def start_call(self, info: object, headers: dict[str, list[str]]) -> TokenMiddleware:
+        """Keep the token; whether it is good is asked with the path."""
+        values = [value for name, value in headers.items() if name.lower() == "authorization"]
+        return TokenMiddleware(values[0][0] if values and values[0] else "")
+
+
+class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
+    """The Flight server of one process."""
+
+    def __init__(
+        self,
+        location: str,
+        loop: asyncio.AbstractEventLoop,
+        service: BulkService,
+        authorize: Authorize,
+        certificates: list[tuple[bytes, bytes]] | None = None,
+    ) -> None:
+        super().__init__(
+            location,
+            tls_certificates=certificates or [],
+            middleware={_MIDDLEWARE: TokenFactory()},
+        )
+        self._loop = loop
+        self._service = service
+        self._authorize = authorize
+        self._actions: dict[str, Action] = {
+            "status": Action(asked.StatusRequest, Rights.LISTEN, service.status),
+            "plan": Action(asked.PlanRequest, Rights.LISTEN, service.plan),
+            "find": Action(asked.FindRequest, Rights.LISTEN, service.find),
+            "claim": Action(asked.ClaimRequest, Rights.LISTEN, service.claim),
+            "renew": Action(asked.RenewRequest, Rights.LISTEN, service.renew),
+            "settle": Action(asked.SettleRequest, Rights.LISTEN, service.settle),
+            "release": Action(asked.ReleaseRequest, Rights.LISTEN, service.release),
+            "claims": Action(asked.ListRequest, Rights.LISTEN, service.claims),
+            "cursor.put": Action(asked.PlaceRequest, Rights.LISTEN, service.place),
+            "cursor.drop": Action(asked.CursorRequest, Rights.LISTEN, service.drop),
+            "cursors": Action(asked.ListRequest, Rights.LISTEN, service.cursors),
+        }
+
+    # --- calls, each in a thread of the Flight library ------------------------------------
+
+    def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
+        """The names of the actions."""
+        return [(name, action.request.__doc__ or "") for name, action in self._actions.items()]
+
+    def do_action(
+        self, context: flight.ServerCallContext, action: flight.Action
+    ) -> Iterator[bytes]:
+        """Answer one action with one JSON object."""
+        with_body = action.body.to_pybytes() if action.body is not None else b""
+        answer = self._call(self._act(_token(context), action.type, with_body))
+        return iter([asked.write_answer(answer)])
+
+    def do_get(
+        self, context: flight.ServerCallContext, ticket: flight.Ticket
+    ) -> flight.FlightDataStream:
+        """A stream of messages."""
+        token, raw = _token(context), ticket.ticket
+        request = self._call(self._ticket(token, raw))
+        return flight.GeneratorStream(SCHEMA, self._batches(request))
+
+    def do_put(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        """Take messages, batch by batch, and tell what became of each batch."""
+        token, raw = _token(context), descriptor.command or b""
+        request = self._call(self._put_request(token, raw))
+        for chunk in reader:
+            payloads = _payloads(chunk.data)
+            answer = self._call(self._put(request, payloads))
+            writer.write(pa.py_buffer(asked.write_answer(answer)))
+
+    # --- on the loop ----------------------------------------------------------------------
+
+    async def _act(self, token: str, name: str, raw: bytes) -> Fields:
+        action = self._actions.get(name)
+        if action is None:
+            raise NotImplementedHere(f"There is no action '{name}'.")
+        request = asked.read_request(raw, action.request)
+        self._authorize(token, request.entity, action.right)
+        return await action.answer(request)
+
+    async def _ticket(self, token: str, raw: bytes) -> asked.Ticket:
+        ticket = asked.read_request(raw, asked.Ticket)
+        self._authorize(token, ticket.entity, Rights.LISTEN)
+        return ticket
+
+    async def _put_request(self, token: str, raw: bytes) -> asked.PutRequest:
+        request = asked.read_request(raw, asked.PutRequest)
+        self._authorize(token, request.entity, Rights.SEND)
+        return request
+
+    async def _put(self, request: asked.PutRequest, payloads: list[bytes]) -> Fields:
+        entity = self._service.entity(request.entity)
+        batch = Batch(entity, request.entity, secrets.randbits(16))
+        refusals = await batch.send(payloads)
+        return {
+            "accepted": len(payloads) - len(refusals),
+            "duplicates": batch.duplicate_count,
+            "refused": [
+                [row, error.condition, error.text, error.retryable]
+                for row, error in refusals.items()
+            ],
+        }
+
+    # --- between the two ------------------------------------------------------------------
+
+    def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Have the loop do something, and wait."""
+        return _outcome(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def _batches(self, ticket: asked.Ticket) -> Generator[pa.RecordBatch, None, None]:
+        """One batch is on the wire while the loop reads the next."""
+        coming = self._read(ticket, ticket.first)
+        while True:
+            messages, bodies = _outcome(coming)
+            if not messages:
+                return
+            coming = self._read(ticket, messages[-1].sequence + 1)
+            yield _record_batch(ticket.fragment, (messages, bodies))
+
+    def _read(self, ticket: asked.Ticket, first: int) -> "Future[Messages]":
+        return asyncio.run_coroutine_threadsafe(self._service.read(ticket, first), self._loop)
+
+
+def _outcome(future: "Future[Result]") -> Result:
+    try:
+        return future.result(ANSWER_S_MAX)
+    except BusError as error:
+        raise flight_error(error) from None
+    except TimeoutError:
+        future.cancel()
+        raise flight_error(OperationTimeout()) from None
+    except Exception:
+        _log.exception("a call of the bulk path failed")
+        raise flight_error(BusError("The server has failed; its log says why.")) from None
+
+
+def flight_error(error: BusError) -> Exception:
+    """An error as Flight carries it: the kind, and our own fields as JSON."""
+    text = msgspec.json.encode(error_fields(error)).decode()
+    kind: type[Exception] = flight.FlightServerError
+    if isinstance(error, Unauthorized):
+        kind = flight.FlightUnauthenticatedError
+    elif error.retryable:
+        kind = flight.FlightUnavailableError
+    return kind(text)
+
+
+def _token(context: flight.ServerCallContext) -> str:
+    middleware = context.get_middleware(_MIDDLEWARE)
+    return middleware.token if middleware is not None else ""
+
+
+def _record_batch(index: int, found: Messages) -> pa.RecordBatch:
+    messages, bodies = found
+    numbers = [client_sequence(index, held.sequence) for held in messages]
+    encoded = [
+        to_peeked(body, held, number)
+        for held, body, number in zip(messages, bodies, numbers, strict=True)
+    ]
+    columns = [pa.array(numbers, pa.int64()), pa.array(encoded, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _payloads(batch: pa.RecordBatch) -> list[bytes]:
+    if batch.nbytes > PUT_BATCH_BYTES_MAX:
+        raise flight_error(
+            ArgumentError(f"A batch has at most {PUT_BATCH_BYTES_MAX} bytes; split it.")
+        )
+    at = batch.schema.get_field_index("message")
+    kinds = (pa.binary(), pa.large_binary())
+    if at < 0 or batch.column(at).type not in kinds or batch.column(at).null_count:
+        raise flight_error(
+            ArgumentError("A batch needs the column 'message', of binaries and without nulls.")
+        )
+    payloads: list[bytes] = batch.column(at).to_pylist()
+    return payloads

@@ -1,0 +1,61 @@
+"""How `--help` looks: examples as they are typed, values in capitals, switches without any.
+
+Owns the corrections of what typer makes of our verbs, applied to the whole table once. Examples
+are set as code wherever they stand, since typer unindents the second paragraph of a text and
+would run them together. What is to be typed stands in capitals, and a switch shows no value.
+"""
+
+import inspect
+import re
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+_INDENTED: Final = re.compile(r"(?:^    .*\n?)+", re.MULTILINE)
+
+
+class Verb(TyperCommand):
+    """A verb whose parameters are shown our way."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _in_our_words(super().get_params(ctx))
+
+
+class VerbGroup(TyperGroup):
+    """A group of verbs, likewise."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _in_our_words(super().get_params(ctx))
+
+
+def make_readable(app: typer.Typer) -> None:
+    """Correct every verb of a table and of the groups in it."""
+    for command in app.registered_commands:
+        command.cls = Verb
+        if command.help is None and command.callback is not None:
+            command.help = _with_code(inspect.getdoc(command.callback) or "")
+    for group in app.registered_groups:
+        inner = group.typer_instance
+        assert inner is not None
+        if not (isinstance(inner.info.cls, type) and issubclass(inner.info.cls, VerbGroup)):
+            inner.info.cls = VerbGroup
+        make_readable(inner)
+
+
+def _with_code(text: str) -> str:
+    """Indented lines as code that stays code however the text is indented."""
+
+    def fenced(match: re.Match[str]) -> str:
+        return f"```\n{inspect.cleandoc(match[0])}\n```\n"
+
+    return _INDENTED.sub(fenced, text)
+
+
+def _in_our_words(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if parameter.metavar is None and parameter.param_type_name == "argument":
+            parameter.metavar = str(parameter.name).upper()
+        elif parameter.metavar is None and parameter.is_flag:
+            parameter.metavar = ""
+    return parameters

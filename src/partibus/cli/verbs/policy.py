@@ -1,0 +1,269 @@
+"""`partibus policy ...`: who may do what, on the namespace or on one entity.
+
+Owns the words around policies and the connection string that a policy's key makes. What a policy
+may be is the server's to say, over its JSON surface. Keys are shown only where they are asked
+for. Called by the table of verbs.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.completion import complete_entity
+from partibus.cli.options import AsJson, Yes
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+
+app = typer.Typer(no_args_is_help=True)
+
+Policy = dict[str, Any]
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the policy.")]
+Rights = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RIGHT",
+        help="What it allows: send, listen, or manage, which includes both.",
+    ),
+]
+OnEntity = Annotated[
+    str,
+    typer.Option(
+        "--entity",
+        "-e",
+        metavar="ENTITY",
+        help="Of this queue or topic. (default: of the namespace)",
+        autocompletion=complete_entity,
+        show_default=False,
+    ),
+]
+WithKeys = Annotated[
+    bool, typer.Option("--keys", help="Show the keys, and the connection string with the first.")
+]
+PrimaryKey = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT", help="A key of your own. (default: one is made)", show_default=False
+    ),
+]
+SecondaryKey = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="The same.", show_default=False)
+]
+
+
+@app.callback()
+def policy() -> None:
+    """Say who may send, listen and manage.
+
+    A policy is a name with two keys and some rights, on the whole namespace or on one queue or
+    topic. Programs use it through a connection string. When a policy or key is taken away, the
+    links that rest on it are dropped within a second.
+    """
+
+
+@app.command("list")
+@on_server
+def list_policies(place: "Place", entity: OnEntity = "", json: AsJson = False) -> None:
+    """List the policies of the namespace, or of one entity.
+
+    Examples:
+
+        partibus policy list
+        partibus policy list --entity orders
+    """
+    found = [_shown(one, False) for one in _policies(place, entity)]
+    if json:
+        print_json({"policies": found})
+    elif not found:
+        typer.echo(f"{_scope(entity)} has no policies of its own.")
+    else:
+        from partibus.cli.tables import print_table
+
+        rows = [(one["name"], ", ".join(one["rights"])) for one in found]
+        print_table(("policy", "rights"), rows, text_columns=("policy", "rights"))
+
+
+@app.command()
+@on_server
+def show(
+    place: "Place", name: Name, entity: OnEntity = "", keys: WithKeys = False, json: AsJson = False
+) -> None:
+    """Show a policy: its rights and, with --keys, its keys.
+
+    Examples:
+
+        partibus policy show worker --entity orders
+        partibus policy show worker --entity orders --keys
+    """
+    _tell(place, entity, _found(place, entity, name), keys, json)
+
+
+@app.command()
+@on_server
+def create(
+    place: "Place",
+    name: Name,
+    rights: Rights,
+    entity: OnEntity = "",
+    primary_key: PrimaryKey = None,
+    secondary_key: SecondaryKey = None,
+    keys: WithKeys = False,
+    json: AsJson = False,
+) -> None:
+    """Create a policy; one that exists already is exit code 8.
+
+    Examples:
+
+        partibus policy create worker send listen --entity orders --keys
+        partibus policy create admin manage
+    """
+    from partibus.cli.failures import EXIT_EXISTS, CommandFailed
+
+    if any(one["name"] == name for one in _policies(place, entity)):
+        text = f"{_scope(entity)} has a policy '{name}' already; change it with policy update."
+        raise CommandFailed(text, EXIT_EXISTS)
+    given = {"primary_key": primary_key, "secondary_key": secondary_key}
+    body = {"rights": _rights(rights), **{k: v for k, v in given.items() if v is not None}}
+    _tell(place, entity, _put(place, entity, name, body), keys, json)
+
+
+@app.command()
+@on_server
+def update(
+    place: "Place", name: Name, rights: Rights, entity: OnEntity = "", json: AsJson = False
+) -> None:
+    """Give a policy other rights; its keys stay.
+
+    Example:
+
+        partibus policy update worker listen --entity orders
+    """
+    _found(place, entity, name)
+    changed = _put(place, entity, name, {"rights": _rights(rights)})
+    _tell(place, entity, changed, False, json)
+
+
+@app.command()
+@on_server
+def delete(place: "Place", name: Name, entity: OnEntity = "", yes: Yes = False) -> None:
+    """Delete a policy; whoever uses it is dropped.
+
+    Example:
+
+        partibus policy delete worker --entity orders
+    """
+    from partibus.cli.confirming import confirm
+
+    _found(place, entity, name)
+    confirm(f"Delete policy '{name}' of {_scope(entity)}?", yes)
+    server_at(place).ask("DELETE", _path(name), query=_query(entity))
+    typer.echo(f"policy {name} of {_scope(entity)} deleted")
+
+
+@app.command()
+@on_server
+def regenerate(
+    place: "Place",
+    name: Name,
+    key: Annotated[
+        Literal["primary", "secondary"], typer.Option(help="Which of the two keys.")
+    ] = "primary",
+    entity: OnEntity = "",
+    yes: Yes = False,
+    keys: WithKeys = False,
+    json: AsJson = False,
+) -> None:
+    """Make a new key in the place of an old one; whoever uses the old one is dropped.
+
+    To change keys without an interruption, move your programs to the other key first.
+
+    Example:
+
+        partibus policy regenerate worker --key secondary --entity orders --keys
+    """
+    from partibus.cli.confirming import confirm
+
+    _found(place, entity, name)
+    confirm(f"Replace the {key} key of policy '{name}' of {_scope(entity)}?", yes)
+    path = f"{_path(name)}/regenerate"
+    changed = server_at(place).ask("POST", path, {"key": key}, query=_query(entity))
+    _tell(place, entity, changed, keys, json)
+
+
+# --- the server -------------------------------------------------------------------------------
+
+
+def _policies(place: "Place", entity: str) -> list[Policy]:
+    found: list[Policy] = server_at(place).ask("GET", "/policies", query=_query(entity))["policies"]
+    return found
+
+
+def _found(place: "Place", entity: str, name: str) -> Policy:
+    from partibus.cli.failures import CommandFailed
+    from partibus.server.failure import EXIT_NOT_FOUND
+
+    for one in _policies(place, entity):
+        if one["name"] == name:
+            return one
+    text = f"{_scope(entity)} has no policy '{name}'; partibus policy list shows those there are."
+    raise CommandFailed(text, EXIT_NOT_FOUND)
+
+
+def _put(place: "Place", entity: str, name: str, body: Policy) -> Policy:
+    return server_at(place).ask("PUT", _path(name), body, query=_query(entity))
+
+
+def _path(name: str) -> str:
+    if "/" in name:
+        raise typer.BadParameter(f"'{name}' is no policy name; it holds a slash.")
+    return f"/policies/{name}"
+
+
+def _query(entity: str) -> dict[str, str]:
+    return {"entity": entity} if entity else {}
+
+
+# --- words ------------------------------------------------------------------------------------
+
+
+def _rights(given: list[str]) -> list[str]:
+    """The rights with what they include (SAS-2)."""
+    words = [word for text in given for word in text.lower().split(",") if word]
+    return ["manage", "send", "listen"] if "manage" in words else words
+
+
+def _scope(entity: str) -> str:
+    return f"'{entity}'" if entity else "the namespace"
+
+
+def _shown(policy: Policy, with_keys: bool) -> Policy:
+    return {k: v for k, v in policy.items() if with_keys or not k.endswith("_key")}
+
+
+def _tell(place: "Place", entity: str, policy: Policy, with_keys: bool, as_json: bool) -> None:
+    shown = _shown(policy, with_keys)
+    if with_keys:
+        shown["connection_string"] = _connection_string(place, entity, policy)
+    if as_json:
+        print_json(shown)
+        return
+    typer.echo(f"{policy['name']} of {_scope(entity)}: {', '.join(policy['rights'])}")
+    if with_keys:
+        typer.echo(f"primary key        {policy['primary_key']}")
+        typer.echo(f"secondary key      {policy['secondary_key']}")
+        typer.echo(f"connection string  {shown['connection_string']}")
+
+
+def _connection_string(place: "Place", entity: str, policy: Policy) -> str:
+    """For programs: the same endpoint, with the primary key of this policy."""
+    connection = place.connection
+    endpoint = connection.audience("")
+    parts = [f"Endpoint={endpoint.rstrip('/')}", f"SharedAccessKeyName={policy['name']}"]
+    parts.append(f"SharedAccessKey={policy['primary_key']}")
+    if entity:
+        parts.append(f"EntityPath={entity}")
+    if connection.is_emulator:
+        parts.append("UseDevelopmentEmulator=true")
+    return ";".join(parts) + ";"

@@ -1,0 +1,299 @@
+"""Many encoded messages, column by column.
+
+Owns the way from messages as a peek gives them to one list of values for each column that was
+asked for; what no column needs is not decoded. It makes no tables: whoever reads messages in bulk
+puts the lists into a form of its own. Hot, and compiled.
+"""
+
+import struct
+from typing import Final
+
+from partibus.amqp.decode import decode_value
+from partibus.amqp.encode import encode_value
+from partibus.amqp.section_walk import open_compound, read_descriptor
+from partibus.amqp.sections import (
+    AMQP_SEQUENCE,
+    AMQP_VALUE,
+    DATA,
+    FOOTER,
+    MessageSections,
+    decode_application_properties,
+    parse_sections,
+)
+from partibus.client.property_text import to_text
+
+FRAGMENT_SHIFT: Final = 48
+STATES: Final = ("active", "deferred", "scheduled")
+REASON: Final = "DeadLetterReason"
+DESCRIPTION: Final = "DeadLetterErrorDescription"
+_US_PER_MS: Final = 1000
+_INT64: Final = struct.Struct(">q")
+_UINT32: Final = struct.Struct(">I")
+
+PROPERTY_FIELDS: Final[dict[str, int]] = {
+    "message_id": 0,
+    "to": 2,
+    "subject": 3,
+    "reply_to": 4,
+    "correlation_id": 5,
+    "content_type": 6,
+    "session_id": 10,
+    "reply_to_session_id": 12,
+}
+"""Columns that stand in the properties section, by the number of the field [3.2.4]."""
+_FIELDS: Final = 13
+# The annotations that are looked at, by the place where each is put down.
+_SEQUENCE: Final = 0
+_ENQUEUED_SEQUENCE: Final = 1
+_ENQUEUED: Final = 2
+_SCHEDULED: Final = 3
+_STATE: Final = 4
+_KEY: Final = 5
+_SOURCE: Final = 6
+_ANNOTATIONS: Final[dict[bytes, int]] = {
+    b"x-opt-sequence-number": _SEQUENCE,
+    b"x-opt-enqueue-sequence-number": _ENQUEUED_SEQUENCE,
+    b"x-opt-enqueued-time": _ENQUEUED,
+    b"x-opt-scheduled-enqueue-time": _SCHEDULED,
+    b"x-opt-message-state": _STATE,
+    b"x-opt-partition-key": _KEY,
+    b"x-opt-deadletter-source": _SOURCE,
+}
+_UNKNOWN: Final = -1
+
+
+class MessageColumns:
+    """Lists of values, one for each column; each message adds one value to every list."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.lists: dict[str, list[object]] = {name: [] for name in names}
+        self._count = 0
+        self._fields: list[list[object] | None] = [None] * _FIELDS
+        self._needs_fields = False
+        for name, number in PROPERTY_FIELDS.items():
+            if name in names:
+                self._fields[number] = self.lists[name]
+                self._needs_fields = True
+        lists = self.lists
+        self._sequences = lists.get("sequence_number")
+        self._fragments = lists.get("fragment")
+        self._enqueued_sequences = lists.get("enqueued_sequence_number")
+        self._enqueued = lists.get("enqueued_time")
+        self._scheduled = lists.get("scheduled_enqueue_time")
+        self._expiries = lists.get("expires_at")
+        self._states = lists.get("state")
+        self._keys = lists.get("partition_key")
+        self._sources = lists.get("dead_letter_source")
+        self._deliveries = lists.get("delivery_count")
+        self._lives = lists.get("time_to_live_ms")
+        self._needs_body = "body" in names or "body_type" in names
+        self._needs_properties = bool(
+            names
+            & {
+                "application_properties",
+                "application_property_types",
+                "dead_letter_reason",
+                "dead_letter_description",
+            }
+        )
+        self.property_ends: list[int] = [0]
+        """Where the properties of each message end in the lists of all of them."""
+        self.property_names: list[str] = []
+        self.property_texts: list[str | None] = []
+        self.property_types: list[str] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, message: bytes) -> None:
+        """Take one message in."""
+        sections = parse_sections(message)
+        self._count += 1
+        if self._needs_fields:
+            self._add_fields(message, sections)
+        self._add_annotations(message, sections)
+        if self._needs_body:
+            self._add_body(message, sections)
+        if self._needs_properties:
+            self._add_properties(message, sections)
+        raw = self.lists.get("raw_amqp")
+        if raw is not None:
+            raw.append(message)
+
+    # --- sections -------------------------------------------------------------------------
+
+    def _add_fields(self, message: bytes, sections: MessageSections) -> None:
+        """The fields of the properties section, as text."""
+        count = 0
+        at = sections.properties_offset
+        if at >= 0:
+            _, value_at = read_descriptor(message, at, sections.properties_end)
+            count, at, _ = open_compound(message, value_at, 0xC0)
+        for number in range(_FIELDS):
+            wanted = self._fields[number]
+            if number >= count:
+                if wanted is not None:
+                    wanted.append(None)
+                continue
+            code = message[at]
+            if code == 0x40:
+                at += 1
+                if wanted is not None:
+                    wanted.append(None)
+            elif code == 0xA1 or code == 0xA3:
+                start = at + 2
+                at = start + message[at + 1]
+                if wanted is not None:
+                    wanted.append(message[start:at].decode())
+            else:
+                value, at = decode_value(message, at, sections.properties_end)
+                if wanted is not None:
+                    wanted.append(id_text(value))
+
+    def _add_annotations(self, message: bytes, sections: MessageSections) -> None:
+        found: list[object] = [None, None, None, None, None, None, None]
+        pairs = sections.annotation_pairs
+        end = len(pairs)
+        at = 0
+        for _ in range(sections.annotation_count):
+            if pairs[at] == 0xA3:
+                stop = at + 2 + pairs[at + 1]
+                place = _ANNOTATIONS.get(pairs[at + 2 : stop], _UNKNOWN)
+                at = stop
+            else:
+                key, at = decode_value(pairs, at, end)
+                place = _ANNOTATIONS.get(str(key).encode(), _UNKNOWN)
+            code = pairs[at]
+            if code == 0x81 or code == 0x83:
+                if place >= 0:
+                    found[place] = _INT64.unpack_from(pairs, at + 1)[0]
+                at += 9
+            else:
+                value, at = decode_value(pairs, at, end)
+                if place >= 0:
+                    found[place] = value
+        self._add_numbers(found[_SEQUENCE], found[_ENQUEUED_SEQUENCE], sections)
+        self._add_times(found[_ENQUEUED], found[_SCHEDULED], sections.ttl_ms)
+        if self._states is not None:
+            self._states.append(state_text(found[_STATE]))
+        if self._keys is not None:
+            self._keys.append(_text(found[_KEY]))
+        if self._sources is not None:
+            self._sources.append(_text(found[_SOURCE]))
+
+    def _add_numbers(self, number: object, enqueued: object, sections: MessageSections) -> None:
+        if self._sequences is not None:
+            self._sequences.append(number)
+        if self._fragments is not None:
+            self._fragments.append(number >> FRAGMENT_SHIFT if isinstance(number, int) else None)
+        if self._enqueued_sequences is not None:
+            self._enqueued_sequences.append(enqueued)
+        if self._deliveries is not None:
+            self._deliveries.append(sections.delivery_count)
+
+    def _add_times(self, enqueued: object, scheduled: object, ttl_ms: int) -> None:
+        """Times in microseconds, as Spark and Arrow want them."""
+        if self._enqueued is not None:
+            self._enqueued.append(_us(enqueued))
+        if self._scheduled is not None:
+            self._scheduled.append(_us(scheduled))
+        if self._lives is not None:
+            self._lives.append(ttl_ms if ttl_ms >= 0 else None)
+        if self._expiries is not None:
+            if isinstance(enqueued, int) and ttl_ms >= 0:
+                self._expiries.append(_us(enqueued + ttl_ms))
+            else:
+                self._expiries.append(None)
+
+    def _add_body(self, message: bytes, sections: MessageSections) -> None:
+        body, body_type = read_body(message, sections)
+        bodies = self.lists.get("body")
+        if bodies is not None:
+            bodies.append(body)
+        types = self.lists.get("body_type")
+        if types is not None:
+            types.append(body_type)
+
+    def _add_properties(self, message: bytes, sections: MessageSections) -> None:
+        properties = decode_application_properties(message, sections)
+        for name, value in properties.items():
+            text, kind = to_text(value)
+            self.property_names.append(name)
+            self.property_texts.append(text)
+            self.property_types.append(kind)
+        self.property_ends.append(len(self.property_names))
+        reasons = self.lists.get("dead_letter_reason")
+        if reasons is not None:
+            reasons.append(_text(properties.get(REASON)))
+        descriptions = self.lists.get("dead_letter_description")
+        if descriptions is not None:
+            descriptions.append(_text(properties.get(DESCRIPTION)))
+
+
+def read_body(message: bytes, sections: MessageSections) -> tuple[bytes, str]:
+    """The bytes of a data body; of any other, its encoded value. And which it is."""
+    at, end = sections.body_offset, sections.bare_end
+    if at < 0:
+        return b"", "data"
+    section, value_at = read_descriptor(message, at, end)
+    if section == AMQP_VALUE:
+        _, next_at = decode_value(message, value_at, end)
+        return message[value_at:next_at], "value"
+    if section == AMQP_SEQUENCE:
+        return _sequence(message, at, end), "sequence"
+    body, at = _data(message, value_at)
+    if at >= end:
+        return body, "data"
+    parts = [body]
+    while at < end:
+        section, value_at = read_descriptor(message, at, end)
+        if section != DATA:
+            break
+        body, at = _data(message, value_at)
+        parts.append(body)
+    return b"".join(parts), "data"
+
+
+def _data(message: bytes, value_at: int) -> tuple[bytes, int]:
+    """The binary at an offset, and the offset behind it."""
+    if message[value_at] == 0xA0:
+        start = value_at + 2
+        stop = start + message[value_at + 1]
+    else:
+        start = value_at + 5
+        stop = start + int(_UINT32.unpack_from(message, value_at + 1)[0])
+    return message[start:stop], stop
+
+
+def _sequence(message: bytes, at: int, end: int) -> bytes:
+    """All lists of a sequence body as one encoded list [3.2.7]."""
+    items: list[object] = []
+    while at < end:
+        section, value_at = read_descriptor(message, at, end)
+        if section == FOOTER or section != AMQP_SEQUENCE:
+            break
+        value, at = decode_value(message, value_at, end)
+        if isinstance(value, list):
+            items += value
+    return encode_value(items)
+
+
+def _us(time_ms: object) -> int | None:
+    return time_ms * _US_PER_MS if isinstance(time_ms, int) else None
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def id_text(value: object) -> str | None:
+    """An id as text; it may be a number, a uuid or bytes, too [3.2.4]."""
+    if value is None:
+        return None
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def state_text(value: object) -> str:
+    """The state of a message by its number; active when it tells none."""
+    number = value if isinstance(value, int) else 0
+    return STATES[number] if 0 <= number < len(STATES) else str(number)

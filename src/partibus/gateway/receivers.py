@@ -1,0 +1,46 @@
+"""How many receivers stand on each entity of this process (QTA-10).
+
+Owns the counts and the refusal of one too many. A topic counts those of all its subscriptions,
+an entity those of its dead letters too. Connections tell when a receiver comes and goes; a
+receiver that waits for a session is one as well.
+"""
+
+from collections import Counter
+
+from partibus.domain.address import Address, parse_address, path_key
+from partibus.domain.errors import ServerBusy
+from partibus.gateway.namespace import Namespace
+
+
+class Receivers:
+    """The receivers of all connections, by queue and topic."""
+
+    __slots__ = ("_counts", "_namespace")
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._counts: Counter[str] = Counter()
+
+    def require_room(self, address: Address) -> None:
+        """Raise ServerBusy when the entity has as many receivers as it may."""
+        most = self._namespace.profile.receives_per_entity_max
+        if self._counts[path_key(address.entity)] >= most:
+            raise ServerBusy(
+                f"'{address.entity}' has {most} receivers, which is the most; wait until one of "
+                "them has gone, or raise receives_per_entity_max."
+            )
+
+    def add(self, path: str) -> None:
+        """A receiver was let in at this path."""
+        self._counts[_key(path)] += 1
+
+    def remove(self, path: str) -> None:
+        """It has gone."""
+        key = _key(path)
+        self._counts[key] -= 1
+        if self._counts[key] <= 0:
+            del self._counts[key]
+
+
+def _key(path: str) -> str:
+    return path_key(parse_address(path).entity)

@@ -1,0 +1,152 @@
+"""The bulk path of this server: where each fragment is read and written in bulk.
+
+Owns the start of this worker's Flight server, which happens when somebody first asks where it
+is, since the library behind it is large; and the answer over all workers. It moves no message
+itself. The HTTP side asks it for one entity at a time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from partibus.bulk.service import BulkService
+from partibus.control.access import AccessControl, require
+from partibus.domain.clock import Clock
+from partibus.domain.errors import NotImplementedHere, OperationTimeout, Unauthorized
+from partibus.domain.rights import Rights
+from partibus.gateway.namespace import Namespace
+from partibus.server.config import ServeSettings
+from partibus.server.control_hub import ControlHub, Payload
+
+if TYPE_CHECKING:
+    from partibus.bulk.flight_server import BulkServer
+
+BULK: Final = "bulk"
+START_S_MAX: Final = 60.0
+START_POLL_S: Final = 0.05
+INSTALL_COMMAND: Final = "pip install 'partibus[flight]'"
+
+_log: Final = logging.getLogger(__name__)
+
+
+class BulkDesk:
+    """Bulk, as the other parts of the server ask for it."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        namespace: Namespace,
+        access: AccessControl,
+        clock: Clock,
+        control: ControlHub,
+    ) -> None:
+        self._settings = settings
+        self._namespace = namespace
+        self._access = access
+        self._clock = clock
+        self._control = control
+        self._server: BulkServer | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._failure: str | None = None
+        self.certificates: Callable[[], tuple[bytes, bytes]] | None = None
+        """The server's certificate and its key; without them bulk is for loopback alone."""
+        control.register(BULK, self._where)
+
+    # --- this worker ----------------------------------------------------------------------
+
+    def _where(self, payload: Payload) -> Payload:
+        """The port of this worker's Flight server; None until it has started."""
+        if self._failure is not None:
+            return {"failure": self._failure}
+        if self._server is None:
+            if self._starting is None:
+                self._starting = asyncio.get_running_loop().create_task(self._start())
+            return {"port": None}
+        return {"port": self._server.port, "tls": not self._settings.loopback_only}
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.run_in_executor(None, self._make, loop)
+        except ImportError:
+            self._failure = f"Bulk needs pyarrow: {INSTALL_COMMAND}, then start the server again."
+        except Exception as error:
+            _log.exception("the Flight server did not start")
+            self._failure = f"The Flight server did not start: {error}."
+
+    def _make(self, loop: asyncio.AbstractEventLoop) -> "BulkServer":
+        from partibus.bulk.flight_server import BulkServer
+
+        port = self._settings.flight_port
+        location = f"{self._settings.host}:{port + self._control.worker if port else 0}"
+        service = BulkService(self._namespace)
+        if self._settings.loopback_only:
+            return BulkServer(f"grpc://{location}", loop, service, self.authorize)
+        assert self.certificates is not None
+        certificates = [self.certificates()]
+        return BulkServer(f"grpc+tls://{location}", loop, service, self.authorize, certificates)
+
+    def authorize(self, token: str, path: str, right: Rights) -> None:
+        """Raise Unauthorized unless the token grants a right on a path."""
+        if not token:
+            raise Unauthorized("A token is needed in the header authorization.")
+        now_ms = self._clock.now_ms()
+        claim = self._access.authenticate_token(token, path, now_ms)
+        require([claim], path, right, now_ms)
+
+    async def stop(self) -> None:
+        """End the Flight server; calls under way are cut."""
+        server, self._server = self._server, None
+        if self._starting is not None:
+            self._starting.cancel()
+        if server is not None:
+            await asyncio.get_running_loop().run_in_executor(None, server.shutdown)
+
+    # --- all workers ----------------------------------------------------------------------
+
+    async def entity(self, name: str, host: str, token: str | None) -> Payload:
+        """Where each fragment of an entity is read and written in bulk."""
+        entity = BulkService(self._namespace).entity(name)
+        record = entity.record
+        self._authorize_any(token or "", record.path)
+        locations = await self._locations(host)
+        owners = [self._owner(placement.store) for placement in record.fragments]
+        return {
+            "entity": record.path,
+            "generation": record.entity_id,
+            "kind": record.kind.value,
+            "requires_session": entity.spec.requires_session,
+            "detects_duplicates": entity.spec.requires_duplicate_detection,
+            "message_bytes_max": entity.message_bytes_max,
+            "fragments": [
+                {"index": i, "fragment_id": p.fragment_id, "location": locations.get(owner)}
+                for i, (p, owner) in enumerate(zip(record.fragments, owners, strict=True))
+            ],
+        }
+
+    def _authorize_any(self, token: str, path: str) -> None:
+        try:
+            self.authorize(token, path, Rights.LISTEN)
+        except Unauthorized:
+            self.authorize(token, path, Rights.SEND)
+
+    def _owner(self, store: int) -> int:
+        return store % self._settings.workers
+
+    async def _locations(self, host: str) -> dict[int, str]:
+        """The address of every worker's Flight server, once all that answer have one."""
+        deadline = asyncio.get_running_loop().time() + START_S_MAX
+        while True:
+            answers: dict[int, dict[str, Any]] = await self._control.ask_all(BULK, {})
+            failures = [answer["failure"] for answer in answers.values() if "failure" in answer]
+            if failures:
+                raise NotImplementedHere(failures[0])
+            if all(answer["port"] is not None for answer in answers.values()):
+                return {
+                    worker: f"grpc{'+tls' if answer['tls'] else ''}://{host}:{answer['port']}"
+                    for worker, answer in answers.items()
+                }
+            if asyncio.get_running_loop().time() > deadline:
+                raise OperationTimeout("The Flight servers did not start in time; try again.")
+            await asyncio.sleep(START_POLL_S)

@@ -1,0 +1,61 @@
+"""How a process of Spark reaches the bus: an address, and a token for one path of it.
+
+Owns tokens and their renewal. On the driver they are signed with the key of the connection
+string; an executor gets the token and, when the connection string was given by reference, the
+reference, which it follows when the token runs out. The key itself never travels and is never
+shown. Made by the readers and writers, used by everything that opens a connection.
+"""
+
+import time
+from typing import Any, Final
+
+from partibus.client.cbs import sas_token
+from partibus.client.connection_string import ConnectionString
+from pyspark_servicebus.options import Credentials
+
+TOKEN_SECONDS: Final = 8 * 3600
+"""How long a token serves; it is made anew at half of that, where the key is known."""
+
+
+class Access:
+    """An address and a token for a path of the namespace; the empty path is all of it."""
+
+    def __init__(self, credentials: Credentials, path: str, patience_s: float) -> None:
+        place = credentials.place()
+        self.path = path
+        self.host = place.host
+        self.http_url = place.http_url
+        self.ca = credentials.ca()
+        self.patience_s = patience_s
+        """How long a bus that is away or busy is waited for."""
+        self._reference = credentials.reference
+        self._place: ConnectionString | None = place
+        self._token = ""
+        self._renew_at = 0.0
+        self.token()
+
+    def token(self) -> str:
+        """A token with time before it; of an executor without a reference, the one it has."""
+        if time.time() < self._renew_at:
+            return self._token
+        place = self._place
+        if place is None and self._reference is not None:
+            place = Credentials(self._reference).place()
+        if place is not None and place.token is not None:
+            self._token, self._renew_at = place.token, time.time() + TOKEN_SECONDS / 2
+        elif place is not None:
+            self._sign(place)
+        return self._token
+
+    def _sign(self, place: ConnectionString) -> None:
+        now = time.time()
+        audience = place.audience(self.path)
+        self._token = sas_token(audience, place.policy, place.key, int(now) + TOKEN_SECONDS)
+        self._renew_at = now + TOKEN_SECONDS / 2
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.token()
+        return {**self.__dict__, "_place": None}
+
+    def __repr__(self) -> str:
+        return f"Access({self.http_url}, {self.path!r})"

@@ -1,0 +1,179 @@
+"""The bus as Spark's processes reach it: where its fragments are, and the bulk path to them.
+
+Owns the connections of one process to one entity: discovery over HTTP, and Flight clients by
+location. Used on the driver and in executors alike, each with an `Access` of its own; errors are
+in the words of the bus.
+"""
+
+import http.client
+import json
+import ssl
+import urllib.parse
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.errors import UNREACHABLE, BulkError, flight_error
+
+HTTP_SECONDS_MAX: Final = 90.0
+ACTION_SECONDS_MAX: Final = 60.0
+PUTS_IN_FLIGHT: Final = 3
+"""Batches on their way before the first answer is waited for."""
+_PUT_SCHEMA: Final = pa.schema([("message", pa.binary())])
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Where an entity is, as the bus told."""
+
+    path: str
+    generation: int
+    kind: str
+    requires_session: bool
+    detects_duplicates: bool
+    message_bytes_max: int
+    locations: dict[int, str | None]
+    """By the index of a fragment; None while its worker does not answer."""
+
+
+def discover(access: Access, entity: str) -> Entity:
+    """Ask the bus where the fragments of an entity are."""
+    url = urllib.parse.urlsplit(access.http_url)
+    connection: http.client.HTTPConnection
+    host = url.hostname or ""
+    if url.scheme == "https":
+        context = ssl.create_default_context(cadata=access.ca.decode() if access.ca else None)
+        connection = http.client.HTTPSConnection(
+            host, url.port, timeout=HTTP_SECONDS_MAX, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(host, url.port, timeout=HTTP_SECONDS_MAX)
+    path = "/$partibus/bulk/" + urllib.parse.quote(entity)
+    try:
+        connection.request("GET", path, headers={"authorization": access.token()})
+        answer = connection.getresponse()
+        body = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        text = f"{access.host} cannot be reached: {error}."
+        raise BulkError(UNREACHABLE, text, True) from None
+    finally:
+        connection.close()
+    return _entity(answer.status, body, access.host)
+
+
+def _entity(status: int, body: bytes, host: str) -> Entity:
+    try:
+        told = json.loads(body)
+    except ValueError:
+        told = {}
+    if status != http.HTTPStatus.OK:
+        error = told.get("error") or {}
+        text = error.get("text") or f"{host} answered {status}: it offers no bulk path."
+        condition = error.get("condition", "amqp:not-implemented")
+        raise BulkError(condition, text, bool(error.get("retryable")))
+    return Entity(
+        told["entity"],
+        told["generation"],
+        told["kind"],
+        told["requires_session"],
+        told["detects_duplicates"],
+        told["message_bytes_max"],
+        {fragment["index"]: fragment["location"] for fragment in told["fragments"]},
+    )
+
+
+class Flight:
+    """Flight clients by location, with the token of the day."""
+
+    def __init__(self, entity: str, access: Access) -> None:
+        self._entity = entity
+        self.access = access
+        self._clients: dict[str, flight.FlightClient] = {}
+
+    def action(self, location: str, action: str, /, **fields: object) -> Fields:
+        """Ask one worker."""
+        request = json.dumps({"entity": self._entity, **fields}).encode()
+        try:
+            client = self._client(location)
+            options = self._options(ACTION_SECONDS_MAX)
+            [result] = client.do_action(flight.Action(action, request), options)
+        except (flight.FlightError, pa.ArrowException) as error:
+            raise self._error(location, error) from None
+        answer: Fields = json.loads(result.body.to_pybytes())
+        return answer
+
+    def read(self, location: str, **ticket: object) -> Iterator[pa.RecordBatch]:
+        """Messages of one fragment, batch by batch."""
+        request = json.dumps({"entity": self._entity, **ticket}).encode()
+        try:
+            stream = self._client(location).do_get(flight.Ticket(request), self._options())
+            for chunk in stream:
+                yield chunk.data
+        except (flight.FlightError, pa.ArrowException) as error:
+            raise self._error(location, error) from None
+
+    def put(self, location: str, batches: Iterable[list[bytes]]) -> Iterator[Fields]:
+        """Send messages; gives what became of each batch, in their order.
+
+        A few batches are on their way before the first answer is waited for."""
+        command = json.dumps({"entity": self._entity}).encode()
+        descriptor = flight.FlightDescriptor.for_command(command)
+        waiting: deque[int] = deque()
+        try:
+            client = self._client(location)
+            writer, answers = client.do_put(descriptor, _PUT_SCHEMA, self._options())
+            with writer:
+                for messages in batches:
+                    columns = [pa.array(messages, pa.binary())]
+                    writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=_PUT_SCHEMA))
+                    waiting.append(len(messages))
+                    if len(waiting) >= PUTS_IN_FLIGHT:
+                        yield self._answer(answers, waiting)
+                writer.done_writing()
+                while waiting:
+                    yield self._answer(answers, waiting)
+        except (flight.FlightError, pa.ArrowException) as error:
+            raise self._error(location, error) from None
+
+    def _answer(self, answers: flight.FlightMetadataReader, waiting: deque[int]) -> Fields:
+        raw = answers.read()
+        if raw is None:
+            raise BulkError(UNREACHABLE, "The bus ended a write without an answer.", True)
+        answer: Fields = json.loads(raw.to_pybytes())
+        count = answer["accepted"] + len(answer["refused"])
+        if count != waiting.popleft():
+            raise BulkError(
+                "amqp:internal-error", f"The bus has an answer for {count} messages only.", False
+            )
+        return answer
+
+    def close(self) -> None:
+        """Let the connections go."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
+    def _client(self, location: str) -> flight.FlightClient:
+        client = self._clients.get(location)
+        if client is None:
+            client = flight.connect(location, tls_root_certs=self.access.ca)
+            self._clients[location] = client
+        return client
+
+    def _error(self, location: str, error: Exception) -> BulkError:
+        """The error; a connection that broke is not used again."""
+        told = flight_error(error)
+        if told.condition == UNREACHABLE:
+            self._clients.pop(location, None)
+        return told
+
+    def _options(self, seconds: float | None = None) -> flight.FlightCallOptions:
+        headers = [(b"authorization", self.access.token().encode())]
+        return flight.FlightCallOptions(timeout=seconds, headers=headers)

@@ -1,0 +1,80 @@
+"""The data source `servicebus`: what Spark asks for by that name.
+
+Owns the choice of reader and writer by the options, and the check that Spark's workers run with
+the right interpreter. It keeps the options as Spark gave them and shows none of them.
+"""
+
+import importlib.util
+import sys
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_servicebus.options import sink_options, source_columns, source_options
+
+
+class ServiceBusDataSource(DataSource):
+    """Queues and subscriptions of Partibus, or of anything that speaks its bulk path."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is told."""
+        return "servicebus"
+
+    def __repr__(self) -> str:
+        return f"ServiceBusDataSource({', '.join(sorted(self.options))})"
+
+    def schema(self) -> StructType:
+        """The columns of a message, as far as they were asked for."""
+        from pyspark_servicebus.schema import spark_schema
+
+        return spark_schema(list(source_columns(self.options)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A read in one go."""
+        require_arrow()
+        from pyspark_servicebus.batch_reader import BatchReader
+
+        return BatchReader(source_options(self.options, is_stream=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """A read that goes on."""
+        require_arrow()
+        options = source_options(self.options, is_stream=True)
+        if options.mode == "claim":
+            from pyspark_servicebus.claim_stream import ClaimStream
+
+            return ClaimStream(options)
+        from pyspark_servicebus.cursor_stream import CursorStream
+
+        return CursorStream(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A write in one go; messages are appended, whatever the mode."""
+        require_arrow()
+        from pyspark_servicebus.writers import BatchWriter
+
+        return BatchWriter(sink_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """A write that goes on."""
+        require_arrow()
+        from pyspark_servicebus.writers import StreamWriter
+
+        return StreamWriter(sink_options(self.options), schema)
+
+
+def require_arrow() -> None:
+    """Say what to do when Spark started its workers with another interpreter than the user's."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ImportError(
+            f"Spark's workers run {sys.executable}, which has no pyarrow. Set PYSPARK_PYTHON to "
+            "the interpreter that pyspark was installed with, on the driver before the session "
+            "is made: os.environ['PYSPARK_PYTHON'] = sys.executable"
+        )

@@ -1,0 +1,81 @@
+"""What goes wrong with the bus, in its own words, and how long to try again.
+
+Owns the exceptions that Spark's users see and the patience with a bus that is away or busy: what
+may work later is tried again with growing pauses until the time is up. No text here ever holds
+a token or a key.
+"""
+
+import contextlib
+import json
+import time
+from typing import Final
+
+UNREACHABLE: Final = "partibus:unreachable"
+CLAIM_LOST: Final = "partibus:claim-lost"
+FIRST_PAUSE_S: Final = 0.1
+PAUSE_S_MAX: Final = 2.0
+
+
+class BulkError(Exception):
+    """The bus refused something; `condition` is what AMQP clients are told."""
+
+    def __init__(self, condition: str, text: str, retryable: bool) -> None:
+        super().__init__(f"{text} ({condition})")
+        self.condition = condition
+        self.text = text
+        self.retryable = retryable
+
+
+class ClaimLost(BulkError):
+    """Messages of a claim were taken by others after it had lapsed."""
+
+
+class DataLoss(Exception):
+    """Messages that should have been read are gone."""
+
+
+def told_error(told: dict[str, object]) -> BulkError:
+    """An error as the bus wrote it."""
+    condition, text = str(told.get("condition", "")), str(told.get("text", ""))
+    kind = ClaimLost if condition == CLAIM_LOST else BulkError
+    return kind(condition, text, bool(told.get("retryable")))
+
+
+def flight_error(error: Exception) -> BulkError:
+    """What the bus said, taken out of what Flight made of it."""
+    text = str(error)
+    told: object = None
+    if (start := text.find("{")) >= 0:
+        # Behind our own words Flight may have put its own, with braces too.
+        with contextlib.suppress(ValueError):
+            told, _ = json.JSONDecoder().raw_decode(text, start)
+    if not isinstance(told, dict) or "condition" not in told:
+        first = text.partition("\n")[0].partition(". Detail:")[0]
+        return BulkError(UNREACHABLE, f"The bus cannot be reached: {first}", True)
+    return told_error(told)
+
+
+class Patience:
+    """Pauses between tries, longer and longer, until the time is up."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """Something worked: the time begins anew."""
+        self._deadline = time.monotonic() + self._seconds
+        self._pause_s = FIRST_PAUSE_S
+
+    def wait(self) -> bool:
+        """Wait a little; False, at once, when the time is up."""
+        if time.monotonic() + self._pause_s > self._deadline:
+            return False
+        time.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+        return True
+
+    def bear(self, error: BulkError) -> None:
+        """Wait a little after an error, or raise it: it is final, or the time is up."""
+        if not error.retryable or not self.wait():
+            raise error

@@ -1,0 +1,166 @@
+"""An entity on the driver: where its fragments are, and questions to them.
+
+Owns discovery, the fragments that were asked for, and one way to put an action to all workers
+concerned. A worker or a store that is down is an answer, not an exception: every fragment gets
+one, and the caller decides what it may do without. Batches and streams share it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.bus import Entity, Flight, discover
+from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience, told_error
+from pyspark_servicebus.options import SourceOptions
+
+Answers = dict[int, dict[str, Any]]
+
+
+class Reading:
+    """The driver's view of an entity."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self._access: Access | None = None
+        self._entity: Entity | None = None
+        self._flight: Flight | None = None
+
+    # --- where it is ----------------------------------------------------------------------
+
+    @property
+    def access(self) -> Access:
+        """The way to the bus, opened when it is first needed."""
+        if self._access is None:
+            options = self.options
+            self._access = Access(options.credentials, options.entity, options.patience_s)
+        return self._access
+
+    def refresh(self) -> Entity:
+        """Ask the bus anew where the fragments are; one that is away is waited for."""
+        patience = Patience(self.options.patience_s)
+        while True:
+            try:
+                self._entity = discover(self.access, self.options.entity)
+                return self._entity
+            except BulkError as error:
+                patience.bear(error)
+
+    @property
+    def entity(self) -> Entity:
+        """The entity, as of the last time it was asked for."""
+        return self._entity if self._entity is not None else self.refresh()
+
+    @property
+    def flight(self) -> Flight:
+        """The way to its fragments."""
+        if self._flight is None:
+            self._flight = Flight(self.entity.path, self.access)
+        return self._flight
+
+    def fragments(self) -> list[int]:
+        """The fragments to be read, whether they can be reached now or not."""
+        wanted, entity = self.options.fragments, self.entity
+        if wanted is None:
+            return list(entity.locations)
+        if unknown := set(wanted) - set(entity.locations):
+            raise BulkError(
+                "com.microsoft:argument-error",
+                f"fragments: '{entity.path}' has {len(entity.locations)} fragments, numbered from "
+                f"0; there is no {min(unknown)}.",
+                False,
+            )
+        return sorted(set(wanted))
+
+    def close(self) -> None:
+        """Let the connections go."""
+        if self._flight is not None:
+            self._flight.close()
+
+    # --- what it says ---------------------------------------------------------------------
+
+    def ask(
+        self,
+        action: str,
+        under: str,
+        about: Mapping[int, Any] | Iterable[int],
+        *,
+        patience_s: float = 0.0,
+        **fields: Any,
+    ) -> Answers:
+        """Put one action to all workers concerned; gives an answer for every fragment.
+
+        `about` goes under a name: values by fragment, or the fragments alone. What may work
+        later is asked again for so long; then the error is the fragment's answer."""
+        values = about if isinstance(about, Mapping) else None
+        missing = list(about)
+        patience = Patience(patience_s)
+        answers: Answers = {}
+        while True:
+            answers.update(self._ask_once(action, under, missing, values, fields))
+            missing = [index for index in missing if _may_work_later(answers[index])]
+            if not missing or not patience.wait():
+                return answers
+            self.refresh()
+
+    def _ask_once(
+        self,
+        action: str,
+        under: str,
+        indexes: list[int],
+        values: Mapping[int, Any] | None,
+        fields: dict[str, Any],
+    ) -> Answers:
+        by_location: dict[str | None, list[int]] = {}
+        for index in indexes:
+            by_location.setdefault(self.entity.locations.get(index), []).append(index)
+        answers: Answers = {}
+        for location, mine in by_location.items():
+            if location is None:
+                answers.update(_no_answer(mine, "its worker is down"))
+                continue
+            own: Any = mine if values is None else {str(index): values[index] for index in mine}
+            try:
+                told = self.flight.action(location, action, **fields, **{under: own})
+            except BulkError as error:
+                if not error.retryable:
+                    raise
+                answers.update(_no_answer(mine, error.text))
+                continue
+            answers.update({int(i): answer for i, answer in told["fragments"].items()})
+        return answers
+
+
+def _no_answer(indexes: list[int], text: str) -> Answers:
+    error = {"condition": UNREACHABLE, "text": f"It does not answer: {text}", "retryable": True}
+    return {index: {"error": error} for index in indexes}
+
+
+def _may_work_later(answer: dict[str, Any]) -> bool:
+    error = answer["error"]
+    return error is not None and bool(error["retryable"])
+
+
+def good(answers: Answers, what: str, *, but_for: str | None = None) -> Answers:
+    """The answers without an error; those that may work later are left out.
+
+    A final error is raised, but for one with the condition that the caller knows about."""
+    found: Answers = {}
+    for index, answer in answers.items():
+        error = answer["error"]
+        if error is None:
+            found[index] = answer
+        elif not error["retryable"] and error["condition"] != but_for:
+            raise _named(error, index, what)
+    return found
+
+
+def require(answers: Answers, what: str) -> Answers:
+    """All answers; the first error among them is raised."""
+    for index, answer in answers.items():
+        if answer["error"] is not None:
+            raise _named(answer["error"], index, what)
+    return answers
+
+
+def _named(error: dict[str, Any], index: int, what: str) -> BulkError:
+    return told_error({**error, "text": f"{what}, fragment {index}: {error['text']}"})

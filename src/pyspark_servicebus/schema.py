@@ -1,0 +1,97 @@
+"""The columns of messages in Spark: what the source gives and the sink takes.
+
+Owns names and types, in Spark's words and in Arrow's, and which part of a message each column
+needs to be read. It reads no message itself.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TEXT: Final = StringType()
+_TEXTS: Final = MapType(StringType(), StringType(), valueContainsNull=True)
+
+COLUMNS: Final[dict[str, DataType]] = {
+    "body": BinaryType(),
+    "body_type": _TEXT,
+    "message_id": _TEXT,
+    "session_id": _TEXT,
+    "partition_key": _TEXT,
+    "subject": _TEXT,
+    "content_type": _TEXT,
+    "correlation_id": _TEXT,
+    "reply_to": _TEXT,
+    "reply_to_session_id": _TEXT,
+    "to": _TEXT,
+    "time_to_live_ms": LongType(),
+    "scheduled_enqueue_time": TimestampType(),
+    "enqueued_time": TimestampType(),
+    "expires_at": TimestampType(),
+    "sequence_number": LongType(),
+    "enqueued_sequence_number": LongType(),
+    "fragment": IntegerType(),
+    "delivery_count": IntegerType(),
+    "state": _TEXT,
+    "dead_letter_source": _TEXT,
+    "dead_letter_reason": _TEXT,
+    "dead_letter_description": _TEXT,
+    "application_properties": _TEXTS,
+    "application_property_types": _TEXTS,
+    "entity": _TEXT,
+}
+"""In the order in which they are given."""
+RAW_COLUMN: Final = "raw_amqp"
+
+TARGET_COLUMN: Final = "target"
+"""What the sink takes beside the columns of the source: where a row goes."""
+GIVEN_BY_THE_BUS: Final = frozenset(
+    (
+        "enqueued_time",
+        "expires_at",
+        "sequence_number",
+        "enqueued_sequence_number",
+        "fragment",
+        "delivery_count",
+        "state",
+        "dead_letter_source",
+        "dead_letter_reason",
+        "dead_letter_description",
+        "entity",
+    )
+)
+"""Read from a message, and ignored by the sink: the bus sets them anew."""
+
+
+def spark_schema(names: list[str]) -> StructType:
+    """The schema of these columns, as Spark wants it."""
+    types = {**COLUMNS, RAW_COLUMN: BinaryType()}
+    return StructType([StructField(name, types[name], True) for name in names])
+
+
+def arrow_schema(names: list[str]) -> "pa.Schema":
+    """The same for Arrow, which is imported here: the options are read without it."""
+    import pyarrow as pa
+
+    arrow = {
+        BinaryType: pa.binary(),
+        StringType: pa.string(),
+        LongType: pa.int64(),
+        IntegerType: pa.int32(),
+        TimestampType: pa.timestamp("us", tz="UTC"),
+        MapType: pa.map_(pa.string(), pa.string()),
+    }
+    types = {**COLUMNS, RAW_COLUMN: BinaryType()}
+    return pa.schema([(name, arrow[type(types[name])]) for name in names])

@@ -1,0 +1,131 @@
+"""What the columns of a write mean, judged once on the driver.
+
+Owns which columns the sink takes, of which types, where the id of a message comes from, and which
+columns become application properties. A column that means nothing is refused rather than
+dropped. The plan travels to the executors and holds no secret.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_servicebus.options import OptionsError, SinkOptions
+from pyspark_servicebus.schema import COLUMNS, GIVEN_BY_THE_BUS, RAW_COLUMN, TARGET_COLUMN
+
+PROPERTY_TYPES: Final[dict[type[DataType], str]] = {
+    StringType: "string",
+    BooleanType: "boolean",
+    ByteType: "byte",
+    ShortType: "short",
+    IntegerType: "int",
+    LongType: "long",
+    FloatType: "float",
+    DoubleType: "double",
+    BinaryType: "binary",
+    TimestampType: "timestamp",
+}
+"""What a column becomes as an application property."""
+_TAKEN: Final[dict[str, tuple[type[DataType], ...]]] = {
+    **{name: (type(kind),) for name, kind in COLUMNS.items()},
+    "body": (BinaryType, StringType),
+    "time_to_live_ms": (LongType, IntegerType),
+    RAW_COLUMN: (BinaryType,),
+    TARGET_COLUMN: (StringType,),
+}
+SEQUENCE: Final = "sequence"
+KEY: Final = "key"
+MESSAGE_ID: Final = "message_id"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlan:
+    """How rows become messages."""
+
+    columns: frozenset[str]
+    """Columns that mean what they mean for the source."""
+    properties: tuple[tuple[str, str], ...]
+    """Columns that become application properties, with the AMQP type of each."""
+    identity: str | None
+    """Where ids come from that are the same whenever a row is written; None where they need not."""
+    key: tuple[str, ...]
+
+    @property
+    def names_targets(self) -> bool:
+        """Whether a row says by itself where it goes."""
+        return TARGET_COLUMN in self.columns
+
+
+def sink_plan(schema: StructType, options: SinkOptions) -> SinkPlan:
+    """The plan for these columns; OptionsError tells everything that is wrong with them."""
+    complaints: list[str] = []
+    columns: set[str] = set()
+    properties: list[tuple[str, str]] = []
+    key = options.dedup_key
+    for field in schema.fields:
+        name, kind = field.name, type(field.dataType)
+        if name in _TAKEN:
+            columns.add(name)
+            if name not in GIVEN_BY_THE_BUS:
+                complaints += _type_complaints(name, field.dataType)
+        elif options.extra_columns_are_properties:
+            if kind not in PROPERTY_TYPES:
+                complaints.append(
+                    f"{name}: a property cannot be a {field.dataType.simpleString()}; cast it."
+                )
+            properties.append((name, PROPERTY_TYPES.get(kind, "")))
+        elif name not in key:
+            complaints.append(
+                f"{name}: messages have no such column; drop it, or write "
+                "extraColumns=properties to make it an application property."
+            )
+    names = {field.name for field in schema.fields}
+    complaints += [f"dedupKey: there is no column '{name}'." for name in key if name not in names]
+    identity = _identity(options, names)
+    if options.deliver == "dedup" and identity is None:
+        complaints.append(
+            "deliver: dedup needs ids that are the same at every try; name columns with dedupKey, "
+            "or write the columns sequence_number or message_id."
+        )
+    if not columns & {"body", RAW_COLUMN}:
+        complaints.append("body: a message needs a column 'body' (or raw_amqp).")
+    if complaints:
+        raise OptionsError("the columns cannot be written:\n  " + "\n  ".join(complaints))
+    return SinkPlan(frozenset(columns), tuple(properties), identity, key)
+
+
+def _type_complaints(name: str, kind: DataType) -> list[str]:
+    allowed = _TAKEN[name]
+    fits = isinstance(kind, allowed)
+    if isinstance(kind, MapType):
+        fits = fits and {type(kind.keyType), type(kind.valueType)} == {StringType}
+    if fits:
+        return []
+    wanted = " or ".join(
+        "map<string,string>" if a is MapType else a().simpleString() for a in allowed
+    )
+    return [f"{name}: it is a {kind.simpleString()}; {wanted} is needed."]
+
+
+def _identity(options: SinkOptions, names: set[str]) -> str | None:
+    if options.deliver != "dedup":
+        return None
+    if options.dedup_key:
+        return MESSAGE_ID if options.dedup_key == ("message_id",) else KEY
+    if "sequence_number" in names:
+        return SEQUENCE
+    return MESSAGE_ID if "message_id" in names else None

@@ -1,0 +1,116 @@
+"""A bus that may be broken, one Spark session for all tests, and queues nobody else uses.
+
+The session starts with the first test that asks for it, in local[2,4]: two cores, and a task that
+fails is tried again as on a cluster. All tests here run in one process of the test runner, so that
+there is one session and no more.
+"""
+
+import gc
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.groups import absent_groups
+from support.server import SOURCE, ServerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark.bus import Bus
+
+HERE = Path(__file__).parent
+collect_ignore_glob = ["test_*.py"] if "spark" in absent_groups() else []
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    from spark.bus import STORES, write_namespace
+
+    directory = tmp_path_factory.mktemp("spark-bus")
+    config = write_namespace(directory / "namespace.toml")
+    with ServerProcess(directory, config, "--faults", "--stores", str(STORES)) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def whole_bus(server: ServerProcess) -> Iterator["Bus"]:
+    from spark.bus import Bus
+
+    with Bus(server) as bus:
+        yield bus
+
+
+@pytest.fixture
+def bus(whole_bus: "Bus") -> Iterator["Bus"]:
+    """The bus; whatever a test broke is whole again when it ends."""
+    yield whole_bus
+    whole_bus.operator.mend_all()
+
+
+LOGGING = """
+status = error
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %p %c: %m%n%ex
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+@pytest.fixture(scope="session")
+def spark_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark writes its log, with everything from INFO on."""
+    return tmp_path_factory.mktemp("spark-log") / "spark.log"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, spark_log: Path) -> Iterator["SparkSession"]:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(SOURCE)
+    place = tmp_path_factory.mktemp("spark")
+    settings = place / "log4j2.properties"
+    settings.write_text(LOGGING.format(path=spark_log), encoding="utf-8")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    session = (
+        SparkSession.builder.master("local[2,4]")
+        .appName("partibus tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(place / "warehouse"))
+        .config("spark.local.dir", str(place))
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{settings}")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            # PySpark leaves the sockets to its workers open, and imports what pandas has moved.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning:pyspark"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::FutureWarning"))
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+            )
+
+
+@pytest.fixture(autouse=True)
+def _abandoned_sockets() -> Iterator[None]:
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
