@@ -50,6 +50,7 @@ class OutboundLink:
     __slots__ = (
         "_connection",
         "_deletes",
+        "_drain_waits",
         "_is_closed",
         "_link",
         "_message_bytes",
@@ -80,6 +81,8 @@ class OutboundLink:
         """Sources known to have messages, the one to ask next first."""
         self._to_drain: deque[Source] | None = None
         """Sources still to be asked before the client's drain is answered."""
+        self._drain_waits = False
+        """Whether the client's drain goes on when there is room to write again."""
         self._unsent: deque[bytes] = deque()
         self._message_bytes = MESSAGE_BYTES_GUESS
         self._pull_max = PULL_BYTES_MAX // MESSAGE_BYTES_GUESS
@@ -109,9 +112,11 @@ class OutboundLink:
     def pull(self) -> None:
         """Ask for as many messages as may be written now."""
         if len(self._sources) == 1:
-            self._pull_single(self._sources[0], False)
+            self._pull_single(self._sources[0], self._drain_waits)
         elif self._to_drain is None:
             self._pull_spread()
+        elif self._drain_waits:
+            self._drain_next()
 
     def _room(self) -> int:
         """How many messages may be written now."""
@@ -129,7 +134,7 @@ class OutboundLink:
         """One fragment gets all the room; told again only when it is worth a command."""
         room = self._room()
         if self._link.drain:
-            if changed:
+            if changed and self._may_drain(room):
                 source.demand(room, True)
         elif room != source.granted and (
             changed or source.granted <= 0 or room - source.granted >= PULL_MESSAGES_MAX // 2
@@ -144,16 +149,31 @@ class OutboundLink:
             self._ready.popleft().demand(share, True)
             room -= share
 
+    def _may_drain(self, room: int) -> bool:
+        """Whether a drain can go on: with credit left but nowhere to write to it must wait,
+        for an answer now would tell the client that nothing more is there [2.6.7]."""
+        self._drain_waits = room <= 0 and self._link.credit > 0
+        return not self._drain_waits
+
     def _drain_next(self) -> None:
         """Ask one source after the other for what it has, then tell the client."""
         assert self._to_drain is not None
         room = self._room()
+        if self._to_drain and not self._may_drain(room):
+            return
         if self._to_drain and room > 0:
             self._to_drain.popleft().demand(room, True)
             return
+        self._answer_drain()
+
+    def _answer_drain(self) -> None:
+        """All was asked; a client that has given new credit meanwhile no longer wants to hear."""
         self._to_drain = None
-        self._link.drained()
-        self._connection.has_output()
+        if self._link.drain:
+            self._link.drained()
+            self._connection.has_output()
+        else:
+            self.pull()
 
     # --- from the sources -------------------------------------------------------------------
 
@@ -195,11 +215,13 @@ class OutboundLink:
     def ran_dry(self, source: Source, unused: int) -> None:
         """A source gave what it had; what it did not use goes to the others."""
         room = self._room()
-        if self._link.drain and unused == 0 and room > 0:
+        if self._link.drain and unused == 0 and not self._may_drain(room):
+            if self._to_drain is not None:
+                self._to_drain.appendleft(source)
+        elif self._link.drain and unused == 0 and room > 0:
             source.demand(room, True)
         elif len(self._sources) == 1:
-            self._link.drained()
-            self._connection.has_output()
+            self._answer_drain()
         else:
             source.show_interest()
             if self._to_drain is not None:

@@ -174,6 +174,58 @@ def test_drain_is_answered_after_what_is_there() -> None:
     assert receiver.credit == 0
 
 
+@pytest.mark.parametrize("spec", [QueueSpec(), PARTITIONED], ids=["whole", "partitioned"])
+def test_a_drain_is_not_answered_before_a_slow_client_has_all(spec: QueueSpec) -> None:
+    bus = BusBench()
+    bus.queue("q", spec)
+    client = bus.client()
+    client.send(client.attach("q", sends=True), [plain(n) for n in range(40)])
+    receiver = client.attach("q", sends=False)
+    client.connection.pause_writing()
+    receiver.set_credit(500, drain=True)
+    client.run()
+    assert receiver.drain, "answered although nothing could be written"
+    client.connection.resume_writing()
+    client.run()
+    assert len(transfers(client)) == 40
+    assert not receiver.drain and receiver.credit == 0
+
+
+@pytest.mark.parametrize("spec", [QueueSpec(), PARTITIONED], ids=["whole", "partitioned"])
+def test_a_drain_goes_on_when_a_client_that_fell_behind_reads_again(spec: QueueSpec) -> None:
+    bus = BusBench()
+    bus.queue("q", spec)
+    client = bus.client()
+    client.send(client.attach("q", sends=True), [plain(n) for n in range(600)])
+    receiver = client.attach("q", sends=False)
+    receiver.set_credit(1000, drain=True)
+    client.connection.data_received(client.engine.data_to_send())
+    client.connection.pause_writing()
+    client.run()
+    assert receiver.drain, "answered with messages left"
+    client.connection.resume_writing()
+    client.run()
+    assert len(transfers(client)) == 600
+    assert not receiver.drain
+
+
+@pytest.mark.parametrize("spec", [QueueSpec(), PARTITIONED], ids=["whole", "partitioned"])
+def test_new_credit_ends_a_drain_that_waits(spec: QueueSpec) -> None:
+    bus = BusBench()
+    bus.queue("q", spec)
+    client = bus.client()
+    receiver = client.attach("q", sends=False)
+    client.connection.pause_writing()
+    receiver.set_credit(500, drain=True)
+    client.run()
+    receiver.set_credit(500)
+    client.run()
+    client.connection.resume_writing()
+    client.send(client.attach("q", sends=True), [plain(n) for n in range(40)])
+    assert len(transfers(client)) == 40
+    assert receiver.credit == 460
+
+
 def token(client: ClientBench, resource: str, expires_ms: int) -> str:
     return sas.sign(f"sb://bus/{resource}", ROOT_POLICY_NAME, DEVELOPMENT_KEY, expires_ms // 1000)
 
