@@ -33,12 +33,12 @@ HOT: Final = {
     "fragment": (
         " arrivals broker changes claim_changes claim_commands claim_effects claim_records"
         " claiming claims commands copies cursor_changes cursor_commands cursor_effects cursors"
-        " delivery departure departures dispatch due duplicates effects expiry handle history"
+        " delivery departures dispatch due duplicates effects expiry handle history"
         " hosting machine marks message numbered outbox outbox_records ports publishing records"
-        " remote replay retention rows scheduling sealing selection session_dispatch session_lane"
-        " session_locks session_numbers session_records session_state sessions settlement snapshot"
-        " state subqueue table topic topic_changes topic_commands topic_records transacted"
-        " transacting transaction_commands transfer_changes transfer_commands transfers"
+        " remote removal replay retention rows scheduling sealing selection session_dispatch"
+        " session_lane session_locks session_numbers session_records session_state sessions"
+        " settlement snapshot state subqueue table topic topic_changes topic_commands topic_records"
+        " transacted transacting transaction_commands transfer_changes transfer_commands transfers"
     ),
     "gateway": (
         "connection envelope inbound_link lanes lock_token outbound_link outcomes router"

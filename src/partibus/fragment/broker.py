@@ -18,7 +18,6 @@ from partibus.domain.clock import Clock
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
-from partibus.fragment.departure import HOUSEKEEPING, Departures, Refusal, gone
 from partibus.fragment.effects import (
     BodyEffect,
     Collected,
@@ -32,6 +31,7 @@ from partibus.fragment.effects import (
 )
 from partibus.fragment.machine import Machine
 from partibus.fragment.records import DROPPED
+from partibus.fragment.removal import HOUSEKEEPING, Refusal, Removals, gone
 from partibus.fragment.replay import NO_SPEC, finish, replay
 from partibus.fragment.snapshot import dump, load
 from partibus.fragment.spec import FragmentSpec
@@ -96,7 +96,7 @@ class Broker:
         self._machines: dict[int, Machine] = {}
         self._recovered: dict[int, State] = {}
         """States found in the log that no fragment has asked for yet."""
-        self._departures = Departures(store, self._let_out, scheduler.call_soon)
+        self._removals = Removals(store, self._let_out, scheduler.call_soon)
         self._mailbox: list[tuple[Machine, Command]] = []
         self._turn_is_due = False
         self._touched: dict[int, Machine] = {}
@@ -166,12 +166,12 @@ class Broker:
         before that, it is a stranger: nobody asks for its id again, which is never reused."""
         machine = self._machines.pop(fragment_id)
         self._alarms.pop(fragment_id, None)
-        self._departures.begin(machine)
+        self._removals.begin(machine)
 
     @property
     def fragment_count(self) -> int:
         """The fragments that are served, and those on their way out."""
-        return len(self._machines) + len(self._departures.machines)
+        return len(self._machines) + len(self._removals.machines)
 
     @property
     def is_at_rest(self) -> bool:
@@ -282,7 +282,7 @@ class Broker:
                 machine.abort(change, error, out)
             if out.changes:
                 if machine.is_gone:
-                    self._departures.forgo(machine, out)
+                    self._removals.forgo(machine, out)
                 self._gather(machine, out, following)
             self._touched[machine.state.fragment_id] = machine
         self._finish(following, out)
@@ -447,12 +447,12 @@ class Broker:
                 self.submit(machine, Resume())
                 self.submit(machine, Tick())
         if not is_down:
-            self._departures.go_on()
+            self._removals.go_on()
         if self.on_state is not None:
             self.on_state(state)
 
     def _states(self) -> dict[int, bytes]:
-        machines = [*self._machines.values(), *self._departures.machines.values()]
+        machines = [*self._machines.values(), *self._removals.machines.values()]
         return {machine.state.fragment_id: dump(machine.state) for machine in machines}
 
     def _checkpoint(self) -> None:

@@ -87,16 +87,16 @@ _PLAIN_HEADERS: Final[dict[int, bytes]] = {}
 
 
 class Stored:
-    """A stored message taken apart, for the few who change one that is not new."""
+    """A stored message taken apart, for the few who read or change one that is not new."""
 
     __slots__ = (
         "_prefix",
+        "annotation_count",
+        "annotations",
         "bare",
         "first_sequence",
         "head_bytes",
         "hops",
-        "pair_count",
-        "pairs",
         "ttl_ms",
         "version",
     )
@@ -106,30 +106,36 @@ class Stored:
         self.version: int = version
         self._prefix: tuple[int, int] = (durable, priority)
         self.first_sequence = self.hops = 0
-        pairs_at = _PREFIX_BYTES
+        annotations_at = _PREFIX_BYTES
         if version == FORWARDED_VERSION:
             self.first_sequence, self.hops = _JOURNEY.unpack_from(body, _PREFIX_BYTES)
-            pairs_at = _FORWARDED_PREFIX_BYTES
-        self.pair_count: int = count
-        self.pairs = body[pairs_at : pairs_at + size]
-        """The message's annotations, encoded."""
+            annotations_at = _FORWARDED_PREFIX_BYTES
+        self.annotation_count: int = count
+        self.annotations = body[annotations_at : annotations_at + size]
+        """The sender's annotations, as encoded pairs."""
         self.ttl_ms: int = -1 if ttl_ms == _NO_TTL else ttl_ms
         self.head_bytes: int = head_bytes
-        self.bare = body[pairs_at + size :]
+        """The size of header and properties (MSG-4)."""
+        self.bare = body[annotations_at + size :]
+
+    def came_from(self, sequence: int) -> None:
+        """From here on it remembers the number it had first, which is this unless it has one."""
+        self.version = FORWARDED_VERSION
+        self.first_sequence = self.first_sequence or sequence
 
     def encode(self) -> bytes:
         """The stored form again."""
         prefix = _PREFIX.pack(
             self.version,
             *self._prefix,
-            self.pair_count,
-            len(self.pairs),
-            self.ttl_ms if self.ttl_ms >= 0 else _NO_TTL,
+            self.annotation_count,
+            len(self.annotations),
+            self.ttl_ms if 0 <= self.ttl_ms < _NO_TTL else _NO_TTL,
             self.head_bytes,
         )
         if self.version == FORWARDED_VERSION:
             prefix += _JOURNEY.pack(self.first_sequence, self.hops)
-        return prefix + self.pairs + self.bare
+        return prefix + self.annotations + self.bare
 
 
 # --- in ---------------------------------------------------------------------------------------
@@ -287,49 +293,6 @@ def _checked_key(partition_key: str) -> str:
 
 
 # --- a copy that differs from its original -----------------------------------------------------
-
-
-class StoredParts:
-    """A stored message taken apart, to be read or to be written anew."""
-
-    __slots__ = (
-        "_journey",
-        "annotation_count",
-        "annotations",
-        "bare",
-        "durable",
-        "priority",
-        "ttl_ms",
-    )
-
-    def __init__(self, stored: bytes) -> None:
-        version, durable, priority, count, size, ttl_ms, _ = _PREFIX.unpack_from(stored)
-        self._journey: tuple[int, int] = (0, 0)
-        pairs_at = _PREFIX_BYTES
-        if version == FORWARDED_VERSION:
-            self._journey = _JOURNEY.unpack_from(stored, _PREFIX_BYTES)
-            pairs_at = _FORWARDED_PREFIX_BYTES
-        self.durable: int = durable
-        self.priority: int = priority
-        self.annotation_count: int = count
-        self.annotations = stored[pairs_at : pairs_at + size]
-        self.ttl_ms: int = -1 if ttl_ms == _NO_TTL else ttl_ms
-        self.bare = stored[pairs_at + size :]
-
-    def joined(self, head_bytes: int, original: int) -> bytes:
-        """The stored form of a copy; `head_bytes` are its header and properties (MSG-4)."""
-        prefix = _PREFIX.pack(
-            FORWARDED_VERSION,
-            self.durable,
-            self.priority,
-            self.annotation_count,
-            len(self.annotations),
-            self.ttl_ms if 0 <= self.ttl_ms < _NO_TTL else _NO_TTL,
-            head_bytes,
-        )
-        first_sequence, hops = self._journey
-        journey = _JOURNEY.pack(first_sequence or original, hops)
-        return b"".join((prefix, journey, self.annotations, self.bare))
 
 
 # --- out --------------------------------------------------------------------------------------

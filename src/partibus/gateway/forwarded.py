@@ -14,7 +14,6 @@ from partibus.amqp.sections import parse_sections
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.gateway.envelope import (
     DEAD_LETTER_SOURCE,
-    FORWARDED_VERSION,
     PARTITION_KEY,
     SCHEDULED,
     Stored,
@@ -54,9 +53,8 @@ def to_forwarded(body: bytes, journey: Journey, is_identified: bool) -> NewMessa
 
     Where duplicates are detected it `is_identified` by its id, as a new one is (DUP-7)."""
     stored = Stored(body)
-    stored.version = FORWARDED_VERSION
     stored.hops += 1
-    stored.first_sequence = stored.first_sequence or journey.first_sequence
+    stored.came_from(journey.first_sequence)
     scheduled_ms, partition_key = _annotate(stored, journey.dead_letter_source)
     if journey.overlay is not None:
         size = len(stored.bare)
@@ -81,7 +79,7 @@ def _annotate(stored: Stored, dead_letter_source: str | None) -> tuple[int, str 
     kept: list[bytes] = []
     scheduled_ms = 0
     partition_key: str | None = None
-    pairs = stored.pairs
+    pairs = stored.annotations
     at, end = 0, len(pairs)
     while at < end:
         key, value_at = decode_value(pairs, at, end)
@@ -95,6 +93,6 @@ def _annotate(stored: Stored, dead_letter_source: str | None) -> tuple[int, str 
         at = next_at
     if dead_letter_source is not None:
         kept.append(encode_symbol(DEAD_LETTER_SOURCE) + encode_value(dead_letter_source))
-    stored.pairs = b"".join(kept)
-    stored.pair_count = len(kept)
+    stored.annotations = b"".join(kept)
+    stored.annotation_count = len(kept)
     return scheduled_ms, partition_key

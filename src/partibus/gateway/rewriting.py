@@ -131,12 +131,12 @@ class _Copy:
         except EncodeError as error:
             raise EvaluationError(str(error)) from error
         parts.annotation_count = len(self._annotations)
-        head_bytes = len(head) + len(parts.annotations)
-        if head_bytes > HEADER_BYTES_MAX:
+        parts.head_bytes = len(head) + len(parts.annotations)
+        if parts.head_bytes > HEADER_BYTES_MAX:
             raise HeaderTooLarge
         parts.bare = head + self._rest
-        body = parts.joined(head_bytes, self._sequence)
-        return NewMessage(body, parts.ttl_ms, 0, self.properties.group_id)
+        parts.came_from(self._sequence)
+        return NewMessage(parts.encode(), parts.ttl_ms, 0, self.properties.group_id)
 
 
 def _encodable(value: object, before: object) -> object:

@@ -19,7 +19,7 @@ from partibus.amqp.sections import (
     parse_sections,
 )
 from partibus.amqp.types import Decimal32, Decimal64, Decimal128, Described, Timestamp
-from partibus.gateway.envelope import StoredParts
+from partibus.gateway.envelope import Stored
 from partibus.rules.view import ABSENT, moment, span, span_of_ticks
 
 SCHEDULED_ANNOTATION: Final = "x-opt-scheduled-enqueue-time"
@@ -65,7 +65,7 @@ class StoredView:
     )
 
     def __init__(self, stored: bytes, sequence: int, enqueued_ms: int) -> None:
-        self.parts = StoredParts(stored)
+        self.parts = Stored(stored)
         self.sequence = sequence
         """As clients see it."""
         self._stored = stored

@@ -53,7 +53,7 @@ def test_the_bare_message_goes_through_as_it_came() -> None:
     body = to_stored(keyed(1, "key")).body
     message = to_forwarded(body, Journey(1), False)
     assert Stored(message.body).bare == Stored(body).bare
-    assert Stored(message.body).pairs == Stored(body).pairs
+    assert Stored(message.body).annotations == Stored(body).annotations
     assert header_bytes(message.body, Held(1, 0, 1, 0, 0, 0, None)) == header_bytes(
         body, Held(1, 0, 1, 0, 0, 0, None)
     )

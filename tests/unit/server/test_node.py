@@ -59,7 +59,7 @@ async def send(node: Node, path: str, count: int) -> None:
 async def totals(node: Node) -> list[int]:
     """Live bytes of every store, once what leaves has left."""
     brokers = node._brokers.values()
-    while any(broker._departures.machines for broker in brokers):  # noqa: ASYNC110
+    while any(broker._removals.machines for broker in brokers):  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     return [broker.store.live_bytes for broker in brokers]
 

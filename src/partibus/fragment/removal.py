@@ -87,20 +87,20 @@ class Refusal(Effect):
             fail(command, self.error)
 
 
-class Departed(Effect):
+class Removed(Effect):
     """Nothing more is to be read for a fragment: what was asked before has been answered."""
 
-    __slots__ = ("_departures", "_machine")
+    __slots__ = ("_machine", "_removals")
 
-    def __init__(self, departures: "Departures", machine: Machine) -> None:
-        self._departures = departures
+    def __init__(self, removals: "Removals", machine: Machine) -> None:
+        self._removals = removals
         self._machine = machine
 
     def carry_out(self) -> None:
-        self._departures.end(self._machine)
+        self._removals.end(self._machine)
 
 
-class Departures:
+class Removals:
     """The fragments of one broker that are on their way out."""
 
     def __init__(
@@ -135,7 +135,7 @@ class Departures:
     def _written(self, machine: Machine, error: BusError | None) -> None:
         """All that was appended before has been told: nothing of it is under way any more."""
         if error is None:
-            self._let_out([Departed(self, machine)])
+            self._let_out([Removed(self, machine)])
         else:
             self._unwritten[machine.state.fragment_id] = machine
 
