@@ -13,6 +13,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # of them: all Spark tests share a session.
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadgroup
 CHECKED := src tools $(wildcard bench)
+# The oldest Spark that is supported, beside the one in .venv, from which it has all else.
+SPARK42 := .venv-spark42
+SPARK42_TESTS := tests/spark/test_source.py tests/spark/test_types.py
 
 # A stamp is named by the contents it was made from, so a second install has nothing to do,
 # and a changed requirement or a compiled module older than its source has.
@@ -26,10 +29,11 @@ NODE_MAJOR := $(shell node -p 'process.versions.node.split(".")[0]' 2>/dev/null 
 HAS_NODE := $(shell [ "$(NODE_MAJOR)" -ge 18 ] && command -v npm >/dev/null && echo yes)
 HAS_JAVA := $(shell { [ -x "$${JAVA_HOME:-/nowhere}/bin/java" ] || command -v java; } >/dev/null && echo yes)
 
-.PHONY: help install run demo test test-all bench rules lint format clean clean-compiled FORCE
+.PHONY: help install spark42 run demo cluster test test-all test-spark42 bench rules lint format
+.PHONY: clean clean-compiled FORCE
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
 
 install: $(PYTHON_STAMP) $(if $(HAS_NODE),$(JS_STAMP)) ## everything needed, into .venv; safe to repeat
 	@$(if $(HAS_NODE),:,echo "Node 18 or newer with npm was not found: the JavaScript tests will be left out.")
@@ -51,22 +55,48 @@ $(JS_STAMP):
 	npm --prefix $(JS) ci --no-audit --no-fund --loglevel=error
 	@mkdir -p .stamps && rm -f .stamps/js-* && touch $@
 
+spark42: $(SPARK42)/ready ## Spark 4.2 into .venv-spark42, for test-spark42; 450 MB are loaded
+
+# Unpacked as pip would install it: building a wheel of it first takes a minute.
+$(SPARK42)/ready: $(if $(wildcard $(SPARK42)/ready),,$(PYTHON_STAMP))
+	@rm -rf $(SPARK42) && mkdir -p $(SPARK42)
+	$(PIP) download --no-deps --no-binary pyspark --dest $(SPARK42) 'pyspark>=4.2,<4.3'
+	@cd $(SPARK42) && tar --strip-components=1 -xzf pyspark-*.tar.gz && rm pyspark-*.tar.gz \
+		&& mv deps/bin deps/sbin deps/jars pyspark && mv lib pyspark/python/lib && rm -r deps
+	@touch $@
+
 run: install ## the bus with the embedded store and a sample namespace, in the foreground
 	@exec $(BIN)/partibus serve --config examples/namespace.toml
 
-demo: install ## traffic through the stock SDK, SIGKILL, restart, and a printed report
-	@$(BIN)/python tools/demo.py
+demo: install ## the whole story: an outage, nothing lost, capture, analytics and triage on Spark, a report
+	@PYTHONPATH=tools $(BIN)/python -m demo
+
+cluster: install ## Spark with a master and two workers on this machine, in the foreground
+	@exec $(BIN)/python tools/cluster.py
 
 test: lint ## the test suite, what CI runs
 	$(PYTEST) -m "not slow"
+	@$(MAKE) --no-print-directory test-spark42
+
+# In CI nothing may be left out.
+test-spark42: install ## some of the Spark tests with Spark 4.2, if make spark42 has brought it
+	@if [ -e $(SPARK42)/ready ]; then \
+		echo "Spark 4.2: $(SPARK42_TESTS)"; \
+		PARTIBUS_SPARK=4.2 PYTHONPATH=$(SPARK42) $(BIN)/python -m pytest -m "not slow" $(SPARK42_TESTS); \
+	else \
+		echo "left out: Spark 4.2. Bring it: make spark42"; [ -z "$${PARTIBUS_CI:-}" ]; \
+	fi
 
 test-all: lint ## the test suite with the slow tests
 	$(PYTEST)
+	@$(MAKE) --no-print-directory test-spark42
 
 bench: install ## the benchmarks
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench --rules
 	$(BIN)/python -m bench.scaling
 	$(BIN)/python -m bench.duplicates
+	$(BIN)/python -m bench.topics
 	$(BIN)/python -m bench.latency
 	$(BIN)/python -m bench.spark
 
@@ -87,6 +117,6 @@ clean-compiled: ## the compiled modules, so that the sources run
 	find src -name '*.so' -delete
 
 clean: clean-compiled ## everything that install, run and test have made, but not your data
-	rm -rf .venv .stamps build dist src/*.egg-info $(JS)/node_modules
+	rm -rf .venv $(SPARK42) .stamps build dist src/*.egg-info $(JS)/node_modules
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -24,7 +24,7 @@ PACKAGE: Final = "partibus"
 # Chosen by measuring. Not here: what subclasses int and str (amqp.types), frozen dataclasses,
 # and modules that mostly wait for system calls, which gain nothing.
 HOT: Final = {
-    "client": "message_columns message_rows property_text",
+    "client": "head_columns message_columns message_rows property_text",
     "amqp": (
         "connection decode delivery disposition encode errors events fields framing handshake idle"
         " link outgoing performatives properties scalars section_walk sections serial session"
@@ -37,14 +37,16 @@ HOT: Final = {
         " hosting machine marks message numbered outbox outbox_records ports publishing records"
         " remote removal replay retention rows scheduling sealing selection session_dispatch"
         " session_lane session_locks session_numbers session_records session_state sessions"
-        " settlement snapshot state subqueue table topic topic_changes topic_commands topic_records"
-        " transacted transacting transaction_commands transfer_changes transfer_commands transfers"
+        " settlement snapshot stage_changes stage_commands stage_departures stage_effects"
+        " stage_records stages staging state subqueue table topic topic_changes topic_commands"
+        " topic_records transacted transacting transaction_commands transfer_changes"
+        " transfer_commands transfers"
     ),
     "gateway": (
-        "connection envelope inbound_link lanes lock_token outbound_link outcomes router"
-        " session_link session_source source submission"
+        "connection envelope inbound_link lanes lock_token message_parts outbound_link outcomes"
+        " router session_link session_source source submission"
     ),
-    "store": "record",
+    "store": "reading record",
 }
 # The commands in which modules are built; the others only ask for metadata.
 BUILDING: Final = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}

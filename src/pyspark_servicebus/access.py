@@ -6,12 +6,13 @@ reference, which it follows when the token runs out. The key itself never travel
 shown. Made by the readers and writers, used by everything that opens a connection.
 """
 
+import dataclasses
 import time
 from typing import Any, Final
 
 from partibus.client.cbs import sas_token
 from partibus.client.connection_string import ConnectionString
-from pyspark_servicebus.options import Credentials
+from pyspark_servicebus.credentials import Credentials
 
 TOKEN_SECONDS: Final = 8 * 3600
 """How long a token serves; it is made anew at half of that, where the key is known."""
@@ -25,6 +26,8 @@ class Access:
         self.path = path
         self.host = place.host
         self.http_url = place.http_url
+        self.where = dataclasses.replace(place, policy="", key="", token=None)
+        """The address alone, for connections over AMQP."""
         self.ca = credentials.ca()
         self.patience_s = patience_s
         """How long a bus that is away or busy is waited for."""

@@ -27,6 +27,7 @@ PUTS_IN_FLIGHT: Final = 3
 _PUT_SCHEMA: Final = pa.schema([("message", pa.binary())])
 
 Fields = dict[str, Any]
+Chunk = tuple[pa.RecordBatch, Fields | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +112,27 @@ class Flight:
 
     def read(self, location: str, **ticket: object) -> Iterator[pa.RecordBatch]:
         """Messages of one fragment, batch by batch."""
+        for batch, _ in self.chunks(location, **ticket):
+            yield batch
+
+    def chunks(self, location: str, **ticket: object) -> Iterator[Chunk]:
+        """The same, with what the bus tells of each batch of a read that chooses."""
         request = json.dumps({"entity": self._entity, **ticket}).encode()
         try:
             stream = self._client(location).do_get(flight.Ticket(request), self._options())
             for chunk in stream:
-                yield chunk.data
+                told = chunk.app_metadata
+                yield chunk.data, None if told is None else json.loads(told.to_pybytes())
         except (flight.FlightError, pa.ArrowException) as error:
             raise self._error(location, error) from None
 
-    def put(self, location: str, batches: Iterable[list[bytes]]) -> Iterator[Fields]:
+    def put(
+        self, location: str, batches: Iterable[list[bytes]], **fields: object
+    ) -> Iterator[Fields]:
         """Send messages; gives what became of each batch, in their order.
 
         A few batches are on their way before the first answer is waited for."""
-        command = json.dumps({"entity": self._entity}).encode()
+        command = json.dumps({"entity": self._entity, **fields}).encode()
         descriptor = flight.FlightDescriptor.for_command(command)
         waiting: deque[int] = deque()
         try:

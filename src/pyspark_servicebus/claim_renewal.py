@@ -2,8 +2,9 @@
 
 Owns the one thread of a run that renews what the run holds, three times in its duration, for as
 long as the process lives; its death lets the claim lapse. A claim that lapsed all the same, because
-the bus was away, is taken back as long as nobody has touched its messages. While the run itself
-changes the claim the thread pauses, since the bus makes one change of a claim at a time.
+the bus was away, is taken back as long as nobody has touched its messages: a bus that does not
+answer is asked again soon, at the place where it is by then. While the run itself changes the claim
+the thread pauses, since the bus makes one change of a claim at a time.
 """
 
 import logging
@@ -16,6 +17,8 @@ from pyspark_servicebus.errors import CLAIM_LOST, BulkError
 from pyspark_servicebus.reading import Answers
 from pyspark_servicebus.stream_reader import BYTES_MAX
 
+SOON_S: Final = 1.0
+"""After this a bus that did not answer is asked again, and for so long each time."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -57,22 +60,28 @@ class ClaimRenewal:
         self._stopped.set()
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._claim_ms / 3000):
+        pause_s = third_s = self._claim_ms / 3000
+        while not self._stopped.wait(pause_s):
+            pause_s = third_s
             with self._lock:
-                if self._counts:
-                    self.renew()
+                if self._counts and not self.renew():
+                    pause_s = min(SOON_S, third_s)
 
-    def renew(self) -> None:
-        """Renew once; what goes wrong is told by the next call of the query itself."""
+    def renew(self) -> bool:
+        """Renew once; False when a fragment did not answer that may do so later.
+
+        What goes wrong is told by the next call of the query itself."""
         fields: dict[str, Any] = {"start": self._name, "duration_ms": self._claim_ms}
         try:
-            answers = self._change("renew", list(self._counts), **fields)
+            answers = self._change("renew", list(self._counts), SOON_S, **fields)
             lapsed = {
                 index: {"messages": self._counts[index], "bytes": BYTES_MAX}
                 for index, answer in answers.items()
                 if answer["error"] is not None and answer["error"]["condition"] == CLAIM_LOST
             }
             if lapsed:
-                self._change("claim", lapsed, **fields)
+                answers |= self._change("claim", lapsed, SOON_S, **fields)
         except BulkError as error:
             _log.warning("a claim was not renewed: %s", error)
+            return not error.retryable
+        return not any((answer["error"] or {}).get("retryable") for answer in answers.values())

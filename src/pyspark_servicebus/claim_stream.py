@@ -77,13 +77,16 @@ class ClaimStream(StreamReader):
 
     def _limits(self, limit: ReadLimit, spared: set[int]) -> dict[int, dict[str, int]]:
         messages, byte_count = self.limits(limit)
-        waiting = {
-            index: answer["active"]
+        told = {
+            index: answer
             for index, answer in self._status().items()
             if answer["active"] and answer["available"] and index not in spared
         }
+        waiting = {index: answer["active"] for index, answer in told.items()}
         if self._left is not None:
             waiting = {i: min(n, self._left.get(i, 0)) for i, n in waiting.items()}
+        elif not self.is_worth_it(sum(a["active"] - a["claimed"] for a in told.values())):
+            return {}
         shares = share_out(messages, waiting)
         in_bytes = share_bytes(byte_count, waiting)
         return {

@@ -7,7 +7,7 @@ others take meanwhile is not seen. A fragment that is down keeps its position.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
@@ -18,6 +18,9 @@ from pyspark_servicebus.positions import cursor_positions, starting_positions
 from pyspark_servicebus.reading import Answers, good, require
 from pyspark_servicebus.stream_reader import MESSAGES_MAX, Offset, StreamReader, by_index, by_name
 from pyspark_servicebus.tasks import plan_tasks
+
+FIRST_NUMBER: Final = 1
+"""Of the first message that a fragment has ever had."""
 
 
 class CursorStream(StreamReader):
@@ -39,6 +42,7 @@ class CursorStream(StreamReader):
 
         Asked in every run, also in one that goes on from a checkpoint: a cursor that stands is
         therefore left where it stands."""
+        self.reading.check_filter()
         positions = starting_positions(self.reading)
         if self.options.mode == "cursor":
             standing = cursor_positions(self.reading)
@@ -106,10 +110,12 @@ class CursorStream(StreamReader):
         messages, byte_count = self.limits(limit)
         backlog = {
             index: min(end, end if self._last is None else self._last.get(index, 0))
-            - positions.get(index, 0)
+            - max(FIRST_NUMBER, positions.get(index, 0))
             for index, end in self._ends().items()
         }
         backlog = {index: count for index, count in backlog.items() if count > 0}
+        if self._last is None and not self.is_worth_it(sum(backlog.values())):
+            return {}
         shares = share_out(min(messages, MESSAGES_MAX), backlog)
         in_bytes = share_bytes(byte_count, backlog)
         starts = {index: positions[index] for index, share in shares.items() if share}

@@ -20,7 +20,7 @@ from pyspark_servicebus.options import sink_options, source_columns, source_opti
 
 
 class ServiceBusDataSource(DataSource):
-    """Queues and subscriptions of Partibus, or of anything that speaks its bulk path."""
+    """Queues and subscriptions of Partibus, or over AMQP of any Service Bus."""
 
     @classmethod
     def name(cls) -> str:
@@ -39,14 +39,23 @@ class ServiceBusDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A read in one go."""
         require_arrow()
-        from pyspark_servicebus.batch_reader import BatchReader
+        from pyspark_servicebus.batch_reader import BatchReader, PushingBatchReader
 
-        return BatchReader(source_options(self.options, is_stream=False))
+        options = source_options(self.options, is_stream=False)
+        if options.transport == "amqp":
+            from pyspark_servicebus.over_amqp.readers import batch_reader
+
+            return batch_reader(options)
+        return PushingBatchReader(options) if options.pushes_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A read that goes on."""
         require_arrow()
         options = source_options(self.options, is_stream=True)
+        if options.transport == "amqp":
+            from pyspark_servicebus.over_amqp.readers import stream_reader
+
+            return stream_reader(options)
         if options.mode == "claim":
             from pyspark_servicebus.claim_stream import ClaimStream
 
@@ -67,7 +76,7 @@ class ServiceBusDataSource(DataSource):
         require_arrow()
         from pyspark_servicebus.writers import StreamWriter
 
-        return StreamWriter(sink_options(self.options), schema)
+        return StreamWriter(sink_options(self.options, is_stream=True), schema)
 
 
 def require_arrow() -> None:

@@ -96,11 +96,7 @@ class Target:
     def _fits(self, letter: Letter, entity: Entity) -> bool:
         if len(letter.payload) <= entity.message_bytes_max:
             return True
-        text = (
-            f"The message has {len(letter.payload)} bytes; '{entity.path}' accepts "
-            f"{entity.message_bytes_max}."
-        )
-        self._refuse_one(letter, "amqp:link:message-size-exceeded", text)
+        self._refuse_one(letter, *too_large(letter, entity))
         return False
 
     def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
@@ -153,10 +149,8 @@ class Target:
         return []
 
     def _refuse_one(self, letter: Letter, condition: str, text: str) -> None:
-        if condition not in BAD_ROW_CONDITIONS and condition != NOT_FOUND:
-            raise BulkError(condition, text, False)
         self.refused += 1
-        self._refuse(letter, condition, text)
+        refuse_for_good(self._refuse, letter, condition, text)
 
 
 class _Broken(Exception):
@@ -168,6 +162,22 @@ class _Broken(Exception):
         self.error = error
 
 
+def refuse_for_good(refuse: Refuse, letter: Letter, condition: str, text: str) -> None:
+    """Hand a letter over that is a bad row; any other refusal is an error of its own."""
+    if condition not in BAD_ROW_CONDITIONS and condition != NOT_FOUND:
+        raise BulkError(condition, text, False)
+    refuse(letter, condition, text)
+
+
+def too_large(letter: Letter, entity: Entity) -> tuple[str, str]:
+    """Condition and text for a message that an entity does not accept."""
+    text = (
+        f"The message has {len(letter.payload)} bytes; '{entity.path}' accepts "
+        f"{entity.message_bytes_max}."
+    )
+    return "amqp:link:message-size-exceeded", text
+
+
 def no_detection(path: str) -> BulkError:
     """The error for deliver=dedup where nothing detects duplicates."""
     return BulkError(
@@ -176,3 +186,8 @@ def no_detection(path: str) -> BulkError:
         "requires_duplicate_detection, or write deliver=atLeastOnce.",
         False,
     )
+
+
+def broken(letters: list[Letter], error: BulkError) -> Exception:
+    """What a way to send raises when these letters have no answer yet, or a passing refusal."""
+    return _Broken(letters, error)

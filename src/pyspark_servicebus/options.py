@@ -6,30 +6,36 @@ everything that travels: only the driver, or whoever can follow the reference, k
 """
 
 import json
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from partibus.client.connection_string import (
-    ConnectionString,
-    ConnectionStringError,
-    parse_connection_string,
+from pyspark_servicebus.choices import complain_of_choice
+from pyspark_servicebus.credentials import Credentials, given_credentials
+from pyspark_servicebus.given_options import MEBIBYTE, Given
+from pyspark_servicebus.schema import COLUMNS, LOCK_COLUMN, RAW_COLUMN
+from pyspark_servicebus.selection import Selection
+from pyspark_servicebus.transport_options import (
+    check_sink,
+    check_source,
+    default_mode,
+    given_transport,
 )
-from pyspark_servicebus.schema import COLUMNS, RAW_COLUMN
 
-MODES: Final = ("cursor", "claim", "peek")
+MODES: Final = ("cursor", "claim", "peek", "deferclaim", "peeklock")
 SUB_QUEUES: Final = ("none", "deadletter")
+WAITING: Final = "waiting"
+"""What a snapshot of the main queue asks for: what consumers can still get, without what was
+dead-lettered since and what is only kept for cursors."""
 POSITIONS: Final = ("earliest", "latest")
-MEBIBYTE: Final = 1024 * 1024
 BYTES_PER_TRIGGER: Final = 64 * MEBIBYTE
 CLAIM_MS: Final = 5 * 60 * 1000
+TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
 RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 RETENTION_BYTES: Final = 10 * 1024 * MEBIBYTE
 
 PATIENCE_MS: Final = 60 * 1000
+NAME_CHARACTERS_MAX: Final = 180
 
 _COMMON: Final = (
     "connectionString",
@@ -37,23 +43,33 @@ _COMMON: Final = (
     "caFile",
     "queue",
     "topic",
+    "transport",
     "retryDuration",
 )
 SOURCE_OPTIONS: Final = (
     *_COMMON,
     "subscription",
+    "entityPattern",
     "subQueue",
     "mode",
     "cursor",
     "claimOwner",
     "claimDuration",
+    "claimLocation",
     "startingPosition",
     "startingTimestamp",
     "startingPositionsByFragment",
+    "endingTimestamp",
+    "endingPositionsByFragment",
     "maxMessagesPerTrigger",
     "maxBytesPerTrigger",
+    "minMessagesPerTrigger",
+    "maxTriggerDelay",
     "minPartitions",
     "fragments",
+    "filter",
+    "sessionIds",
+    "pushdown",
     "columns",
     "includeBody",
     "includeAmqp",
@@ -69,39 +85,10 @@ SINK_OPTIONS: Final = (
     "onBadRow",
     "badRowQueue",
     "batchBytes",
+    "writer",
+    "batchId",
 )
 DELIVERIES: Final = ("atLeastOnce", "dedup", "staged")
-_DURATION: Final = re.compile(r"^(\d+)\s*(ms|s|m|h|d)?$")
-_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SIZE: Final = re.compile(r"^(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?$")
-_UNIT_BYTES: Final = {"b": 1, "k": 1024, "m": MEBIBYTE, "g": 1024 * MEBIBYTE}
-
-
-class OptionsError(ValueError):
-    """Options that cannot be used; the text has a line for each complaint."""
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Where the connection string comes from; the string itself only when it was given as is."""
-
-    reference: str | None
-    literal: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-
-    def place(self) -> ConnectionString:
-        """The connection string, read now."""
-        text = self.literal
-        if text is None:
-            text = _follow(self.reference or "")
-        try:
-            return parse_connection_string(text)
-        except ConnectionStringError as error:
-            raise OptionsError(f"connectionString: {error}") from None
-
-    def ca(self) -> bytes | None:
-        """The certificate of the authority to trust; None for the machine's own."""
-        return Path(self.ca_file).read_bytes() if self.ca_file else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,18 +97,29 @@ class SourceOptions:
 
     credentials: Credentials
     entity: str
+    transport: str = "flight"
     sub_queue: str = "none"
     mode: str = "peek"
     cursor: str = ""
     claim_owner: str = ""
     claim_ms: int = CLAIM_MS
+    claim_location: str = ""
     starting_position: str | None = None
     starting_timestamp_ms: int | None = None
     starting_positions: dict[int, int] = field(default_factory=dict)
+    ending_timestamp_ms: int | None = None
+    ending_positions: dict[int, int] = field(default_factory=dict)
+    """Not included; a batch read alone has an end."""
     messages_per_trigger: int | None = None
     bytes_per_trigger: int = BYTES_PER_TRIGGER
+    messages_min: int = 0
+    trigger_delay_ms: int = TRIGGER_DELAY_MS
     partitions_min: int = 1
     fragments: tuple[int, ...] | None = None
+    patterns: tuple[str, ...] = ()
+    """Globs over the paths of entities, in place of one entity."""
+    selection: Selection = field(default_factory=Selection)
+    pushes_filters: bool = False
     columns: tuple[str, ...] = tuple(COLUMNS)
     fails_on_data_loss: bool = True
     retention_ms: int = RETENTION_MS
@@ -135,126 +133,70 @@ class SinkOptions:
 
     credentials: Credentials
     entity: str
+    transport: str = "flight"
     deliver: str = "atLeastOnce"
     dedup_key: tuple[str, ...] = ()
     extra_columns_are_properties: bool = False
     bad_row_queue: str | None = None
     batch_bytes: int = MEBIBYTE
+    writer: str = ""
+    batch_id: str = ""
     patience_s: float = PATIENCE_MS / 1000
-
-
-class _Given:
-    """Options by name in any case, with the complaints about them."""
-
-    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
-        self._values = {name.lower(): value for name, value in options.items()}
-        self.complaints: list[str] = []
-        names = {name.lower(): name for name in known}
-        for name in self._values:
-            # Spark adds the path of load() and save() under this name.
-            if name not in names and name != "path":
-                close = _nearest(name, list(names.values()))
-                self.complaints.append(f"{name}: there is no such option; did you mean {close}?")
-
-    def text(self, name: str, default: str | None = None) -> str | None:
-        value = self._values.get(name.lower())
-        return default if value is None or value == "" else value
-
-    def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str:
-        value = self.text(name, default) or default
-        found = {word.lower(): word for word in allowed}.get(value.lower())
-        if found is None:
-            self.complaints.append(f"{name}: '{value}' is none of {', '.join(allowed)}.")
-            return default
-        return found
-
-    def switch(self, name: str, default: bool) -> bool:
-        return self.one_of(name, ("true", "false"), str(default).lower()) == "true"
-
-    def number(self, name: str, default: int | None, least: int = 1) -> int | None:
-        value = self.text(name)
-        if value is None:
-            return default
-        if not value.isdecimal() or int(value) < least:
-            self.complaints.append(f"{name}: '{value}' is no whole number from {least} on.")
-            return default
-        return int(value)
-
-    def duration_ms(self, name: str, default: int) -> int:
-        value = self.text(name)
-        if value is None:
-            return default
-        match = _DURATION.match(value.strip().lower())
-        if match is None:
-            self.complaints.append(f"{name}: '{value}' is no duration; write 30s, 5m or 12h.")
-            return default
-        return int(match[1]) * _UNIT_MS[match[2] or "ms"]
-
-    def size(self, name: str, default: int) -> int:
-        value = self.text(name)
-        if value is None:
-            return default
-        match = _SIZE.match(value.strip().lower())
-        if match is None or not int(match[1]):
-            self.complaints.append(
-                f"{name}: '{value}' is no size; write 64MiB or a number of bytes."
-            )
-            return default
-        return int(match[1]) * _UNIT_BYTES[(match[2] or "b")[0]]
-
-    def names(self, name: str) -> tuple[str, ...]:
-        value = self.text(name) or ""
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-
-    def complain(self, condition: bool, text: str) -> None:
-        if condition:
-            self.complaints.append(text)
-
-    def finish(self) -> None:
-        if self.complaints:
-            raise OptionsError("the options cannot be used:\n  " + "\n  ".join(self.complaints))
 
 
 def source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     """The options of a read; OptionsError tells everything that is wrong with them."""
-    given = _Given(options, SOURCE_OPTIONS)
-    credentials = _credentials(given)
+    given = Given(options, SOURCE_OPTIONS)
+    credentials = given_credentials(given)
     entity = _source_entity(given)
-    mode = given.one_of("mode", MODES, "cursor" if is_stream else "peek")
+    transport = given_transport(given)
+    mode = given.one_of("mode", MODES, default_mode(transport, is_stream))
+    check_source(given, transport, mode, is_stream)
     cursor, owner = given.text("cursor", "") or "", given.text("claimOwner", "") or ""
     sub_queue = given.one_of("subQueue", SUB_QUEUES, "none")
-    if mode == "claim":
-        given.complain(not is_stream, "mode: claim is for streams; write peek for a snapshot.")
-        given.complain(
-            not owner,
-            "claimOwner: mode=claim needs a name of your own for this query, the same after a "
-            "restart; for example the name of the job.",
-        )
+    given.complain(
+        mode == "claim" and not owner,
+        "claimOwner: mode=claim needs a name of your own for this query, the same after a "
+        "restart; for example the name of the job.",
+    )
     given.complain(
         mode == "cursor" and is_stream and not cursor,
         "cursor: mode=cursor needs a name for the position that the bus keeps, the same after a "
         "restart; for example the name of the job.",
     )
     given.complain(
-        sub_queue != "none" and mode != "peek",
+        sub_queue != "none" and mode in ("cursor", "claim"),
         f"subQueue: dead letters are read with mode=peek, not mode={mode}.",
     )
+    if mode == "peek" and sub_queue == "none" and not is_stream:
+        sub_queue = WAITING
     position, timestamp_ms, positions = _starting(given)
+    patterns, selection = given.names("entityPattern"), _selection(given)
+    complain_of_choice(given, mode, is_stream)
     found = SourceOptions(
         credentials=credentials,
         entity=entity,
+        transport=transport,
         sub_queue=sub_queue,
         mode=mode,
         cursor=cursor,
         claim_owner=owner,
         claim_ms=max(1000, given.duration_ms("claimDuration", CLAIM_MS)),
+        claim_location=given.text("claimLocation", "") or "",
         starting_position=position,
         starting_timestamp_ms=timestamp_ms,
         starting_positions=positions,
+        ending_timestamp_ms=_timestamp_ms(given, "endingTimestamp"),
+        ending_positions=_positions(given, "endingPositionsByFragment"),
         messages_per_trigger=given.number("maxMessagesPerTrigger", None),
         bytes_per_trigger=given.size("maxBytesPerTrigger", BYTES_PER_TRIGGER),
+        messages_min=given.number("minMessagesPerTrigger", 0) or 0,
+        trigger_delay_ms=given.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS),
         partitions_min=given.number("minPartitions", 1) or 1,
         fragments=_fragments(given),
+        patterns=patterns,
+        selection=selection,
+        pushes_filters=given.switch("pushdown", False),
         columns=_columns(given),
         fails_on_data_loss=given.switch("failOnDataLoss", True),
         retention_ms=given.duration_ms("retention", RETENTION_MS),
@@ -267,21 +209,19 @@ def source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOpti
 
 def source_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns of a read, whatever else is wrong with its options."""
-    return _columns(_Given(options, SOURCE_OPTIONS))
+    return _columns(Given(options, SOURCE_OPTIONS))
 
 
-def sink_options(options: Mapping[str, str]) -> SinkOptions:
+def sink_options(options: Mapping[str, str], *, is_stream: bool = False) -> SinkOptions:
     """The options of a write; those that Spark adds for itself are passed over."""
-    given = _Given(options, (*SINK_OPTIONS, "checkpointLocation"))
-    credentials = _credentials(given)
+    given = Given(options, (*SINK_OPTIONS, "checkpointLocation", "queryName"))
+    credentials = given_credentials(given)
     queue, topic = given.text("queue"), given.text("topic")
     given.complain(bool(queue) == bool(topic), "queue, topic: give exactly one of them.")
+    transport = given_transport(given)
     deliver = given.one_of("deliver", DELIVERIES, "atLeastOnce")
-    given.complain(
-        deliver == "staged",
-        "deliver: staged is not offered by this version; write dedup, with a queue that detects "
-        "duplicates, or atLeastOnce.",
-    )
+    check_sink(given, transport, deliver)
+    writer, batch_id = _staged(given, deliver, is_stream)
     bad_row_queue = given.text("badRowQueue")
     bad_rows = given.one_of(
         "onBadRow", ("fail", "deadletter"), "deadletter" if bad_row_queue else "fail"
@@ -293,6 +233,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     found = SinkOptions(
         credentials=credentials,
         entity=queue or topic or "",
+        transport=transport,
         deliver=deliver,
         dedup_key=given.names("dedupKey"),
         extra_columns_are_properties=given.one_of(
@@ -301,43 +242,46 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         == "properties",
         bad_row_queue=bad_row_queue,
         batch_bytes=given.size("batchBytes", MEBIBYTE),
+        writer=writer,
+        batch_id=batch_id,
         patience_s=given.duration_ms("retryDuration", PATIENCE_MS) / 1000,
     )
     given.finish()
     return found
 
 
-def _credentials(given: _Given) -> Credentials:
-    literal, reference = given.text("connectionString"), given.text("connectionStringRef")
+def _staged(given: Given, deliver: str, is_stream: bool) -> tuple[str, str]:
+    writer, batch_id = given.text("writer", "") or "", given.text("batchId", "") or ""
     given.complain(
-        bool(literal) == bool(reference),
-        "connectionString, connectionStringRef: give exactly one of them; a reference is "
-        "env:NAME or file:PATH and is followed wherever the code runs.",
+        deliver == "staged" and not writer,
+        "writer: deliver=staged needs a name of your own for what writes here, one for each query "
+        "or job and the same after a restart; for example the name of the job.",
     )
     given.complain(
-        reference is not None and not reference.startswith(("env:", "file:")),
-        "connectionStringRef: it begins with neither env: nor file:; a connection string itself "
-        "is given as connectionString.",
+        deliver != "staged" and bool(writer or batch_id),
+        "writer, batchId: they are for deliver=staged.",
     )
-    return Credentials(reference, literal, given.text("caFile"))
+    given.complain(
+        is_stream and bool(batch_id),
+        "batchId: Spark numbers the batches of a stream; leave it out.",
+    )
+    given.complain(
+        max(len(writer), len(batch_id)) > NAME_CHARACTERS_MAX,
+        f"writer, batchId: they have at most {NAME_CHARACTERS_MAX} characters.",
+    )
+    return writer, batch_id
 
 
-def _follow(reference: str) -> str:
-    kind, _, name = reference.partition(":")
-    if kind == "env":
-        text = os.environ.get(name)
-        if text is None:
-            raise OptionsError(f"connectionStringRef: the variable {name} is not set here.")
-        return text
-    try:
-        return Path(name).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise OptionsError(f"connectionStringRef: {name} cannot be read: {error}.") from None
-
-
-def _source_entity(given: _Given) -> str:
+def _source_entity(given: Given) -> str:
     queue, topic = given.text("queue"), given.text("topic")
     subscription = given.text("subscription")
+    if given.text("entityPattern"):
+        given.complain(
+            bool(queue or topic or subscription),
+            "entityPattern: it stands in place of queue, topic and subscription; give one or the "
+            "other.",
+        )
+        return ""
     given.complain(bool(queue) == bool(topic), "queue, topic: give exactly one of them.")
     given.complain(
         bool(topic) != bool(subscription),
@@ -346,7 +290,7 @@ def _source_entity(given: _Given) -> str:
     return queue or f"{topic}/Subscriptions/{subscription}"
 
 
-def _starting(given: _Given) -> tuple[str | None, int | None, dict[int, int]]:
+def _starting(given: Given) -> tuple[str | None, int | None, dict[int, int]]:
     position = given.text("startingPosition")
     if position is not None:
         position = given.one_of("startingPosition", POSITIONS, "earliest")
@@ -355,37 +299,47 @@ def _starting(given: _Given) -> tuple[str | None, int | None, dict[int, int]]:
         sum(value is not None for value in (position, stamp, by_fragment)) > 1,
         "startingPosition, startingTimestamp, startingPositionsByFragment: give one of them.",
     )
-    return position, _timestamp_ms(given, stamp), _positions(given, by_fragment)
+    return (
+        position,
+        _timestamp_ms(given, "startingTimestamp"),
+        _positions(given, "startingPositionsByFragment"),
+    )
 
 
-def _timestamp_ms(given: _Given, text: str | None) -> int | None:
+def _timestamp_ms(given: Given, name: str) -> int | None:
     import datetime
 
+    text = given.text(name)
     if text is None:
         return None
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        given.complain(True, f"startingTimestamp: '{text}' is no time; write 2026-01-31T12:00:00Z.")
+        given.complain(True, f"{name}: '{text}' is no time; write 2026-01-31T12:00:00Z.")
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return int(moment.timestamp() * 1000)
 
 
-def _positions(given: _Given, text: str | None) -> dict[int, int]:
+def _positions(given: Given, name: str) -> dict[int, int]:
+    text = given.text(name)
     if text is None:
         return {}
     try:
         return {int(index): int(number) for index, number in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError):
-        given.complain(
-            True, 'startingPositionsByFragment: write JSON like {"0": 17, "1": 4}, not this.'
-        )
+        given.complain(True, f'{name}: write JSON like {{"0": 17, "1": 4}}, not this.')
         return {}
 
 
-def _fragments(given: _Given) -> tuple[int, ...] | None:
+def _selection(given: Given) -> Selection:
+    chosen = Selection(given.text("filter", "") or "")
+    names = given.names("sessionIds")
+    return chosen.with_sessions(names) if names else chosen
+
+
+def _fragments(given: Given) -> tuple[int, ...] | None:
     names = given.names("fragments")
     if not names:
         return None
@@ -395,20 +349,15 @@ def _fragments(given: _Given) -> tuple[int, ...] | None:
     return tuple(int(name) for name in names)
 
 
-def _columns(given: _Given) -> tuple[str, ...]:
-    names = given.names("columns") or tuple(COLUMNS)
-    unknown = [name for name in names if name not in COLUMNS]
+def _columns(given: Given) -> tuple[str, ...]:
+    known: tuple[str, ...] = tuple(COLUMNS)
+    if (given.text("mode") or "").lower() == "peeklock":
+        known = (*known, LOCK_COLUMN)
+    names = given.names("columns") or known
+    unknown = [name for name in names if name not in known]
     given.complain(bool(unknown), f"columns: there is no column '{unknown[0] if unknown else ''}'.")
     if not given.switch("includeBody", True):
         names = tuple(name for name in names if name not in ("body", "body_type"))
     if given.switch("includeAmqp", False):
         names = (*names, RAW_COLUMN)
     return names if not unknown else tuple(COLUMNS)
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    import difflib
-
-    lowered = {word.lower(): word for word in known}
-    close = difflib.get_close_matches(name, list(lowered), 1, 0.0)
-    return lowered[close[0]]

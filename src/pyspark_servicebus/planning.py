@@ -4,7 +4,7 @@ Owns the arithmetic: a limit shared out over fragments so that none starves, and
 fragments grouped into tasks of similar size. Pure: numbers in, numbers out.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 TASK_BYTES: Final = 32 * 1024 * 1024
@@ -25,6 +25,8 @@ class Slice:
     count: int
     """Messages in it; -1 when only the bus knows."""
     byte_count: int
+    entity: str = ""
+    """Where the fragment is one of, in a read of several entities."""
 
 
 def share_out(limit: int, available: dict[int, int]) -> dict[int, int]:
@@ -59,9 +61,13 @@ def split(slices: list[Slice], parts_min: int) -> list[Slice]:
         out.remove(largest)
         middle = (largest.first + largest.last) // 2
         half = largest.byte_count // 2
-        out.append(Slice(largest.fragment, largest.first, middle, -1, half))
-        out.append(Slice(largest.fragment, middle, largest.last, -1, half))
-    return sorted(out, key=lambda part: (part.fragment, part.first))
+        out.append(replace(largest, last=middle, count=-1, byte_count=half))
+        out.append(replace(largest, first=middle, count=-1, byte_count=half))
+    return sorted(out, key=_place)
+
+
+def _place(part: Slice) -> tuple[str, int, int]:
+    return part.entity, part.fragment, part.first
 
 
 def share_bytes(limit: int, weights: dict[int, int]) -> dict[int, int]:
@@ -90,4 +96,4 @@ def group(slices: list[Slice], tasks_min: int) -> list[list[Slice]]:
         lightest = loads.index(min(loads))
         tasks[lightest].append(part)
         loads[lightest] += part.byte_count + 1
-    return [sorted(task, key=lambda part: (part.fragment, part.first)) for task in tasks]
+    return [sorted(task, key=_place) for task in tasks]

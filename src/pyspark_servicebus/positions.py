@@ -1,4 +1,4 @@
-"""Where a read begins.
+"""Where a read begins and ends.
 
 Owns the way from the options to a number in every fragment: explicit numbers, a time, the
 earliest or the latest message, or where a cursor of that name stands. Asks the bus, changes
@@ -16,8 +16,7 @@ def starting_positions(reading: Reading) -> dict[int, int]:
     if options.starting_positions:
         return {index: options.starting_positions.get(index, 0) for index in indexes}
     if options.starting_timestamp_ms is not None:
-        found = _told(reading, "find", timestamp_ms=options.starting_timestamp_ms)
-        return {index: answer["number"] for index, answer in found.items()}
+        return positions_at(reading, options.starting_timestamp_ms)
     if options.starting_position == "latest":
         found = _told(reading, "status", sub_queue=options.sub_queue)
         return {index: answer["end"] for index, answer in found.items()}
@@ -25,6 +24,20 @@ def starting_positions(reading: Reading) -> dict[int, int]:
         cursors = cursor_positions(reading)
         return {index: cursors.get(index, 0) for index in indexes}
     return dict.fromkeys(indexes, 0)
+
+
+def ending_positions(reading: Reading) -> dict[int, int]:
+    """The first number that is not read any more, of the fragments that have such an end."""
+    options = reading.options
+    if options.ending_timestamp_ms is not None:
+        return positions_at(reading, options.ending_timestamp_ms)
+    return dict(options.ending_positions)
+
+
+def positions_at(reading: Reading, timestamp_ms: int) -> dict[int, int]:
+    """The number of the first message that was enqueued at or after a time, of every fragment."""
+    found = _told(reading, "find", timestamp_ms=timestamp_ms)
+    return {index: answer["number"] for index, answer in found.items()}
 
 
 def cursor_positions(reading: Reading) -> dict[int, int]:

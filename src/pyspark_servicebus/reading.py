@@ -19,9 +19,9 @@ Answers = dict[int, dict[str, Any]]
 class Reading:
     """The driver's view of an entity."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, access: Access | None = None) -> None:
         self.options = options
-        self._access: Access | None = None
+        self._access = access
         self._entity: Entity | None = None
         self._flight: Flight | None = None
 
@@ -75,6 +75,14 @@ class Reading:
         """Let the connections go."""
         if self._flight is not None:
             self._flight.close()
+
+    def check_filter(self) -> None:
+        """Have the bus refuse a filter that it cannot use, before anything is read."""
+        text = self.options.selection.filter
+        if text:
+            locations = [place for place in self.entity.locations.values() if place is not None]
+            for location in locations[:1]:
+                self.flight.action(location, "filter.check", filter=text)
 
     # --- what it says ---------------------------------------------------------------------
 

@@ -54,6 +54,9 @@ COLUMNS: Final[dict[str, DataType]] = {
 }
 """In the order in which they are given."""
 RAW_COLUMN: Final = "raw_amqp"
+LOCK_COLUMN: Final = "lock_token"
+"""With mode=peeklock alone."""
+_FURTHER: Final[dict[str, DataType]] = {RAW_COLUMN: BinaryType(), LOCK_COLUMN: _TEXT}
 
 TARGET_COLUMN: Final = "target"
 """What the sink takes beside the columns of the source: where a row goes."""
@@ -70,6 +73,7 @@ GIVEN_BY_THE_BUS: Final = frozenset(
         "dead_letter_reason",
         "dead_letter_description",
         "entity",
+        LOCK_COLUMN,
     )
 )
 """Read from a message, and ignored by the sink: the bus sets them anew."""
@@ -77,7 +81,7 @@ GIVEN_BY_THE_BUS: Final = frozenset(
 
 def spark_schema(names: list[str]) -> StructType:
     """The schema of these columns, as Spark wants it."""
-    types = {**COLUMNS, RAW_COLUMN: BinaryType()}
+    types = {**COLUMNS, **_FURTHER}
     return StructType([StructField(name, types[name], True) for name in names])
 
 
@@ -93,5 +97,5 @@ def arrow_schema(names: list[str]) -> "pa.Schema":
         TimestampType: pa.timestamp("us", tz="UTC"),
         MapType: pa.map_(pa.string(), pa.string()),
     }
-    types = {**COLUMNS, RAW_COLUMN: BinaryType()}
+    types = {**COLUMNS, **_FURTHER}
     return pa.schema([(name, arrow[type(types[name])]) for name in names])

@@ -24,8 +24,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_servicebus.options import OptionsError, SinkOptions
-from pyspark_servicebus.schema import COLUMNS, GIVEN_BY_THE_BUS, RAW_COLUMN, TARGET_COLUMN
+from pyspark_servicebus.given_options import OptionsError
+from pyspark_servicebus.options import SinkOptions
+from pyspark_servicebus.schema import (
+    COLUMNS,
+    GIVEN_BY_THE_BUS,
+    LOCK_COLUMN,
+    RAW_COLUMN,
+    TARGET_COLUMN,
+)
 
 PROPERTY_TYPES: Final[dict[type[DataType], str]] = {
     StringType: "string",
@@ -45,6 +52,7 @@ _TAKEN: Final[dict[str, tuple[type[DataType], ...]]] = {
     "body": (BinaryType, StringType),
     "time_to_live_ms": (LongType, IntegerType),
     RAW_COLUMN: (BinaryType,),
+    LOCK_COLUMN: (StringType,),
     TARGET_COLUMN: (StringType,),
 }
 SEQUENCE: Final = "sequence"

@@ -23,6 +23,7 @@ from pyspark_servicebus.errors import DataLoss
 from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.reading import Reading
 from pyspark_servicebus.tasks import BusPartition, read_partition
+from pyspark_servicebus.trigger_gate import TriggerGate
 
 OFFSET_VERSION: Final = 1
 MESSAGES_MAX: Final = 10_000_000
@@ -39,6 +40,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = options.columns
         self._checks = options.fails_on_data_loss
         self._reading: Reading | None = Reading(options)
+        self._gate: TriggerGate | None = TriggerGate(options.messages_min, options.trigger_delay_ms)
 
     def __getstate__(self) -> dict[str, Any]:
         # The executors get no options, and so no secret; nor any state of the driver.
@@ -103,6 +105,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         A query that goes on asks again at its next trigger; one that ends when there is nothing
         more would end."""
         return self.options.patience_s if takes_what_is_there else 0.0
+
+    def is_worth_it(self, waiting: int) -> bool:
+        """Whether so many messages are enough for a batch, or have waited long enough."""
+        assert self._gate is not None
+        return self._gate.lets_through(waiting)
 
     # --- Spark's questions ----------------------------------------------------------------
 

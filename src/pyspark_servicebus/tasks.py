@@ -5,8 +5,9 @@ Owns the partition that travels to a task and the way of its messages. A partiti
 on behind the last message it gave, wherever the bus is by then.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import gc
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from pyspark_servicebus.reading import Reading
 _NUMBER_MASK: Final = (1 << 48) - 1
 _flights: dict[tuple[str, str], Flight] = {}
 """Connections of this worker process, which Spark uses for one task after another."""
+_spared: list[bool] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +32,21 @@ class Piece:
 
     part: Slice
     location: str | None
+    entity: str
 
 
 class BusPartition(InputPartition):
     """What one task reads; its token is not shown."""
 
-    def __init__(
-        self, entity: str, pieces: list[Piece], access: Access, ticket: dict[str, Any]
-    ) -> None:
+    def __init__(self, pieces: list[Piece], access: Access, ticket: dict[str, Any]) -> None:
         super().__init__(None)
-        self.entity = entity
         self.pieces = pieces
         self.access = access
         self.ticket = ticket
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{p.part.fragment}:{p.part.first}-{p.part.last}" for p in self.pieces)
-        return f"BusPartition({self.entity}, {parts})"
+        parts = (f"{p.entity} {p.part.fragment}:{p.part.first}-{p.part.last}" for p in self.pieces)
+        return f"BusPartition({', '.join(parts)})"
 
 
 def flight_of(entity: str, access: Access) -> Flight:
@@ -62,17 +62,27 @@ def flight_of(entity: str, access: Access) -> Flight:
 def plan_tasks(
     reading: Reading, slices: list[Slice], ticket: dict[str, Any]
 ) -> list[InputPartition]:
-    """The partitions of a read."""
-    parts = split(slices, reading.options.partitions_min)
-    entity = reading.entity
+    """The partitions of a read of one entity."""
+    named = [replace(part, entity=reading.entity.path) for part in slices]
+    return plan_tasks_of([reading], named, ticket)
+
+
+def plan_tasks_of(
+    readings: Sequence[Reading], slices: list[Slice], ticket: dict[str, Any]
+) -> list[InputPartition]:
+    """The partitions of a read of several entities, whose slices name them."""
+    if not slices:
+        return []
+    options, access = readings[0].options, readings[0].access
+    places = {reading.entity.path: reading.entity.locations for reading in readings}
+    whole = {**ticket, **options.selection.ticket()}
     return [
         BusPartition(
-            entity.path,
-            [Piece(part, entity.locations.get(part.fragment)) for part in task],
-            reading.access,
-            ticket,
+            [Piece(part, places[part.entity].get(part.fragment), part.entity) for part in task],
+            access,
+            whole,
         )
-        for task in group(parts, reading.options.partitions_min)
+        for task in group(split(slices, options.partitions_min), options.partitions_min)
     ]
 
 
@@ -80,47 +90,67 @@ def read_partition(
     partition: BusPartition, columns: tuple[str, ...], fails_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
     """The messages of a task; a range that has lost messages since it was planned is an error."""
-    decoder = Decoder(columns, partition.entity)
+    _spare_collector()
+    decoders: dict[str, Decoder] = {}
     for piece in partition.pieces:
-        part = piece.part
-        count = 0
-        for batch in _read_piece(partition, piece):
-            count += batch.num_rows
-            yield decoder.batch(batch)
+        decoder = decoders.get(piece.entity)
+        if decoder is None:
+            decoder = decoders[piece.entity] = Decoder(columns, piece.entity)
+        part, count = piece.part, 0
+        for batch, looked_at in _read_piece(partition, piece, decoder.form):
+            count += looked_at
+            if batch.num_rows:
+                yield decoder.batch(batch)
         if fails_on_data_loss and 0 <= part.count != count:
             raise DataLoss(
-                f"Fragment {part.fragment} of '{partition.entity}' gave {count} messages from "
+                f"Fragment {part.fragment} of '{piece.entity}' gave {count} messages from "
                 f"{part.first} to {part.last}, where {part.count} were planned. They expired or "
                 "were let go: raise the retention of the cursor, or set failOnDataLoss=false."
             )
 
 
-def _read_piece(partition: BusPartition, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """The batches of one slice; a bus that is away is waited for."""
+def _spare_collector() -> None:
+    """Keep what was imported out of the garbage collections of this worker, once.
+
+    Spark collects after every task, which takes as long as some thousand messages otherwise."""
+    if not _spared:
+        gc.freeze()
+        _spared.append(True)
+
+
+def _read_piece(
+    partition: BusPartition, piece: Piece, form: str
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """The batches of one slice, with the number of messages that were looked at for each.
+
+    A bus that is away is waited for."""
     access, part, location = partition.access, piece.part, piece.location
-    flight = flight_of(partition.entity, access)
+    flight = flight_of(piece.entity, access)
     patience = Patience(access.patience_s)
     first = part.first
     while True:
         try:
             if location is None:
                 raise BulkError("partibus:unreachable", "The fragment's worker is down.", True)
-            ticket = {**partition.ticket, "fragment": part.fragment, "from": first, "to": part.last}
-            for batch in flight.read(location, **ticket):
-                if batch.num_rows:
-                    yield batch
+            place = {"fragment": part.fragment, "from": first, "to": part.last, "form": form}
+            ticket = {**partition.ticket, **place}
+            for batch, told in flight.chunks(location, **ticket):
+                yield batch, batch.num_rows if told is None else told["read"]
+                if told is not None:
+                    first = told["next"]
+                elif batch.num_rows:
                     first = (batch.column(0)[-1].as_py() & _NUMBER_MASK) + 1
-                    patience.renew()
+                patience.renew()
             return
         except BulkError as error:
             patience.bear(error)
-        location = _where(partition, part.fragment)
+        location = _where(access, piece)
 
 
-def _where(partition: BusPartition, fragment: int) -> str | None:
+def _where(access: Access, piece: Piece) -> str | None:
     """Where a fragment is now; None while that cannot be told."""
     try:
-        return discover(partition.access, partition.entity).locations.get(fragment)
+        return discover(access, piece.entity).locations.get(piece.part.fragment)
     except BulkError as error:
         if not error.retryable:
             raise

@@ -5,8 +5,8 @@ operator's own; sending and receiving is the stock client's.
 """
 
 import itertools
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -33,14 +33,19 @@ KINDS: Final[dict[str, dict[str, str]]] = {
     "once": _PARTED | {"requires_duplicate_detection": "true"},
     "sessions": _PARTED | {"requires_session": "true"},
     "narrow": {"max_message_size_in_kilobytes": "16"},
+    "hasty": _PARTED | {"lock_duration": '"PT2S"'},
 }
 COUNT: Final = 60
 
 
 def write_namespace(path: Path) -> Path:
-    """Declare the queues of every kind."""
+    """Declare the queues of every kind, and topics."""
     names = {f"{kind}-{n}": spec for kind, spec in KINDS.items() for n in range(COUNT)}
-    return write_queues(path, names)
+    from spark.topics import declaration
+
+    write_queues(path, names)
+    path.write_text(path.read_text(encoding="utf-8") + declaration(), encoding="utf-8")
+    return path
 
 
 class Bus:
@@ -116,12 +121,18 @@ class Bus:
 
     def make_anew(self, queue: str) -> None:
         """Delete a queue and make another of its name."""
+        with self.admin() as admin:
+            admin.delete_queue(queue)
+            admin.create_queue(queue)
+
+    @contextmanager
+    def admin(self) -> Iterator[ServiceBusAdministrationClient]:
+        """The stock client of the management API."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("REQUESTS_CA_BUNDLE", str(self.server.ready.ca))
-            admin = ServiceBusAdministrationClient.from_connection_string(self.connection_string)
-            with admin:
-                admin.delete_queue(queue)
-                admin.create_queue(queue)
+            made = ServiceBusAdministrationClient.from_connection_string(self.connection_string)
+            with made as admin:
+                yield admin
 
     def receive(self, queue: str, count: int, dead: bool = False) -> list[Any]:
         """Receive and complete messages."""
@@ -153,6 +164,9 @@ class Bus:
 
     def await_left(self, queue: str, *expected: int) -> None:
         until(f"{queue} to have {expected}", lambda: self.left(queue) == expected)
+
+    def await_unlocked(self, queue: str) -> None:
+        until(f"{queue} to have no locks", lambda: self.totals(queue)["locked"] == 0)
 
     def lost_fragments(self, queue: str, store: int = 1) -> set[int]:
         """The fragments that go down with a store; not all of them."""

@@ -73,6 +73,7 @@ def spark_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, spark_log: Path) -> Iterator["SparkSession"]:
+    from cluster import QUICK_JVM
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -89,9 +90,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_log: Path) -> Iterator
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(place / "warehouse"))
         .config("spark.local.dir", str(place))
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{settings}")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-Dlog4j2.configurationFile=file:{settings} {QUICK_JVM}",
+        )
         .getOrCreate()
     )
+    # Which Spark is meant, where there is more than one.
+    assert session.version.startswith(os.environ.get("PARTIBUS_SPARK", ""))
     yield session
     session.stop()
 

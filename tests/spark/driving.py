@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_servicebus.claim_stream import ClaimStream
 from pyspark_servicebus.cursor_stream import CursorStream
 from pyspark_servicebus.options import source_options
+from pyspark_servicebus.over_amqp.readers import stream_reader
 from pyspark_servicebus.stream_reader import Offset, StreamReader
 
 Rows = list[dict[str, Any]]
@@ -33,8 +34,12 @@ class Query:
 
     def __init__(self, log: Log, options: dict[str, str], available_now: bool = False) -> None:
         read = source_options(options, is_stream=True)
-        made = ClaimStream(read) if read.mode == "claim" else CursorStream(read)
-        self.reader: StreamReader = made
+        made: StreamReader
+        if read.transport == "amqp":
+            made = stream_reader(read)
+        else:
+            made = ClaimStream(read) if read.mode == "claim" else CursorStream(read)
+        self.reader = made
         self.log = log
         if available_now:
             made.prepareForTriggerAvailableNow()

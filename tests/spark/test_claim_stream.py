@@ -1,13 +1,18 @@
 """Streams that claim what they read, called as Spark calls them."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from pyspark_servicebus import tasks
 from pyspark_servicebus.claim_stream import ClaimStream
 from pyspark_servicebus.errors import BulkError, ClaimLost, DataLoss
 from spark.bus import FRAGMENTS, Bus, once_each, texts
 from spark.driving import Log, Query
+from spark.killing import QUEUE, killable_bus
 
 pytestmark = [pytest.mark.group("spark"), pytest.mark.xdist_group("spark")]
 
@@ -155,6 +160,45 @@ def test_a_claim_is_kept_alive(bus: Bus) -> None:
     assert query.batch() is None
     assert bus.left(queue) == (0, 0, 0)
     query.stop()
+
+
+def test_a_task_waits_for_a_claim_that_is_taken_back(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = bus.queue("plain")
+    sent = bus.fill(queue, 6)
+    query = Query(Log(), claim(bus, queue, claimDuration="1s"))
+    query.plan()
+    assert isinstance(query.reader, ClaimStream)
+    renewal = query.reader._renewal
+    assert renewal is not None
+    asked_again = threading.Event()
+
+    def where(*_: object) -> str:
+        asked_again.set()
+        return bus._location(queue)
+
+    monkeypatch.setattr(tasks, "_where", where)
+    with ThreadPoolExecutor(1) as pool:
+        with renewal.paused():
+            bus.await_left(queue, 6, 0, 0)  # it has lapsed
+            rows = pool.submit(query.read)
+            assert asked_again.wait(30)
+        once_each(texts(rows.result()), sent)
+    query.stop()
+
+
+def test_a_claim_outlives_a_bus_that_comes_back_elsewhere(tmp_path: Path) -> None:
+    with killable_bus(tmp_path) as bus:
+        sent = bus.fill(QUEUE, 40)
+        query = Query(Log(), claim(bus, QUEUE, claimDuration="1s"))
+        query.plan()
+        before = bus._location(QUEUE)
+        bus.server.restart()
+        assert bus._location(QUEUE) != before
+        bus.await_left(QUEUE, 40, 40, 0)  # renewed or taken back, though Spark has asked nothing
+        once_each(texts(query.read()), sent)
+        query.stop()
 
 
 def test_a_batch_that_ended_after_its_claim_was_lost(bus: Bus) -> None:

@@ -31,13 +31,13 @@ def test_the_notebook(
     monkeypatch.chdir(tmp_path)
     port = sample_bus.server.ready.amqp_port
     cells = code_blocks(GUIDE, "python")
-    assert len(cells) == 7
+    assert len(cells) == 12
     names: dict[str, Any] = {}
     for cell in cells:
         local = cell.replace("sb://localhost:5672;", f"sb://localhost:{port};")
         exec(compile(local, "spark.md", "exec"), names)  # noqa: S102 - our own text
     assert sample_bus.totals("purchases")["retained"] == 0
     assert sample_bus.totals("replayed")["duplicates_dropped"] == 1000
-    assert sample_bus.left("loud") == (1000, 0, 0)
+    sample_bus.await_left("loud", 1000, 0, 0)
     shown = sample_bus.peek("loud")
     assert {message.subject for message in shown} == {"ORDER"}

@@ -194,8 +194,3 @@ def test_a_store_that_is_down_is_waited_for(spark: SparkSession, bus: Bus) -> No
     bus.operator.mend_store(1)
     write(keyed, bus.options(queue))
     assert set(bodies(bus, queue)) == {f"{n:06d}" for n in range(40)}
-
-
-def test_staged_is_not_offered(spark: SparkSession, bus: Bus) -> None:
-    with pytest.raises(PySparkException, match="staged is not offered by this version"):
-        write(numbers(spark, 1), bus.options(bus.queue(), deliver="staged"))

@@ -9,8 +9,10 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from conformance.settlement.steps import until
-from spark.bus import Bus, once_each, texts
+from partibus.client.message import OutgoingMessage
+from spark.bus import FRAGMENTS, Bus, once_each, texts
 from spark.faulty import fails_once
+from spark.topics import fill
 
 pytestmark = [pytest.mark.group("spark"), pytest.mark.xdist_group("spark")]
 
@@ -169,3 +171,39 @@ def test_wrong_options_are_told_by_spark(spark: SparkSession, bus: Bus) -> None:
     text = str(caught.value)
     assert "mode: claim is for streams" in text
     assert "minPartitions: 'few'" in text
+
+
+def test_a_message_that_no_row_can_be_made_of_is_named(spark: SparkSession, bus: Bus) -> None:
+    queue = bus.queue("plain")
+    poison = OutgoingMessage(body=b"x", message_id="m", subject="##").encode()
+    fill(bus, queue, [poison.replace(b"##", b"\xff\xfe")])
+    with pytest.raises(PySparkException, match=f"Message 1 in fragment 0 of '{queue}' cannot"):
+        read(spark, bus.options(queue)).collect()
+    rows = read(spark, bus.options(queue, columns="body,message_id")).collect()
+    assert [row["message_id"] for row in rows] == ["m"]
+
+
+def test_what_can_be_read_is_read_without_the_rest(spark: SparkSession, bus: Bus) -> None:
+    queue = bus.queue()
+    bus.fill(queue, 40)
+    lost = bus.lost_fragments(queue)
+    bus.operator.break_store(1)
+    options = bus.options(queue, retryDuration="200ms", failOnDataLoss="false")
+    rows = read(spark, options).select("fragment").distinct().collect()
+    assert {row["fragment"] for row in rows} == set(range(FRAGMENTS)) - lost
+
+
+def test_progress_tracking_that_runs_ahead_is_refused_where_rows_are_kept(
+    spark: SparkSession, bus: Bus, tmp_path: Path
+) -> None:
+    queue = bus.queue()
+    bus.fill(queue, 4)
+    frame = stream(spark, bus.options(queue, mode="claim", claimOwner="job"))
+    writer = frame.writeStream.option("asyncProgressTrackingEnabled", "true")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match="async progress tracking"):
+        writer.format("parquet").option("path", str(tmp_path / "out")).start().awaitTermination()
+    with pytest.raises(Exception, match=r"(?i)async.?progress.?tracking"):
+        sink = bus.options(bus.queue())
+        writer.format("servicebus").options(**sink).start().awaitTermination()
+    assert bus.left(queue) == (4, 0, 0)

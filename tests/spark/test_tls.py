@@ -1,4 +1,4 @@
-"""A server that listens beyond loopback: the bulk path goes through TLS with its certificate."""
+"""TLS: the bulk path of a server that listens beyond loopback, and AMQP as Azure speaks it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_servicebus.errors import BulkError
+from pyspark_servicebus.options import source_options
+from pyspark_servicebus.over_amqp.readers import PeekReader
 from spark.driving import Log, Query
 from support.server import ServerProcess
 
@@ -33,3 +35,12 @@ def test_the_authority_of_the_server_is_needed(open_server: ServerProcess) -> No
     assert query.drain() == []
     with pytest.raises(BulkError, match="does not answer"):
         Query(Log(), options)
+
+
+def test_amqp_goes_through_tls(open_server: ServerProcess) -> None:
+    text = open_server.connection_string.replace("UseDevelopmentEmulator=true", "")
+    given = {"connectionString": text, "queue": "q", "transport": "amqp", "retryDuration": "300ms"}
+    trusted = source_options({**given, "caFile": str(open_server.ready.ca)}, is_stream=False)
+    assert PeekReader(trusted).partitions() == []
+    with pytest.raises(BulkError, match=r"is not trusted .* name its authority with caFile"):
+        PeekReader(source_options(given, is_stream=False)).partitions()

@@ -237,6 +237,17 @@ class Link:
         self.session.outgoing.send(delivery, payload)
         return delivery
 
+    def send_with_state(
+        self, payload: bytes, tag: bytes, state: bytes, context: object
+    ) -> Delivery:
+        """Send a message unsettled with a delivery state, as part of a transaction [4.4.1]."""
+        assert self.attached and self.credit > 0, "sending takes an attached link with credit"
+        delivery = Delivery(self, tag, False, 0, context)
+        self.delivery_count = (self.delivery_count + 1) & _MASK
+        self.credit -= 1
+        self.session.outgoing.send_with_state(delivery, payload, state)
+        return delivery
+
     def transfer_prefix(self, tag_bytes: int, message_format: int) -> bytes:
         """The head of this link's transfers; kept for the usual tag and format."""
         if message_format != 0:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final
 from partibus.amqp.delivery import Delivery
 from partibus.amqp.serial import distance
 from partibus.amqp.settings import RHEA_WINDOW, UNSETTLED_PER_SESSION_MAX
-from partibus.amqp.transfer import PLAIN_SETTLED, PLAIN_UNSETTLED, transfer_suffix
+from partibus.amqp.transfer import (
+    PLAIN_SETTLED,
+    PLAIN_UNSETTLED,
+    stateful_suffix,
+    transfer_prefix,
+    transfer_suffix,
+)
 
 if TYPE_CHECKING:
     from partibus.amqp.connection import Connection
@@ -29,14 +35,33 @@ _TAG_HEADS: Final = tuple([bytes((0xA0, size)) for size in range(33)])
 
 
 class QueuedDelivery:
-    """A delivery that waits for the peer's window, whole or from `offset` on."""
+    """A delivery that waits for the peer's window, whole or from `offset` on.
 
-    __slots__ = ("delivery", "offset", "payload")
+    `state` is an encoded delivery state for its transfers, or empty."""
 
-    def __init__(self, delivery: Delivery, payload: bytes) -> None:
+    __slots__ = ("delivery", "offset", "payload", "state")
+
+    def __init__(self, delivery: Delivery, payload: bytes, state: bytes = b"") -> None:
         self.delivery = delivery
         self.payload = payload
+        self.state = state
         self.offset = 0
+
+    def prefix(self) -> bytes:
+        """What stands before the delivery-id in each of its frames."""
+        delivery, link = self.delivery, self.delivery.link
+        tag_bytes, message_format = len(delivery.tag), delivery.message_format
+        if not self.state:
+            return link.transfer_prefix(tag_bytes, message_format)
+        channel, state_bytes = link.session.channel, len(self.state)
+        return transfer_prefix(channel, link.handle, tag_bytes, message_format, state_bytes)
+
+    def suffix(self, more: bool) -> bytes:
+        """What stands behind the delivery-tag."""
+        delivery = self.delivery
+        if not self.state:
+            return transfer_suffix(delivery.message_format, delivery.settled, more)
+        return stateful_suffix(delivery.message_format, more, self.state)
 
 
 class Outgoing:
@@ -128,6 +153,12 @@ class Outgoing:
         )
         self._out.append(payload)
 
+    def send_with_state(self, delivery: Delivery, payload: bytes, state: bytes) -> None:
+        """Send a delivery whose transfers carry a state; rare, and so always through the queue."""
+        self._queue.append(QueuedDelivery(delivery, payload, state))
+        delivery.link.queued += 1
+        self._send_queue()
+
     def _send_queue(self) -> None:
         queue = self._queue
         while queue and self.window > 0:
@@ -146,13 +177,13 @@ class Outgoing:
         """Write the next frame of a queued delivery; true when it was the last."""
         delivery = item.delivery
         tag = delivery.tag
-        prefix = delivery.link.transfer_prefix(len(tag), delivery.message_format)
-        suffix = transfer_suffix(delivery.message_format, delivery.settled, False)
+        prefix = item.prefix()
+        suffix = item.suffix(False)
         overhead = len(prefix) + len(tag) + len(suffix) + _TRANSFER_FIXED
         stop = item.offset + self._connection.frame_size_out - overhead
         last = stop >= len(item.payload)
         if not last:
-            suffix = transfer_suffix(delivery.message_format, delivery.settled, True)
+            suffix = item.suffix(True)
         piece = item.payload[item.offset : stop]
         head = prefix + delivery.delivery_id.to_bytes(4, "big") + _TAG_HEADS[len(tag)] + tag
         self._out.append((overhead + len(piece)).to_bytes(4, "big") + head + suffix)

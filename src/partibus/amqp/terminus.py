@@ -128,6 +128,11 @@ def encode_target(address: str | None) -> bytes:
     return encode_described_list(TARGET, fields)
 
 
+def encode_coordinator() -> bytes:
+    """The target of a control link; it asks for nothing beyond local transactions [4.5.1]."""
+    return encode_described_list(COORDINATOR, [])
+
+
 def source_with_filter(raw: bytes, filters: dict[str, object]) -> bytes:
     """A peer's source with other filters; every other field stays as it was encoded.
 

@@ -18,6 +18,7 @@ _U32: Final = struct.Struct(">I")
 
 _TRANSFER_FIELDS: Final = 11
 _TAIL_FIELDS_MAX: Final = 8
+_LIST8_BYTES_MAX: Final = 255
 
 # settled, more, rcv-settle-mode, state, resume, aborted, batchable: as the service writes them.
 _REST: Final = b"\x40\x40\x42\x42\x41"
@@ -168,15 +169,19 @@ def _decode_tail(raw: bytes, tails: dict[bytes, TransferTail]) -> TransferTail:
 # --- writing ----------------------------------------------------------------------------------
 
 
-def transfer_prefix(channel: int, handle: int, tag_bytes: int, message_format: int) -> bytes:
+def transfer_prefix(
+    channel: int, handle: int, tag_bytes: int, message_format: int, state_bytes: int = 1
+) -> bytes:
     """Everything between a frame's size and the delivery-id's number; ends with its code.
 
     A delivery-id is always written in four bytes, so that one prefix serves all transfers
-    of a link whose tags are equally long.
+    of a link whose tags are equally long. A state of one byte is null.
     """
     handle_field = encode_uint(handle)
     format_field = encode_uint(message_format)
-    list_size = 1 + len(handle_field) + 5 + 2 + tag_bytes + len(format_field) + 2 + len(_REST)
+    rest_size = len(_REST) - 1 + state_bytes
+    list_size = 1 + len(handle_field) + 5 + 2 + tag_bytes + len(format_field) + 2 + rest_size
+    assert list_size <= _LIST8_BYTES_MAX, "a state is too long for a transfer"
     head = bytes((2, 0, channel >> 8, channel & 0xFF, 0x00, 0x53, 0x14, 0xC0, list_size))
     return head + bytes((_TRANSFER_FIELDS,)) + handle_field + b"\x70"
 
@@ -188,6 +193,12 @@ def transfer_suffix(message_format: int, settled: bool, more: bool) -> bytes:
     else:
         flags = _SETTLED_LAST if settled else _UNSETTLED_LAST
     return encode_uint(message_format) + flags
+
+
+def stateful_suffix(message_format: int, more: bool, state: bytes) -> bytes:
+    """The same for an unsettled transfer with a state, as transactions need it [4.4.1]."""
+    flags = b"\x42\x41\x40" if more else b"\x42\x42\x40"
+    return encode_uint(message_format) + flags + state + _REST[2:]
 
 
 PLAIN_SETTLED: Final = transfer_suffix(0, True, False)

@@ -20,7 +20,10 @@ import pyarrow.flight as flight
 from partibus.bulk import requests as asked
 from partibus.bulk.answers import Messages
 from partibus.bulk.putting import Batch
+from partibus.bulk.record_batches import SCHEMAS, record_batch
 from partibus.bulk.service import BulkService, Fields, error_fields
+from partibus.bulk.sieve import Sieve
+from partibus.bulk.staging import StagingService
 from partibus.domain.errors import (
     ArgumentError,
     BusError,
@@ -29,12 +32,9 @@ from partibus.domain.errors import (
     Unauthorized,
 )
 from partibus.domain.rights import Rights
-from partibus.gateway.envelope import to_peeked
-from partibus.gateway.lanes import client_sequence
 
 ANSWER_S_MAX: Final = 120.0
 """The loop answers in milliseconds; a store that hangs must not hold a thread for ever."""
-SCHEMA: Final = pa.schema([("sequence_number", pa.int64()), ("message", pa.binary())])
 PUT_BATCH_BYTES_MAX: Final = 128 * 1024 * 1024
 """The largest message that an entity can accept has 100 MB."""
 _MIDDLEWARE: Final = "token"
@@ -43,6 +43,8 @@ _log: Final = logging.getLogger(__name__)
 Authorize = Callable[[str, str, Rights], None]
 """Raises Unauthorized unless the token grants the right on the path."""
 Result = TypeVar("Result")
+Sifted = tuple[pa.RecordBatch, pa.Buffer]
+Put = asked.PutRequest | asked.StagedPutRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         location: str,
         loop: asyncio.AbstractEventLoop,
         service: BulkService,
+        staging: StagingService,
         authorize: Authorize,
         certificates: list[tuple[bytes, bytes]] | None = None,
     ) -> None:
@@ -88,11 +91,13 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         )
         self._loop = loop
         self._service = service
+        self._staging = staging
         self._authorize = authorize
         self._actions: dict[str, Action] = {
             "status": Action(asked.StatusRequest, Rights.LISTEN, service.status),
             "plan": Action(asked.PlanRequest, Rights.LISTEN, service.plan),
             "find": Action(asked.FindRequest, Rights.LISTEN, service.find),
+            "filter.check": Action(asked.FilterRequest, Rights.LISTEN, service.check_filter),
             "claim": Action(asked.ClaimRequest, Rights.LISTEN, service.claim),
             "renew": Action(asked.RenewRequest, Rights.LISTEN, service.renew),
             "settle": Action(asked.SettleRequest, Rights.LISTEN, service.settle),
@@ -101,6 +106,9 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             "cursor.put": Action(asked.PlaceRequest, Rights.LISTEN, service.place),
             "cursor.drop": Action(asked.CursorRequest, Rights.LISTEN, service.drop),
             "cursors": Action(asked.ListRequest, Rights.LISTEN, service.cursors),
+            "stage.publish": Action(asked.PublishRequest, Rights.SEND, staging.publish),
+            "stage.drop": Action(asked.DropStagesRequest, Rights.SEND, staging.drop),
+            "stage.writer": Action(asked.WriterRequest, Rights.SEND, staging.writer),
         }
 
     # --- calls, each in a thread of the Flight library ------------------------------------
@@ -123,7 +131,8 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         """A stream of messages."""
         token, raw = _token(context), ticket.ticket
         request = self._call(self._ticket(token, raw))
-        return flight.GeneratorStream(SCHEMA, self._batches(request))
+        batches = self._batches(request) if request.choice is None else self._sifted(request)
+        return flight.GeneratorStream(SCHEMAS[request.form], batches)
 
     def do_put(
         self,
@@ -135,9 +144,9 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         """Take messages, batch by batch, and tell what became of each batch."""
         token, raw = _token(context), descriptor.command or b""
         request = self._call(self._put_request(token, raw))
-        for chunk in reader:
+        for number, chunk in enumerate(reader):
             payloads = _payloads(chunk.data)
-            answer = self._call(self._put(request, payloads))
+            answer = self._call(self._put(request, number, payloads))
             writer.write(pa.py_buffer(asked.write_answer(answer)))
 
     # --- on the loop ----------------------------------------------------------------------
@@ -153,25 +162,25 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
     async def _ticket(self, token: str, raw: bytes) -> asked.Ticket:
         ticket = asked.read_request(raw, asked.Ticket)
         self._authorize(token, ticket.entity, Rights.LISTEN)
+        if ticket.choice is not None:
+            Sieve(ticket.choice, ticket.fragment)  # a filter that is wrong is told at once
         return ticket
 
-    async def _put_request(self, token: str, raw: bytes) -> asked.PutRequest:
-        request = asked.read_request(raw, asked.PutRequest)
+    async def _put_request(self, token: str, raw: bytes) -> Put:
+        request = asked.read_put(raw)
         self._authorize(token, request.entity, Rights.SEND)
+        if isinstance(request, asked.StagedPutRequest) and request.target:
+            self._authorize(token, request.target, Rights.SEND)
         return request
 
-    async def _put(self, request: asked.PutRequest, payloads: list[bytes]) -> Fields:
+    async def _put(self, request: Put, number: int, payloads: list[bytes]) -> Fields:
+        if isinstance(request, asked.StagedPutRequest):
+            refusals = await self._staging.stage(request, request.chunk + number, payloads)
+            return _put_answer(len(payloads), 0, refusals)
         entity = self._service.entity(request.entity)
         batch = Batch(entity, request.entity, secrets.randbits(16))
         refusals = await batch.send(payloads)
-        return {
-            "accepted": len(payloads) - len(refusals),
-            "duplicates": batch.duplicate_count,
-            "refused": [
-                [row, error.condition, error.text, error.retryable]
-                for row, error in refusals.items()
-            ],
-        }
+        return _put_answer(len(payloads), batch.duplicate_count, refusals)
 
     # --- between the two ------------------------------------------------------------------
 
@@ -187,10 +196,36 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             if not messages:
                 return
             coming = self._read(ticket, messages[-1].sequence + 1)
-            yield _record_batch(ticket.fragment, (messages, bodies))
+            yield record_batch(ticket, (messages, bodies))
+
+    def _sifted(self, ticket: asked.Ticket) -> Generator[Sifted, None, None]:
+        """What a sieve lets through; with each batch, how many messages were looked at.
+
+        A batch may be empty: the reader counts what was there, and sees that the read goes on."""
+        assert ticket.choice is not None
+        sieve = Sieve(ticket.choice, ticket.fragment)
+        coming = self._read(ticket, ticket.first)
+        while True:
+            messages, bodies = _outcome(coming)
+            if not messages:
+                return
+            coming = self._read(ticket, messages[-1].sequence + 1)
+            told = {"read": len(messages), "next": messages[-1].sequence + 1}
+            batch = record_batch(ticket, sieve.sift(messages, bodies))
+            yield batch, pa.py_buffer(asked.write_answer(told))
 
     def _read(self, ticket: asked.Ticket, first: int) -> "Future[Messages]":
         return asyncio.run_coroutine_threadsafe(self._service.read(ticket, first), self._loop)
+
+
+def _put_answer(count: int, duplicate_count: int, refusals: dict[int, BusError]) -> Fields:
+    return {
+        "accepted": count - len(refusals),
+        "duplicates": duplicate_count,
+        "refused": [
+            [row, error.condition, error.text, error.retryable] for row, error in refusals.items()
+        ],
+    }
 
 
 def _outcome(future: "Future[Result]") -> Result:
@@ -220,17 +255,6 @@ def flight_error(error: BusError) -> Exception:
 def _token(context: flight.ServerCallContext) -> str:
     middleware = context.get_middleware(_MIDDLEWARE)
     return middleware.token if middleware is not None else ""
-
-
-def _record_batch(index: int, found: Messages) -> pa.RecordBatch:
-    messages, bodies = found
-    numbers = [client_sequence(index, held.sequence) for held in messages]
-    encoded = [
-        to_peeked(body, held, number)
-        for held, body, number in zip(messages, bodies, numbers, strict=True)
-    ]
-    columns = [pa.array(numbers, pa.int64()), pa.array(encoded, pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def _payloads(batch: pa.RecordBatch) -> list[bytes]:

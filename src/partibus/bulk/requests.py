@@ -17,6 +17,7 @@ REQUEST_BYTES_MAX: Final = 1024 * 1024
 DURATION_MS_MAX: Final = 7 * 24 * 3600 * 1000
 MESSAGES_MAX: Final = 10_000_000
 BYTES_MAX: Final = 1 << 40
+TIME_MS_MAX: Final = 1 << 53
 BATCH_BYTES_DEFAULT: Final = 2 * 1024 * 1024
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -24,11 +25,12 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Path = Annotated[str, Meta(min_length=1, max_length=400)]
 Number = Annotated[int, Meta(ge=0, lt=1 << 48)]
 Index = Annotated[int, Meta(ge=0, lt=1 << 16)]
+Run = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 Epoch = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Duration = Annotated[int, Meta(ge=1000, le=DURATION_MS_MAX)]
 Count = Annotated[int, Meta(ge=0, le=MESSAGES_MAX)]
 Bytes = Annotated[int, Meta(ge=0, le=BYTES_MAX)]
-SubQueue = Annotated[str, Meta(pattern="^(none|deadletter)$")]
+SubQueue = Annotated[str, Meta(pattern="^(none|deadletter|waiting)$")]
 
 
 class Request(Struct, forbid_unknown_fields=True):
@@ -127,6 +129,22 @@ class PlaceRequest(Request):
     retain_bytes: Bytes
 
 
+class FilterRequest(Request):
+    """Whether a filter can be used; asked before anything is read with it."""
+
+    filter: Annotated[str, Meta(min_length=1)]
+
+
+class Choice(Struct, forbid_unknown_fields=True):
+    """Which messages of a range are wanted; all, where nothing is said."""
+
+    filter: str = ""
+    session_ids: list[str] | None = None
+    message_ids: list[str] | None = None
+    enqueued_from_ms: Annotated[int, Meta(ge=0)] = 0
+    enqueued_to_ms: Annotated[int, Meta(ge=0, le=TIME_MS_MAX)] = TIME_MS_MAX
+
+
 class Ticket(Request, rename={"first": "from", "last": "to"}):
     """One read: a range of a fragment, or of a claim in it."""
 
@@ -138,12 +156,59 @@ class Ticket(Request, rename={"first": "from", "last": "to"}):
     owner: str = ""
     start: str = ""
     max_bytes_per_batch: Annotated[int, Meta(ge=1, le=BATCH_BYTES_MAX)] = BATCH_BYTES_DEFAULT
+    choice: Choice | None = None
+    form: Annotated[str, Meta(pattern="^(message|parts|heads)$")] = "message"
+    """Whole messages, or their parts in columns: with bodies, or their heads alone."""
 
 
 class PutRequest(Request):
     """Where messages are to go."""
 
     deliver: Annotated[str, Meta(pattern="^atLeastOnce$")] = "atLeastOnce"
+
+
+class StagedPutRequest(Request):
+    """Where messages are to be staged: in a stage of a writer whose home is the entity.
+
+    `chunk` is the number of the first batch in the stage; they are bound to `target`, or else to
+    the entity itself."""
+
+    deliver: Annotated[str, Meta(pattern="^staged$")]
+    writer: Name
+    epoch: Run
+    stage: Name
+    chunk: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
+    target: Annotated[str, Meta(max_length=400)] = ""
+
+
+class WriterRequest(Request):
+    """One writer."""
+
+    writer: Name
+
+
+class PublishRequest(Request):
+    """Publish stages, each with the number of its messages, as a batch of a series."""
+
+    writer: Name
+    series: Name
+    epoch: Run
+    batch: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    stages: list[tuple[Name, Count]]
+
+
+class DropStagesRequest(Request):
+    """Drop what a writer has staged up to an epoch, or some stages of it."""
+
+    writer: Name
+    epoch: Run
+    stages: list[Name] | None = None
+
+
+class Delivery(Struct):
+    """How messages are to be delivered, whatever else is asked."""
+
+    deliver: str = "atLeastOnce"
 
 
 RequestType = TypeVar("RequestType", bound=Request)
@@ -157,6 +222,15 @@ def read_request(raw: bytes, kind: type[RequestType]) -> RequestType:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.MsgspecError as error:
         raise ArgumentError(f"The request cannot be read: {error}.") from error
+
+
+def read_put(raw: bytes) -> PutRequest | StagedPutRequest:
+    """A request to put messages, of whichever kind."""
+    try:
+        is_staged = msgspec.json.decode(raw, type=Delivery).deliver == "staged"
+    except msgspec.MsgspecError:
+        is_staged = False
+    return read_request(raw, StagedPutRequest) if is_staged else read_request(raw, PutRequest)
 
 
 def write_answer(answer: dict[str, Any]) -> bytes:

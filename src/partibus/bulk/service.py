@@ -21,6 +21,7 @@ from partibus.bulk.answers import (
     NumberAnswer,
     PlanAnswer,
 )
+from partibus.bulk.sieve import compile_filter
 from partibus.domain.address import parse_address
 from partibus.domain.errors import ArgumentError, BusError, EntityNotFound
 from partibus.fragment.claim_commands import (
@@ -47,7 +48,11 @@ from partibus.gateway.namespace import Entity, Namespace
 
 Fields = dict[str, Any]
 Local = dict[int, LocalFragment]
-_LANES: Final = {"none": Lane.MAIN, "deadletter": Lane.DEAD_LETTER}
+_LANES: Final[dict[str, Lane | None]] = {
+    "none": Lane.MAIN,
+    "deadletter": Lane.DEAD_LETTER,
+    "waiting": None,
+}
 _MESSAGES_PER_BATCH: Final = 16_384
 
 
@@ -108,6 +113,12 @@ class BulkService:
             return {"number": await answer.value}
 
         return await _each(self._local(request.entity, request.fragments), ask)
+
+    async def check_filter(self, request: asked.FilterRequest) -> Fields:
+        """Refuse a filter that cannot be used, before anything is read with it."""
+        self.entity(request.entity)
+        compile_filter(request.filter)
+        return {}
 
     async def claim(self, request: asked.ClaimRequest) -> Fields:
         """Hold messages."""
@@ -258,6 +269,7 @@ def _status(fragment: LocalFragment) -> Fields:
         "dead_letter": counts.dead_letter,
         "claimed": counts.claimed,
         "retained": counts.retained,
+        "staged": counts.staged,
         "bytes": counts.size_bytes,
         "available": fragment.is_available,
         "error": None,

@@ -21,6 +21,7 @@ from partibus.cli.verbs import (
     kinds,
     namespace,
     peek,
+    pipeline,
     pipelines,
     policy,
     purge,
@@ -30,6 +31,7 @@ from partibus.cli.verbs import (
     send,
     serve,
     session,
+    stage,
     store,
     subscription_rule,
     token,
@@ -106,8 +108,10 @@ app.add_typer(subscription_rule.app, name="rule", rich_help_panel=ENTITIES)
 app.add_typer(policy.app, name="policy", rich_help_panel=ENTITIES)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=ENTITIES)
 
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel=PIPELINES)
 app.add_typer(pipelines.claims, name="claim", rich_help_panel=PIPELINES)
 app.add_typer(pipelines.cursors, name="cursor", rich_help_panel=PIPELINES)
+app.add_typer(stage.app, name="stage", rich_help_panel=PIPELINES)
 
 app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)
 app.command("bench", rich_help_panel=TOOLS)(bench.bench)

@@ -26,11 +26,11 @@ CONNECT_SECONDS_MAX: Final = 15.0
 _RENEW_SECONDS: Final = TOKEN_SECONDS * 3 / 4
 
 
-def tls_context(ca_file: str | None = None) -> ssl.SSLContext:
-    """Trust the machine's authorities (or SSL_CERT_FILE), and the one in `ca_file`."""
+def tls_context(ca_file: str | None = None, ca: bytes | None = None) -> ssl.SSLContext:
+    """Trust the machine's authorities (or SSL_CERT_FILE), and the one in `ca_file` or `ca`."""
     context = ssl.create_default_context()
-    if ca_file is not None:
-        context.load_verify_locations(ca_file)
+    if ca_file is not None or ca is not None:
+        context.load_verify_locations(ca_file, cadata=None if ca is None else ca.decode())
     return context
 
 
@@ -47,10 +47,12 @@ class Bus:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, place: ConnectionString, *, ca_file: str | None = None
+        cls, place: ConnectionString, *, ca_file: str | None = None, ca: bytes | None = None
     ) -> AsyncIterator["Bus"]:
-        """Connect; OSError or TimeoutError when the bus cannot be reached."""
-        context = tls_context(ca_file) if place.uses_tls else None
+        """Connect; OSError or TimeoutError when the bus cannot be reached.
+
+        `ca_file` or `ca`, in PEM, is an authority to trust beside the machine's own."""
+        context = tls_context(ca_file, ca) if place.uses_tls else None
         connecting = BusClient.connect(
             place.host, place.amqp_port, ssl=context, seconds_max=CONNECT_SECONDS_MAX
         )

@@ -105,7 +105,7 @@ class BusClient(asyncio.Protocol):
         sender = Sender(self.flush)
         session = self.engine.begin()
         name = str(uuid.uuid4())
-        await self._attach(sender, session, name, address, True, _UNSETTLED, properties)
+        await self.attach(sender, session, name, address, True, _UNSETTLED, properties)
         return sender
 
     async def receiver(
@@ -122,7 +122,7 @@ class BusClient(asyncio.Protocol):
         mode = _SETTLED if receive_and_delete else _UNSETTLED
         name = str(uuid.uuid4())
         session = self.engine.begin()
-        await self._attach(receiver, session, name, address, False, mode, properties, filters)
+        await self.attach(receiver, session, name, address, False, mode, properties, filters)
         return receiver
 
     async def request_pair(self, node: str, credit: int) -> tuple[Sender, Receiver]:
@@ -130,11 +130,11 @@ class BusClient(asyncio.Protocol):
         session = self.engine.begin()
         answers, requests = Receiver(self.flush, credit), Sender(self.flush)
         name = str(uuid.uuid4())
-        await self._attach(requests, session, f"{name}-requests", node, True, _UNSETTLED, None)
-        await self._attach(answers, session, name, node, False, _SETTLED, None)
+        await self.attach(requests, session, f"{name}-requests", node, True, _UNSETTLED, None)
+        await self.attach(answers, session, name, node, False, _SETTLED, None)
         return requests, answers
 
-    async def _attach(
+    async def attach(
         self,
         owner: LinkOwner,
         session: Session,
@@ -144,7 +144,9 @@ class BusClient(asyncio.Protocol):
         snd_settle_mode: int,
         properties: Mapping[str, object] | None,
         filters: dict[str, object] | None = None,
+        target: bytes | None = None,
     ) -> None:
+        """Attach a link and wait for the other side; `target` is for what has no address."""
         if self.error is not None:
             raise self.error
         settled = snd_settle_mode == _SETTLED
@@ -152,7 +154,7 @@ class BusClient(asyncio.Protocol):
             name,
             is_sender=is_sender,
             source=encode_source(name if is_sender else address, filters),
-            target=encode_target(address if is_sender else name),
+            target=target or encode_target(address if is_sender else name),
             snd_settle_mode=snd_settle_mode,
             rcv_settle_mode=_RECEIVER_FIRST if settled else _RECEIVER_SECOND,
             properties=properties,

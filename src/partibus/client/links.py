@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from partibus.amqp import conditions
 from partibus.amqp.delivery import (
     ACCEPTED,
     RELEASED,
@@ -24,6 +25,8 @@ from partibus.amqp.events import TransferReceived
 from partibus.amqp.link import Link
 from partibus.client.errors import RemoteError
 
+Outcomes = dict[int, AmqpError | None]
+"""What became of payloads, by their places: None is accepted."""
 SEND_WINDOW: Final = 500
 # Written to the socket at least this often while sending many.
 _FLUSH_EVERY: Final = 64
@@ -135,6 +138,24 @@ class Sender(LinkOwner):
         await self.confirmed()
         return count
 
+    async def offer(
+        self, parcels: Iterable[tuple[bytes, int]], outcomes: "Outcomes", *, window: int
+    ) -> None:
+        """Send payloads with their message formats, and note what became of each by its place.
+
+        When the link ends before the last answer it raises; what has no outcome is unknown."""
+        for place, (payload, message_format) in enumerate(parcels):
+            link = self.usable()
+            while self._in_flight >= window or not self.writable or link.sendable() <= 0:
+                await self.moved()
+            self._next_tag += 1
+            tag = self._next_tag.to_bytes(4, "big")
+            link.send(payload, tag, False, message_format, (outcomes, place))
+            self._in_flight += 1
+            self.flush()
+        while self._in_flight > 0:
+            await self.moved()
+
     def _raise_refusal(self) -> None:
         if self._refused:
             self._refused = False
@@ -142,12 +163,24 @@ class Sender(LinkOwner):
 
     def settled(self, deliveries: Sequence[Delivery], state: DeliveryState | None) -> None:
         self._in_flight -= len(deliveries)
-        if isinstance(state, Accepted):
+        if deliveries[0].context is not None:
+            self._note(deliveries, state)
+        elif isinstance(state, Accepted):
             self.accepted += len(deliveries)
         elif not self._refused:
             self._refused = True
             self._refusal = state.error if isinstance(state, Rejected) else None
         self.wake()
+
+    def _note(self, deliveries: Sequence[Delivery], state: DeliveryState | None) -> None:
+        error: AmqpError | None = None
+        if not isinstance(state, Accepted):
+            error = state.error if isinstance(state, Rejected) else None
+            error = error or AmqpError(conditions.INTERNAL_ERROR, "refused without a reason")
+        for delivery in deliveries:
+            assert isinstance(delivery.context, tuple)
+            outcomes, place = delivery.context
+            outcomes[place] = error
 
 
 class ReceivedMessage:
@@ -213,7 +246,7 @@ class Receiver(LinkOwner):
         done = [n for n in self._proposed if (n - first) & 0xFFFFFFFF <= span]
         for delivery_id in done:
             del self._proposed[delivery_id]
-        if isinstance(state, Rejected) and state.error is not None:
+        if done and isinstance(state, Rejected) and state.error is not None:
             self._refusal = state.error
         self.wake()
 

@@ -38,6 +38,11 @@ class Management:
         self._path = path
         self._link_name = link_name
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether it can still be asked: its links and its connection are there."""
+        return self._links.is_usable
+
     async def close(self) -> None:
         await self._links.close()
 
@@ -67,13 +72,20 @@ class Management:
         self, from_number: int, count: int, session_id: str | None = None
     ) -> list[IncomingMessage]:
         """Copies from a sequence number on; fewer than `count` may come though there are more."""
+        return [IncomingMessage(m) for m in await self.peek_encoded(from_number, count, session_id)]
+
+    async def peek_encoded(
+        self, from_number: int, count: int, session_id: str | None = None
+    ) -> list[bytes]:
+        """The same as they came, for those who read many."""
         body: dict[str, object] = {
             "from-sequence-number": from_number,
             "message-count": Int(count),
         }
         if session_id is not None:
             body["session-id"] = session_id
-        return _messages(await self.request("peek-message", body))
+        answer = await self.request("peek-message", body)
+        return [payload for payload, _ in _entries(answer)]
 
     async def receive_deferred(
         self, numbers: Sequence[int], *, delete: bool = False, session_id: str | None = None
@@ -90,6 +102,16 @@ class Management:
             found += _messages(await self.request("receive-by-sequence-number", body))
         return found
 
+    async def delete_deferred(self, numbers: Sequence[int]) -> bool:
+        """Delete deferred messages of one partition for good; False when some are not there.
+
+        Then none of them was deleted (DEF-3)."""
+        body: dict[str, object] = {
+            "sequence-numbers": Array(types.LONG, list(numbers)),
+            "receiver-settle-mode": UInt(0),
+        }
+        return await self.request("receive-by-sequence-number", body) is not None
+
     async def settle(
         self,
         tokens: Sequence[UUID],
@@ -97,15 +119,20 @@ class Management:
         *,
         reason: str = "",
         description: str = "",
+        properties: dict[str, object] | None = None,
         session_id: str | None = None,
     ) -> None:
-        """`status` is completed, abandoned, defered (sic) or suspended, which dead-letters."""
+        """`status` is completed, abandoned, defered (sic) or suspended, which dead-letters.
+
+        `properties` are laid over the message's own, unless it is completed (LCK-10)."""
         body: dict[str, object] = {
             "disposition-status": status,
             "lock-tokens": Array(types.UUID16, list(tokens)),
         }
         if status == "suspended":
             body |= {"deadletter-reason": reason, "deadletter-description": description}
+        if properties is not None:
+            body["properties-to-modify"] = properties
         if session_id is not None:
             body["session-id"] = session_id
         await self.request("update-disposition", body)
@@ -217,12 +244,17 @@ def by_partition(numbers: Sequence[int]) -> list[list[object]]:
 
 
 def _messages(answer: Answer | None) -> list[IncomingMessage]:
-    found: list[IncomingMessage] = []
+    return [IncomingMessage(payload, token) for payload, token in _entries(answer)]
+
+
+def _entries(answer: Answer | None) -> list[tuple[bytes, UUID | None]]:
+    """Encoded messages, and the locks of those that have one."""
+    found: list[tuple[bytes, UUID | None]] = []
     for entry in _items((answer or {}).get("messages")):
         assert isinstance(entry, dict)
         payload, token = entry.get("message"), entry.get("lock-token")
         assert isinstance(payload, bytes)
-        found.append(IncomingMessage(payload, token if isinstance(token, UUID) else None))
+        found.append((payload, token if isinstance(token, UUID) else None))
     return found
 
 

@@ -126,6 +126,11 @@ class IncomingMessage:
         self.lock_token = lock_token
 
     @property
+    def encoded(self) -> bytes:
+        """The message as it came."""
+        return self._payload
+
+    @property
     def application_properties(self) -> dict[str, object]:
         return decode_application_properties(self._payload, self._sections)
 
@@ -184,8 +189,16 @@ class IncomingMessage:
             return body_type, [item for part in found if isinstance(part, list) for item in part]
         return body_type, b"".join(part for part in found if isinstance(part, bytes))
 
-    def resent(self, message_id: str | None = None) -> bytes:
-        """The message to be sent once more: its body byte for byte, under its id or another.
+    def resent(
+        self,
+        message_id: str | None = None,
+        *,
+        properties: dict[str, object] | None = None,
+        body: bytes | None = None,
+        partition_key: str | None = None,
+        scheduled_ms: int | None = None,
+    ) -> bytes:
+        """The message to be sent once more: as it was, but for what is given anew.
 
         What the bus wrote is left out: numbers, times, and why it was dead-lettered. The time to
         live begins anew.
@@ -194,24 +207,31 @@ class IncomingMessage:
         fields.absolute_expiry_time_ms = fields.creation_time_ms = None
         if message_id is not None:
             fields.message_id = message_id
-        application = {
-            name: value
-            for name, value in self.application_properties.items()
-            if name not in DEAD_LETTER_PROPERTIES
-        }
         head = b""
         if self.time_to_live_ms is not None:
             head = encode_header(True, PRIORITY, self.time_to_live_ms, 0)
-        key = OutgoingMessage(partition_key=self.partition_key)
+        notes = OutgoingMessage(
+            partition_key=partition_key or self.partition_key, scheduled_ms=scheduled_ms
+        )
         end = self._sections.bare_end
         at = self._sections.body_offset if self._sections.body_offset >= 0 else end
         return (
             head
-            + key._annotations()
+            + notes._annotations()
             + encode_properties(fields)
-            + encode_application_properties(application)
-            + self._payload[at:end]
+            + encode_application_properties(
+                self.own_properties() if properties is None else properties
+            )
+            + (self._payload[at:end] if body is None else encode_body(body, "data"))
         )
+
+    def own_properties(self) -> dict[str, object]:
+        """The application properties without those that say why it was dead-lettered."""
+        return {
+            name: value
+            for name, value in self.application_properties.items()
+            if name not in DEAD_LETTER_PROPERTIES
+        }
 
     def _number(self, name: str) -> int | None:
         value = self.annotations.get(name)

@@ -46,6 +46,11 @@ class RequestLinks:
         self._answers = answers
         self._turn = asyncio.Lock()
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether both links are there."""
+        return self._requests.error is None and self._answers.error is None
+
     async def ask(self, properties: Mapping[str, object], body: object) -> Response:
         """One request and its answer; TimeoutError when none comes."""
         link = self._answers.usable()

@@ -122,6 +122,20 @@ class ClaimFenced(RequestError):
     http_status: ClassVar[int] = 409
 
 
+class StageLost(RequestError):
+    """A stage is not there as it was written: it expired or was dropped. Write the batch anew."""
+
+    condition: ClassVar[str] = "partibus:stage-lost"
+    http_status: ClassVar[int] = 410
+
+
+class StageFenced(RequestError):
+    """Another run of the same writer has taken over, or the batch is over; end this one."""
+
+    condition: ClassVar[str] = "partibus:stage-fenced"
+    http_status: ClassVar[int] = 409
+
+
 class MessageNotFound(RequestError):
     """No such message; look the sequence number up by peek."""
 

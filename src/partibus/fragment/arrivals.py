@@ -25,7 +25,7 @@ from partibus.fragment.records import (
     SCHEDULED,
     SCHEDULED_META,
 )
-from partibus.fragment.sealing import mark_taken, sealed_refusal, without_taken
+from partibus.fragment.sealing import is_own, mark_taken, sealed_refusal, without_taken
 from partibus.fragment.session_records import in_sessions
 from partibus.fragment.state import State
 from partibus.store.record import Record
@@ -45,7 +45,8 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
             return
     if spec.duplicate_window_ms:
         command, sieve = sift(state, command, now_ms)
-    if spec.size_bytes_max and state.size_bytes + command.byte_count > spec.size_bytes_max:
+    is_full = spec.size_bytes_max and state.size_bytes + command.byte_count > spec.size_bytes_max
+    if is_full and not is_own(state, origin):
         if sieve is not None:
             let_go(state, sieve)
         out.outward.append(Refused(command.port, command.requests, full(state)))

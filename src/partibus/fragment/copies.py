@@ -20,7 +20,9 @@ def copies_arrived(state: State, change: Change, now_ms: int, out: Effects) -> N
     enqueued_ms = change.enqueued_ms
     push = state.main.ready.push
     has_dead_letters = False
+    next_sequence = state.next_sequence
     for copy in change.copies:
+        next_sequence = max(next_sequence, copy.sequence + 1)
         position = copy.source.position
         out.retained.append((position, copy.length))
         if copy.overlay is not None:
@@ -33,6 +35,8 @@ def copies_arrived(state: State, change: Change, now_ms: int, out: Effects) -> N
         if state.sessions is not None:
             state.sessions.enter(copy.sequence, copy.session_id or "")
         push(copy.sequence, position, copy.length, enqueued_ms, copy.expires_ms, 0)
+    # A copy has the topic's number (SEQ-11), and whoever reads along asks how far they go.
+    state.next_sequence = state.next_sequence_durable = next_sequence
     dispatch(state, state.main, now_ms, out)
     if has_dead_letters:
         dispatch(state, state.dead, now_ms, out)

@@ -192,10 +192,11 @@ def read_range(state: State, command: Command, now_ms: int, out: Effects) -> Non
     out.outward.append(Found(command.port, found, False))
 
 
-def _range(state: State, lane: Lane, from_sequence: int) -> Iterator[Held]:
+def _range(state: State, lane: Lane | None, from_sequence: int) -> Iterator[Held]:
     """Everything from a number on that is somewhere, but for what is only scheduled.
 
-    The main queue shows what has arrived: what was dead-lettered since is still part of it."""
+    The main queue shows what has arrived: what was dead-lettered since is still part of it.
+    Without a lane it shows what waits there."""
     sources = [table.copies(from_sequence) for table in _tables(state, lane) if len(table)]
     for place in _lanes(state, lane):
         for loose in (place.locks, place.leaving):
@@ -210,19 +211,21 @@ def _sequence_of(held: Held) -> int:
     return held.sequence
 
 
-def _lanes(state: State, lane: Lane) -> list[SubQueue]:
+def _lanes(state: State, lane: Lane | None) -> list[SubQueue]:
+    if lane is None:
+        return [state.main]
     return [state.main, state.dead] if lane is Lane.MAIN else [state.lanes[lane]]
 
 
-def _tables(state: State, lane: Lane) -> list[MessageTable]:
+def _tables(state: State, lane: Lane | None) -> list[MessageTable]:
     """The tables of everything that has arrived in a lane."""
     tables: list[MessageTable] = []
     for place in _lanes(state, lane):
         tables += (place.ready, place.deferred)
-    if lane is Lane.MAIN:
+    if lane is None or lane is Lane.MAIN:
         if state.claims is not None:
             tables += [claim.table for claim in state.claims.by_owner.values()]
-        if state.retention is not None:
+        if lane is not None and state.retention is not None:
             tables.append(state.retention.table)
     return tables
 

@@ -15,6 +15,7 @@ from partibus.fragment.effects import Due, Effects
 from partibus.fragment.message import Held
 from partibus.fragment.publishing import Draft, abort_publication, published, topic_of
 from partibus.fragment.records import NO_TTL
+from partibus.fragment.staging import drop_abandoned
 from partibus.fragment.state import State
 from partibus.fragment.topic_changes import Publication
 from partibus.fragment.topic_commands import DueUnread, PublishDue
@@ -33,6 +34,7 @@ def topic_tick(state: State, command: Command, now_ms: int, out: Effects) -> Non
         state.departing[held.sequence] = held
     topic.due.extend(due)
     _read_next(state, out)
+    drop_abandoned(state, now_ms, out)
     state.history.sweep(now_ms, state.spec.duplicate_window_ms)
 
 

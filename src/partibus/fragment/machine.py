@@ -27,6 +27,8 @@ from partibus.fragment import (
     session_locks,
     session_state,
     settlement,
+    stage_departures,
+    staging,
     transacted,
     transfers,
 )
@@ -96,6 +98,18 @@ from partibus.fragment.effects import Effects
 from partibus.fragment.expiry import expire, next_sweep_ms
 from partibus.fragment.numbered import NumberedArrival
 from partibus.fragment.spec import FragmentSpec
+from partibus.fragment.stage_changes import (
+    StageArrival,
+    StageDeparture,
+    StageDrop,
+    StagePublication,
+)
+from partibus.fragment.stage_commands import (
+    DropStages,
+    ListWriters,
+    PublishStages,
+    StageMessages,
+)
 from partibus.fragment.state import State
 from partibus.fragment.topic_changes import Copies, Publication
 from partibus.fragment.topic_commands import DueUnread, PublishDue
@@ -170,6 +184,8 @@ class Machine:
             times.append(state.claims.next_lapse_ms())
         if state.retention is not None:
             times.append(state.retention.next_trim_ms())
+        if state.stages is not None:
+            times.append(state.stages.next_expiry_ms())
         return min([time_ms for time_ms in times if time_ms is not None], default=None)
 
 
@@ -187,6 +203,7 @@ def tick(state: State, command: Command, now_ms: int, out: Effects) -> None:
     scheduling.activate_due(state, now_ms, out)
     claiming.lapse_claims(state, now_ms, out)
     cursors.trim(state, now_ms, out)
+    staging.drop_abandoned(state, now_ms, out)
     state.history.sweep(now_ms, state.spec.duplicate_window_ms)
 
 
@@ -201,6 +218,7 @@ def resume(state: State, command: Command, now_ms: int, out: Effects) -> None:
     for lane in state.lanes:
         dispatch.dispatch(state, lane, now_ms, out)
     departures.serve_collector(state, out)
+    stage_departures.depart_published(state, out)
 
 
 HANDLERS: Final[dict[type[Command], Handler]] = {
@@ -248,6 +266,10 @@ HANDLERS: Final[dict[type[Command], Handler]] = {
     PlanRange: cursors.plan_range,
     FindTime: cursors.find_time,
     ReadRange: cursors.read_range,
+    StageMessages: staging.stage_messages,
+    PublishStages: staging.publish_stages,
+    DropStages: staging.drop_stages,
+    ListWriters: staging.list_writers,
 }
 
 TOPIC_HANDLERS: Final[dict[type[Command], Handler]] = {
@@ -290,6 +312,10 @@ COMMITS: Final[dict[type[Change], Commit]] = {
     CursorPlacement: cursors.cursor_placed,
     CursorDrop: cursors.cursor_dropped,
     Trim: cursors.trimmed,
+    StageArrival: staging.stage_arrived,
+    StagePublication: staging.stages_published,
+    StageDrop: staging.stages_dropped,
+    StageDeparture: stage_departures.stage_has_departed,
 }
 
 ABORTS: Final[dict[type[Change], Abort]] = {
@@ -323,4 +349,8 @@ ABORTS: Final[dict[type[Change], Abort]] = {
     CursorPlacement: cursors.abort_placement,
     CursorDrop: cursors.abort_drop,
     Trim: cursors.abort_trim,
+    StageArrival: staging.abort_stage_arrival,
+    StagePublication: staging.abort_publication,
+    StageDrop: staging.abort_drop,
+    StageDeparture: stage_departures.abort_stage_departure,
 }

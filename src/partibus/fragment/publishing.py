@@ -29,7 +29,7 @@ from partibus.fragment.records import (
     pack_overlay,
     pack_sequences,
 )
-from partibus.fragment.sealing import mark_taken, sealed_refusal, without_taken
+from partibus.fragment.sealing import is_own, mark_taken, sealed_refusal, without_taken
 from partibus.fragment.selection import Selection
 from partibus.fragment.session_records import copies_in_sessions
 from partibus.fragment.state import State
@@ -270,7 +270,8 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
             draft.publish(sequence, message.body, message.session_id, message.ttl_ms)
         sequence += 1
     topic.filter_errors += draft.failure_count
-    error = _refusal(state, topic, draft, scheduled_bytes, now_ms)
+    room = None if is_own(state, origin) else draft.byte_count + scheduled_bytes
+    error = _refusal(state, topic, draft, room, now_ms)
     if error is not None:
         if sieve is not None:
             let_go(state, sieve)
@@ -296,14 +297,14 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
 
 
 def _refusal(
-    state: State, topic: Topic, draft: Draft, scheduled_bytes: int, now_ms: int
+    state: State, topic: Topic, draft: Draft, byte_count: int | None, now_ms: int
 ) -> BusError | None:
     if state.spec.requires_match and not draft.is_wanted:
         return NoMatchingSubscription(
             f"No subscription of '{state.spec.path}' has a rule that selects the message, and the "
             "topic refuses such messages. Add a rule, or correct the message's properties."
         )
-    if not topic.has_room(state, draft.byte_count + scheduled_bytes, now_ms):
+    if byte_count is not None and not topic.has_room(state, byte_count, now_ms):
         return QuotaExceeded(
             f"The maximum entity size has been reached for '{state.spec.path}': "
             f"{topic.weigh(state)} of {state.spec.size_bytes_max} bytes are used by the messages "

@@ -77,6 +77,20 @@ CURSOR_DROPPED: Final = 65
 """the name of a cursor that is gone."""
 RETENTION_TRIMMED: Final = 66
 """sequence u64: no settled message below it is kept."""
+STAGED: Final = 70
+"""stage u64, epoch u64, staged_ms u64, chunk u32, then the texts writer, name, path: a chunk of a
+stage, whose messages follow."""
+STAGED_MESSAGE: Final = 71
+"""stage u64, place u64; body: one message of the chunk."""
+STAGES_PUBLISHED: Final = 72
+"""epoch u64, batch u64, published_ms u64, count u32, the texts writer, series, then stages u64...:
+the first `count` of them leave through the outbox in this order, the others are gone."""
+STAGES_DROPPED: Final = 73
+"""epoch u64, flags u8 (1 = forget the writer), the text writer, then stages u64...: gone; what the
+writer wrote up to this epoch is over."""
+STAGE_DEPARTED: Final = 74
+"""stage u64, first outbox number u64, count u32: messages of the stage that is next to leave are in
+the outbox."""
 
 ENQUEUED_META: Final = struct.Struct("<QQQ")
 SCHEDULED_META: Final = struct.Struct("<QQQI")

@@ -35,6 +35,7 @@ from partibus.fragment.machine import Machine
 from partibus.fragment.records import DROPPED
 from partibus.fragment.replay import stored_bodies
 from partibus.fragment.rows import fail
+from partibus.fragment.stage_commands import DropStages, PublishStages, StageMessages
 from partibus.fragment.state import State
 from partibus.fragment.transfer_commands import (
     BringBack,
@@ -59,6 +60,7 @@ HOUSEKEEPING: Final = frozenset(
 IN_BULK: Final = (
     *(ClaimMessages, RenewClaim, SettleClaim, ReleaseClaim, ReadClaim),
     *(PlaceCursor, DropCursor, PlanRange, ReadRange),
+    *(PublishStages, DropStages),
 )
 """Commands of pipelines, which never come from another worker, and can be told an error."""
 RELEASED_AT_ONCE: Final = 10_000
@@ -83,6 +85,8 @@ class Refusal(Effect):
             command.consumer.session_receiver.not_accepted(self.error)
         elif isinstance(command, IN_BULK):
             command.port.failed(self.error)
+        elif isinstance(command, StageMessages):
+            command.port.refused(command.requests, self.error)
         else:
             fail(command, self.error)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.fragment import claim_records, cursors
+from partibus.fragment import claim_records, cursors, stage_records
 from partibus.fragment.duplicates import replay_identities
 from partibus.fragment.message import Held
 from partibus.fragment.numbered import replay_numbered
@@ -84,6 +84,8 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
         claim_records.replay_claim(state, kind, meta)
     elif kind in cursors.KINDS:
         cursors.replay_cursor(state, kind, meta)
+    elif kind in stage_records.KINDS:
+        stage_records.replay_stage(state, kind, meta, position, length)
     elif not replay_outbox(state, kind, meta, position, length, _leave):
         raise StoreCorrupt(
             f"a record of kind {kind} is not known to this release; "
@@ -95,6 +97,8 @@ def finish(state: State, fragment_id: int, spec: FragmentSpec) -> list[tuple[int
     """Make a rebuilt state ready to serve; gives (position, length) of its bodies."""
     state.fragment_id = fragment_id
     state.spec = spec
+    # Snapshots of subscriptions once did not tell how far the topic's numbers had come.
+    state.next_sequence = max(state.next_sequence, state.main.ready.last_sequence + 1)
     state.next_sequence_durable = state.next_sequence
     outbox = state.outbox
     outbox.next_number_durable = outbox.recovered_below = outbox.next_number
@@ -119,6 +123,8 @@ def stored_bodies(state: State) -> Iterator[tuple[int, int]]:
         yield from state_bodies(state.sessions)
     if state.claims is not None:
         yield from state.claims.bodies()
+    if state.stages is not None:
+        yield from state.stages.bodies()
 
 
 def _take(state: State, sequence: int) -> tuple[Held, MessageTable]:

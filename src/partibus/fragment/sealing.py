@@ -38,6 +38,11 @@ def sealed_refusal(state: State, origin: Origin) -> BusError | None:
     return None
 
 
+def is_own(state: State, origin: Origin | None) -> bool:
+    """Whether messages come out of the fragment's own outbox: they have their room already."""
+    return origin is not None and origin.fragment_id == state.fragment_id
+
+
 def mark_taken(state: State, origin: Origin) -> tuple[Mark, Record | None]:
     """The mark behind these messages, and its record where it moves forward."""
     number = origin.numbers[-1]

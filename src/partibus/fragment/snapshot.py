@@ -11,7 +11,7 @@ import struct
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.fragment import claims, retention
+from partibus.fragment import claims, retention, stages
 from partibus.fragment.claims import Claims
 from partibus.fragment.history import Part
 from partibus.fragment.message import Held, Overlay
@@ -20,6 +20,7 @@ from partibus.fragment.records import pack_overlay, unpack_overlay
 from partibus.fragment.retention import Retention
 from partibus.fragment.session_records import dump_sessions, load_sessions
 from partibus.fragment.spec import FragmentSpec
+from partibus.fragment.stages import Stages
 from partibus.fragment.state import State
 from partibus.fragment.table import ROW_BYTES, MessageTable
 
@@ -31,6 +32,7 @@ OUTBOX_SECTION: Final = 48
 MARKS_SECTION: Final = 49
 CLAIMS_SECTION: Final = 10
 CURSORS_SECTION: Final = 11
+STAGES_SECTION: Final = 12
 _SECTION: Final = struct.Struct("<BQ")
 _HEAD: Final = struct.Struct("<BQ")
 _TABLE: Final = struct.Struct("<QII")
@@ -66,6 +68,8 @@ def _sections(state: State) -> list[tuple[int, list[Part]]]:
         kept: list[Part] = [retention.dump_head(state.retention)]
         _dump_table(state.retention.table, [], kept)
         sections.append((CURSORS_SECTION, kept))
+    if state.stages is not None:
+        sections.append((STAGES_SECTION, _dump_stages(state.stages)))
     return sections
 
 
@@ -95,6 +99,24 @@ def _load_cursors(data: bytes) -> Retention:
     return found
 
 
+def _dump_stages(staged: Stages) -> list[Part]:
+    parts: list[Part] = [stages.dump_head(staged)]
+    for stage, is_published in stages.durable_stages(staged):
+        parts.append(stages.dump_stage(stage, is_published))
+        _dump_table(stage.table, [], parts)
+    return parts
+
+
+def _load_stages(data: bytes) -> Stages:
+    found, count, offset = stages.load_head(data)
+    for _ in range(count):
+        stage, offset = stages.load_stage(found, data, offset)
+        offset = _load_table(stage.table, data, offset)
+        stage.byte_count = sum([length for _, length in stage.table.bodies()])
+        stage.next_place = stage.table.last_sequence + 1
+    return found
+
+
 def _byte_count(part: Part) -> int:
     return len(part) if isinstance(part, bytes) else len(part) * part.itemsize
 
@@ -117,6 +139,9 @@ def _load_section(state: State, tag: int, data: bytes) -> None:
         return
     if tag == CURSORS_SECTION:
         state.retention = _load_cursors(data)
+        return
+    if tag == STAGES_SECTION:
+        state.stages = _load_stages(data)
         return
     raise StoreCorrupt(
         f"a snapshot's section {tag} is not known to this release; "

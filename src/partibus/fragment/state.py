@@ -21,6 +21,7 @@ from partibus.fragment.table import MessageTable
 if TYPE_CHECKING:
     from partibus.fragment.claims import Claims
     from partibus.fragment.retention import Retention
+    from partibus.fragment.stages import Stages
     from partibus.fragment.topic import Topic
 
 
@@ -41,6 +42,8 @@ class Counts:
     """Active messages that pipelines hold."""
     retained: int
     """Settled messages that are kept for cursors; in no other count."""
+    staged: int
+    """Messages that pipelines have written and that nobody sees yet; in no other count."""
     size_bytes: int
     duplicates_dropped: int
     """Messages that were accepted and dropped since the start of the process (DUP-10)."""
@@ -71,6 +74,7 @@ class State:
         "sessions",
         "size_bytes",
         "spec",
+        "stages",
         "suspended",
         "topic",
         "transfer",
@@ -108,6 +112,8 @@ class State:
         """Who holds messages for a pipeline; None when nobody ever has."""
         self.retention: Retention | None = None
         """The cursors and what is kept for them; None when there never was one."""
+        self.stages: Stages | None = None
+        """What pipelines have written and not published; None when nobody ever has."""
         self.sessions: Sessions | None = None
         """Where the entity requires them, the sessions that its messages are in."""
         if spec.requires_session:
@@ -139,6 +145,7 @@ class State:
             active=len(main.ready) + main.locked_count + len(main.leaving) + claimed,
             claimed=claimed,
             retained=0 if self.retention is None else len(self.retention.table),
+            staged=0 if self.stages is None else self.stages.message_count,
             dead_letter=self.dead.message_count,
             transfer_dead_letter=self.transfer.message_count,
             transfer=len(self.outbox),

@@ -73,5 +73,6 @@ def replay_topic(
             if holder is None:
                 holder = states[fragment_id] = State(fragment_id, NO_SPEC)
             holder.main.ready.push(sequence, position, length, enqueued_ms, expires_ms, 0)
+            holder.next_sequence = max(holder.next_sequence, sequence + 1)
         offset = end
     topic.next_sequence = max(topic.next_sequence, sequence + 1)

@@ -25,6 +25,7 @@ from partibus.fragment.outbox_records import handed_over as handed_over_record
 from partibus.fragment.outbox_records import redirected as redirected_record
 from partibus.fragment.outbox_records import transferred as transferred_record
 from partibus.fragment.settlement import lay_over
+from partibus.fragment.stage_departures import depart_published
 from partibus.fragment.state import State
 from partibus.fragment.transfer_changes import (
     BroughtBack,
@@ -50,6 +51,7 @@ def collect(state: State, command: Command, now_ms: int, out: Effects) -> None:
     assert isinstance(command, Collect)
     state.outbox.collector = command
     serve_collector(state, out)
+    depart_published(state, out)
 
 
 def fetch(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -190,6 +192,7 @@ def handed_over(state: State, change: Change, now_ms: int, out: Effects) -> None
         state.size_bytes -= parcel.held.length
         out.released.append(parcel.held)
     out.outward.append(Done(change.port, len(change.numbers)))
+    depart_published(state, out)
 
 
 def brought_back(state: State, change: Change, now_ms: int, out: Effects) -> None:
@@ -207,6 +210,7 @@ def brought_back(state: State, change: Change, now_ms: int, out: Effects) -> Non
             lane.ready.insert(held)
         dispatch(state, lane, now_ms, out)
     out.outward.append(Done(change.port, len(messages)))
+    depart_published(state, out)
 
 
 def redirected(state: State, change: Change, now_ms: int, out: Effects) -> None:

@@ -21,6 +21,8 @@ def is_in_use(state: State) -> bool:
     """Whether somebody waits for messages, or messages wait for their time or their courier."""
     if len(state.scheduled) or state.departing or len(state.outbox):
         return True
+    if state.stages is not None and (state.stages.by_number or state.stages.published):
+        return True
     for lane in state.lanes:
         if lane.interested or any(c.sent < c.limit for c in lane.waiting):
             return True

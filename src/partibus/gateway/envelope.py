@@ -138,6 +138,14 @@ class Stored:
         return prefix + self.annotations + self.bare
 
 
+def hops_of(stored: bytes) -> int:
+    """How often a stored message was sent on."""
+    if stored[0] != FORWARDED_VERSION:
+        return 0
+    hops: int = _JOURNEY.unpack_from(stored, _PREFIX_BYTES)[1]
+    return hops
+
+
 # --- in ---------------------------------------------------------------------------------------
 
 

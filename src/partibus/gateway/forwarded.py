@@ -18,6 +18,7 @@ from partibus.gateway.envelope import (
     SCHEDULED,
     Stored,
     changed,
+    hops_of,
     text_at,
 )
 
@@ -45,7 +46,7 @@ class Journey:
 
 def hop_count(body: bytes) -> int:
     """How often a stored message was forwarded."""
-    return Stored(body).hops
+    return hops_of(body)
 
 
 def to_forwarded(body: bytes, journey: Journey, is_identified: bool) -> NewMessage:

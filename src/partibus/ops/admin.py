@@ -13,6 +13,7 @@ application; the command line is its first user.
     POST   /$partibus/entities/NAME/claims/release   {"owner", "forget"}
     GET    /$partibus/entities/NAME/cursors    who reads along, and how far
     POST   /$partibus/entities/NAME/cursors/drop     {"name"}
+    .../NAME/stages, what is written in bulk and not published: `ops.admin_stages`
     GET    /$partibus/bulk/NAME                where its fragments are read and written in bulk
     GET    /$partibus/stores                   all stores with state and sizes
     GET    /$partibus/faults                   what is wrong on purpose
@@ -96,6 +97,14 @@ class Pipelines(Protocol):
     async def drop(self, name: str, cursor: str) -> Answer: ...
 
 
+class Stages(Protocol):
+    """Writers and their stages, as this surface asks for them."""
+
+    async def stages(self, name: str) -> Answer: ...
+
+    async def drop(self, name: str, writer: str, forget: bool) -> Answer: ...
+
+
 class Administration(Protocol):
     """The node, as its operators see it."""
 
@@ -110,6 +119,9 @@ class Administration(Protocol):
 
     @property
     def pipelines(self) -> Pipelines: ...
+
+    @property
+    def stages(self) -> Stages: ...
 
     def authorize(self, token: str | None, path: str) -> None:
         """Raise Unauthorized unless the token is good for this path."""
@@ -132,6 +144,7 @@ Handler = Callable[[Administration, Request], Awaitable[Answer]]
 def admin_routes(node: Administration) -> list[Route]:
     """The routes that answer for a node."""
     from partibus.ops.admin_namespace import NAMESPACE_ROUTES
+    from partibus.ops.admin_stages import drop_stages, list_stages
 
     table: list[tuple[str, str, Handler]] = [
         *NAMESPACE_ROUTES,
@@ -140,6 +153,8 @@ def admin_routes(node: Administration) -> list[Route]:
         ("POST", "/entities/{name:path}/claims/release", _release),
         ("GET", "/entities/{name:path}/cursors", _cursors),
         ("POST", "/entities/{name:path}/cursors/drop", _drop),
+        ("GET", "/entities/{name:path}/stages", list_stages),
+        ("POST", "/entities/{name:path}/stages/drop", drop_stages),
         ("GET", "/entities/{name:path}", _entity),
         ("POST", "/entities/{name:path}/purge", _purge),
         ("GET", "/stores", _stores),

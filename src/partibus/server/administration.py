@@ -30,6 +30,7 @@ from partibus.server.inspection import COUNTS, FRAGMENTS, STORES, is_available
 from partibus.server.namespace_desk import NamespaceDesk
 from partibus.server.pipelines import PipelineDesk
 from partibus.server.purge import PurgeRun
+from partibus.server.stages import StageDesk
 
 NO_ANSWER: Final = "down"
 """The state of a fragment or store whose worker does not answer."""
@@ -60,6 +61,7 @@ class Administration:
         self.faults = FaultDesk(settings, catalog, control)
         self.desk = NamespaceDesk(catalog, LocalNamespace(catalog) if live is None else live)
         self.pipelines = PipelineDesk(namespace, control)
+        self.stages = StageDesk(namespace, control)
 
     def authorize(self, token: str | None, path: str) -> None:
         """Raise Unauthorized unless the token grants Manage on the namespace's own paths."""

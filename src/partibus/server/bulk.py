@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from partibus.bulk.service import BulkService
+from partibus.bulk.staging import StagingService
 from partibus.control.access import AccessControl, require
 from partibus.domain.clock import Clock
 from partibus.domain.errors import NotImplementedHere, OperationTimeout, Unauthorized
@@ -80,12 +81,12 @@ class BulkDesk:
 
         port = self._settings.flight_port
         location = f"{self._settings.host}:{port + self._control.worker if port else 0}"
-        service = BulkService(self._namespace)
+        services = (BulkService(self._namespace), StagingService(self._namespace))
         if self._settings.loopback_only:
-            return BulkServer(f"grpc://{location}", loop, service, self.authorize)
+            return BulkServer(f"grpc://{location}", loop, *services, self.authorize)
         assert self.certificates is not None
         certificates = [self.certificates()]
-        return BulkServer(f"grpc+tls://{location}", loop, service, self.authorize, certificates)
+        return BulkServer(f"grpc+tls://{location}", loop, *services, self.authorize, certificates)
 
     def authorize(self, token: str, path: str, right: Rights) -> None:
         """Raise Unauthorized unless the token grants a right on a path."""

@@ -24,6 +24,7 @@ COUNTS: Final = (
     "transfer",
     "claimed",
     "retained",
+    "staged",
     "transfer_dead_letter",
     "duplicates_dropped",
     "filter_errors",

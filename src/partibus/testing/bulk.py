@@ -145,7 +145,7 @@ class BulkBench(FragmentBench):
         from_sequence: int,
         count: int = _MANY,
         byte_count: int = _MANY,
-        lane: Lane = Lane.MAIN,
+        lane: Lane | None = Lane.MAIN,
     ) -> RangePlan:
         """How far a read would come."""
         reply = Reply()
@@ -157,7 +157,7 @@ class BulkBench(FragmentBench):
         self,
         from_sequence: int,
         to_sequence: int = _MANY,
-        lane: Lane = Lane.MAIN,
+        lane: Lane | None = Lane.MAIN,
         byte_count: int = _MANY,
     ) -> list[Delivered]:
         """What has arrived in a range."""

@@ -134,6 +134,8 @@ def json_surface(stage: Stage) -> Requests:
         ("release a claim", "POST", f"/entities/{queue}/claims/release", {"owner": "nobody"}),
         ("list cursors", "GET", f"/entities/{queue}/cursors", None),
         ("drop a cursor", "POST", f"/entities/{queue}/cursors/drop", {"name": "none"}),
+        ("list stages", "GET", f"/entities/{queue}/stages", None),
+        ("drop stages", "POST", f"/entities/{queue}/stages/drop", {"writer": "nobody"}),
         ("delete an entity", "DELETE", f"/entities/{stage.doomed}", None),
         ("list stores", "GET", "/stores", None),
         ("list policies", "GET", f"/policies{of_queue}", None),

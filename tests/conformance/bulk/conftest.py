@@ -35,6 +35,21 @@ name = "QueueListen"
 key = "queue-listen-key"
 rights = ["Listen"]
 
+[[topic]]
+name = "news"
+enable_partitioning = true
+partition_count = 4
+
+[[topic.subscription]]
+name = "all"
+
+[[topic.subscription]]
+name = "loud"
+
+[[topic.subscription.rule]]
+name = "loud"
+sql_filter = "sys.Label = 'loud'"
+
 [[queue]]
 name = "disabled"
 status = "Disabled"

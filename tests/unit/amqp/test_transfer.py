@@ -354,3 +354,22 @@ def test_a_message_that_just_fits_takes_one_frame():
     assert first[1] == second[1]
     link.send(b"x" * 2 * (512 - overhead), b"tag", True, 0, None)
     assert [fields[5] for fields in fields_of(peer.engine.data_to_send())] == [True, False]
+
+
+@pytest.mark.parametrize("size", [1, 200_000])
+def test_a_state_travels_with_its_message(size):
+    """Whole, or in several frames; and what is sent before and after has none."""
+    peers = Peers().opened()
+    sender, _ = peers.link(peers.client.begin())
+    state = transactional_state(b"t" * 16)
+    sender.send(b"before", b"1", False, 0, None)
+    sender.send_with_state(b"x" * size, b"2", state, "context")
+    sender.send(b"after", b"3", False, 0, None)
+    _, events = peers.take()
+    before, within, after = of(TransferReceived, events)
+    assert (before.state, after.state) == (None, None)
+    assert isinstance(within.state, TransactionalState)
+    assert within.state.txn_id == b"t" * 16
+    assert (within.payload, within.tag, within.settled) == (b"x" * size, b"2", False)
+    assert [event.delivery_id for event in (before, within, after)] == [1, 2, 3]
+    assert sender.credit == 97

@@ -212,6 +212,18 @@ async def test_a_refused_message_raises(running):
         await sender.send(b"good")
 
 
+async def test_what_became_of_each_is_told_by_its_place(running):
+    async with running.connect() as client:
+        sender = await client.sender("q")
+        outcomes = {}
+        parcels = [(payload, 0) for payload in (b"good", b"bad", b"fine", b"bad")]
+        await sender.offer(parcels, outcomes, window=2)
+        assert sorted(outcomes) == [0, 1, 2, 3]
+        assert (outcomes[0], outcomes[2]) == (None, None)
+        assert outcomes[1].condition == outcomes[3].condition == "amqp:not-allowed"
+        await sender.send(b"after")
+
+
 async def test_a_lost_lock_raises(running):
     async with running.connect() as client:
         await (await client.sender("q")).send(b"one")

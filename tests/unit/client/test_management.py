@@ -183,3 +183,17 @@ async def test_rules() -> None:
         {"rule-name": "r", "rule-description": {"sql-filter": {"expression": "1=1"}}},
         {"rule-name": "r"},
     ]
+
+
+async def test_deferred_messages_are_deleted_by_number() -> None:
+    node, links = management({}, refusal(404, "com.microsoft:message-not-found"))
+    assert await node.delete_deferred([PARTED + 1, PARTED + 2])
+    assert links.bodies[0]["sequence-numbers"].items == [PARTED + 1, PARTED + 2]
+    assert links.bodies[0]["receiver-settle-mode"] == UInt(0)
+    assert not await node.delete_deferred([5])
+
+
+async def test_a_settlement_may_change_properties() -> None:
+    node, links = management({})
+    await node.settle([TOKEN], "defered", properties={"x": 1})
+    assert links.bodies[0]["properties-to-modify"] == {"x": 1}

@@ -61,6 +61,21 @@ def test_a_range_shows_messages_whatever_became_of_them(bench: BulkBench) -> Non
     assert numbers(bench) == list(range(1, 11))
 
 
+def test_what_waits_is_neither_dead_nor_only_kept(bench: BulkBench) -> None:
+    bench.place("capture", 0)
+    one, two, three, _ = bench.receive(4)  # the fourth stays locked
+    bench.settle([one.token])
+    bench.settle([two.token], Outcome.DEFER)
+    bench.settle([three.token], Outcome.DEAD_LETTER)
+    bench.claim("job", "0", 2)
+    bench.receive(1, deletes=True)
+    waiting = [2, 4, 5, 6, 8, 9, 10]
+    assert [message.sequence for message in bench.read(0, lane=None)] == waiting
+    plan = bench.plan(0, lane=None)
+    assert (plan.count, plan.end) == (7, 11)
+    assert bench.plan(0, 3, lane=None).end == 6
+
+
 def test_a_scheduled_message_has_not_arrived_yet(bench: BulkBench) -> None:
     bench.place("capture", 0)
     bench.send(b"later", scheduled_ms=bench.clock.now_ms() + 1_000)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from partibus.domain.errors import NoMatchingSubscription, QuotaExceeded, StoreUnavailable
+from partibus.domain.errors import BusError, NoMatchingSubscription, QuotaExceeded, StoreUnavailable
 from partibus.fragment.commands import (
     AcceptSession,
     Consumer,
@@ -13,6 +13,7 @@ from partibus.fragment.commands import (
     Outcome,
     SessionConsumer,
 )
+from partibus.fragment.cursor_commands import PlanRange, RangePlan
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.selection import NOBODY, Failure, Selection
 from partibus.store.memory import MemoryStore
@@ -36,6 +37,33 @@ def accept(bench: TopicBench, key: int, session_id: str) -> list[bytes]:
     bench.submit(AcceptSession(consumer, session_id, False), key)
     bench.submit(Demand(consumer, 100, True), key)
     return [delivered.body for delivered in inbox.take()]
+
+
+@RESTARTS
+def test_a_subscription_is_read_along_by_the_topics_numbers(is_restarted: bool) -> None:
+    bench = TopicBench()
+    bench.selector.answer = lambda body: Selection([A] if body != b"three" else [A, B])
+    bench.send(b"one", b"two")
+    bench.send(b"three")
+    if is_restarted:
+        bench.start()
+    plans = Plans()
+    for key in (A, B):
+        bench.submit(PlanRange(plans, Lane.MAIN, 0, 100, 1000), key)
+    assert plans.found == [(3, 4), (1, 4)]
+
+
+class Plans:
+    """Keeps how many messages there are, and how far they go."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, int]] = []
+
+    def planned(self, plan: RangePlan) -> None:
+        self.found.append((plan.count, plan.end))
+
+    def failed(self, error: BusError) -> None:
+        raise error
 
 
 @pytest.mark.rule("ENT-3", "SEQ-11")

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 import pyspark_servicebus
 from pyspark_servicebus.claim_stream import ClaimStream
 from pyspark_servicebus.cursor_stream import CursorStream
-from pyspark_servicebus.options import OptionsError
+from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.schema import COLUMNS
 
 KEY = "secret-key"

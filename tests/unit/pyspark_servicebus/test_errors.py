@@ -64,3 +64,27 @@ def test_what_is_final_is_not_tried_again(watch: Watch) -> None:
     with pytest.raises(BulkError):
         Patience(0.0).bear(BulkError("com.microsoft:server-busy", "Busy.", True))
     assert watch.pauses == []
+
+
+def test_a_busy_bus_is_left_alone_for_as_long_as_it_asks(watch: Watch) -> None:
+    patience = Patience(10.0)
+    text = "The entity is being throttled. Error code: 50009. Please wait 3 seconds and try again."
+    busy = BulkError("com.microsoft:server-busy", text, True)
+    with pytest.raises(BulkError, match="throttled"):
+        while True:
+            patience.bear(busy)
+    assert watch.pauses == [3.0, 3.0, 3.0]
+
+
+def test_a_claim_that_is_gone_may_come_back_for_a_while(watch: Watch) -> None:
+    patience = Patience(60.0)
+    lost = ClaimLost(errors.CLAIM_LOST, "Gone.", False)
+    watch.now_s = 30.0  # the bus was away
+    with pytest.raises(ClaimLost):
+        while True:
+            patience.bear(lost)
+    assert 40 <= watch.now_s <= 42
+    patience.renew()
+    patience.bear(lost)
+    with pytest.raises(ClaimLost):
+        Patience(0.0).bear(lost)

@@ -5,13 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_servicebus.options import (
-    OptionsError,
-    SourceOptions,
-    sink_options,
-    source_columns,
-    source_options,
-)
+from pyspark_servicebus.given_options import OptionsError
+from pyspark_servicebus.options import SourceOptions, sink_options, source_columns, source_options
 from pyspark_servicebus.schema import COLUMNS
 
 KEY = "c2VjcmV0LWtleQ"
@@ -25,7 +20,7 @@ def stream(**given: str) -> SourceOptions:
 
 def test_defaults_of_a_batch_and_of_a_stream() -> None:
     batch = source_options(QUEUE, is_stream=False)
-    assert (batch.mode, batch.entity, batch.sub_queue) == ("peek", "q", "none")
+    assert (batch.mode, batch.entity, batch.sub_queue) == ("peek", "q", "waiting")
     assert batch.columns == tuple(COLUMNS)
     assert stream().mode == "cursor"
     assert sink_options(QUEUE).deliver == "atLeastOnce"
@@ -72,7 +67,11 @@ def test_values(name: str, text: str, field: str, value: object) -> None:
         ({"queue": ""}, "queue, topic: give exactly one"),
         ({"topic": "t"}, "queue, topic: give exactly one"),
         ({"subscription": "s"}, "topic, subscription:"),
-        ({"mode": "peeklock"}, "mode: 'peeklock' is none of cursor, claim, peek"),
+        ({"mode": "gulp"}, "mode: 'gulp' is none of cursor, claim, peek, deferclaim, peeklock"),
+        ({"mode": "peeklock"}, "transport=flight does not offer peeklock to streams: write mode"),
+        ({"mode": "deferclaim"}, "does not offer deferclaim to streams: write mode=claim"),
+        ({"transport": "http"}, "transport: 'http' is none of flight, amqp"),
+        ({"claimLocation": "/x"}, "claimLocation: it belongs to mode=deferclaim"),
         ({"mode": "claim"}, "claimOwner: mode=claim needs a name"),
         ({"cursor": ""}, "cursor: mode=cursor needs a name"),
         ({"subQueue": "deadletter"}, "subQueue: dead letters are read with mode=peek"),
@@ -99,6 +98,53 @@ def test_complaints_of_a_source(given: dict[str, str], complaint: str) -> None:
     assert complaint in str(caught.value)
 
 
+OVER_AMQP = {"transport": "amqp", "claimOwner": "job", "claimLocation": "/claims"}
+
+
+def test_over_amqp() -> None:
+    options = source_options({**QUEUE, **OVER_AMQP}, is_stream=True)
+    assert (options.mode, options.claim_location) == ("deferclaim", "/claims")
+    batch = source_options({**QUEUE, "transport": "AMQP"}, is_stream=False)
+    assert (batch.mode, batch.transport, batch.columns) == ("peek", "amqp", tuple(COLUMNS))
+    dead = {**QUEUE, **OVER_AMQP, "subQueue": "deadletter"}
+    assert source_options(dead, is_stream=True).sub_queue == "deadletter"
+    locked = {**QUEUE, "transport": "amqp", "mode": "peeklock"}
+    assert source_options(locked, is_stream=False).columns == (*COLUMNS, "lock_token")
+    few = source_options({**locked, "columns": "body,lock_token"}, is_stream=True)
+    assert few.columns == ("body", "lock_token")
+    assert sink_options({**QUEUE, "transport": "amqp"}).transport == "amqp"
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"mode": "cursor"}, "transport=amqp does not offer cursor to streams: a bus over AMQP"),
+        ({"mode": "claim"}, "does not offer claim to streams: a bus over AMQP has no claims"),
+        ({"mode": "peek"}, "does not offer peek to streams: write mode=deferclaim or peeklock"),
+        ({"claimOwner": ""}, "claimOwner: mode=deferclaim needs a name"),
+        ({"claimLocation": ""}, "claimLocation: mode=deferclaim needs a directory"),
+        ({"mode": "peeklock"}, "claimLocation: it belongs to mode=deferclaim"),
+        ({"cursor": "c"}, "cursor: only transport=flight has it"),
+        ({"retention": "1d"}, "retention: only transport=flight has it"),
+        ({"claimDuration": "1m"}, "claimDuration: only transport=flight has it"),
+        ({"startingPosition": "latest"}, "startingPosition: only transport=flight has it"),
+        ({"startingTimestamp": "1970-01-01"}, "filter by enqueued_time instead"),
+        ({"fragments": "0"}, "fragments: only transport=flight has it: filter by the column"),
+        ({"columns": "lock_token"}, "columns: there is no column 'lock_token'"),
+    ],
+)
+def test_complaints_of_a_source_over_amqp(given: dict[str, str], complaint: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        source_options({**QUEUE, **OVER_AMQP, **given}, is_stream=True)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["deferclaim", "cursor"])
+def test_complaints_of_a_batch_over_amqp(mode: str) -> None:
+    with pytest.raises(OptionsError, match=f"mode: .*{mode}"):
+        source_options({**QUEUE, **OVER_AMQP, "mode": mode}, is_stream=False)
+
+
 def test_all_complaints_come_at_once() -> None:
     with pytest.raises(OptionsError) as caught:
         source_options({"mode": "claim", "fragments": "x"}, is_stream=False)
@@ -111,7 +157,10 @@ def test_all_complaints_come_at_once() -> None:
     ("given", "complaint"),
     [
         ({"deliver": "exactlyOnce"}, "deliver: 'exactlyOnce' is none of"),
-        ({"deliver": "staged"}, "deliver: staged is not offered by this version"),
+        ({"deliver": "staged"}, "writer: deliver=staged needs a name of your own"),
+        ({"deliver": "staged", "transport": "amqp"}, "deliver: staged needs transport=flight"),
+        ({"writer": "job"}, "writer, batchId: they are for deliver=staged"),
+        ({"deliver": "staged", "writer": "w" * 200}, "at most 180 characters"),
         ({"onBadRow": "deadletter"}, "onBadRow, badRowQueue:"),
         ({"onBadRow": "fail", "badRowQueue": "bad"}, "onBadRow, badRowQueue:"),
         ({"extraColumns": "drop"}, "extraColumns: 'drop' is none of refuse, properties"),
@@ -123,6 +172,15 @@ def test_complaints_of_a_sink(given: dict[str, str], complaint: str) -> None:
     with pytest.raises(OptionsError) as caught:
         sink_options({**QUEUE, **given})
     assert complaint in str(caught.value)
+
+
+def test_a_staged_sink() -> None:
+    staged = {**QUEUE, "deliver": "Staged", "writer": "job"}
+    options = sink_options({**staged, "batchId": "monday"})
+    assert (options.deliver, options.writer, options.batch_id) == ("staged", "job", "monday")
+    assert sink_options(staged, is_stream=True).batch_id == ""
+    with pytest.raises(OptionsError, match="Spark numbers the batches"):
+        sink_options({**staged, "batchId": "monday"}, is_stream=True)
 
 
 def test_a_queue_for_bad_rows_is_enough_to_want_it() -> None:

@@ -28,6 +28,7 @@ _ON_THEIR_WAY: Final = "transfer"
 _PIPELINES: Final = {
     "claimed": "claimed by pipelines",
     "retained": "kept for cursors after they were settled",
+    "staged": "staged by pipelines and seen by nobody yet",
 }
 _TRANSFER: Final = "transfer_dead_letter"
 _DROPPED: Final = "duplicates_dropped"

@@ -1,0 +1,162 @@
+"""Batches that are staged and published, asked in bulk.
+
+Owns the way of a chunk into a stage and the actions on stages. All stages of a writer lie in one
+fragment of the entity that it names, its home, which the writer's name selects; so one record
+publishes them. A row is read and judged here as its destination would, and refused by itself; a
+chunk that cannot be stored fails as a whole and is sent again under its number. Runs on the event
+loop; rights are checked before.
+"""
+
+from collections.abc import Sequence
+
+from partibus.bulk import requests as asked
+from partibus.bulk.answers import Answer, CountAnswer
+from partibus.domain.address import parse_address
+from partibus.domain.errors import ArgumentError, BusError
+from partibus.domain.partition_key import fragment_index
+from partibus.fragment.handle import LocalFragment
+from partibus.fragment.message import NewMessage
+from partibus.fragment.stage_commands import (
+    DropStages,
+    ListWriters,
+    PublishStages,
+    StageMessages,
+    WriterSummary,
+)
+from partibus.gateway.envelope import to_stored
+from partibus.gateway.namespace import (
+    Entity,
+    Namespace,
+    require_sendable,
+    require_session_ids,
+    too_large,
+)
+
+Refusals = dict[int, BusError]
+
+
+class StagedAnswer(Answer[None]):
+    """A chunk is there."""
+
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        self.put(None)
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        self.failed(error)
+
+
+class PublishedAnswer(Answer[tuple[int, bool]]):
+    """A batch is on its way, or was before."""
+
+    def published(self, count: int, is_repeated: bool) -> None:
+        self.put((count, is_repeated))
+
+
+class WritersAnswer(Answer[list[WriterSummary]]):
+    """All writers."""
+
+    def writers_listed(self, writers: list[WriterSummary]) -> None:
+        self.put(writers)
+
+
+class StagingService:
+    """Stages of the writers whose home is in this process."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+
+    def _entity(self, path: str) -> Entity:
+        return self._namespace.resolve(parse_address(path))
+
+    def _home(self, path: str, writer: str) -> LocalFragment:
+        fragments = self._entity(path).fragments
+        fragment = fragments[fragment_index(writer, len(fragments))]
+        if not isinstance(fragment, LocalFragment):
+            raise ArgumentError(
+                f"Fragment {fragment.index} of '{path}', where the stages of '{writer}' lie, is "
+                "not served here; ask again."
+            )
+        return fragment
+
+    # --- rows -----------------------------------------------------------------------------
+
+    async def stage(
+        self, request: asked.StagedPutRequest, chunk: int, payloads: Sequence[bytes]
+    ) -> Refusals:
+        """Add a chunk to a stage; gives the rows that can never be messages, and why."""
+        path = request.target or request.entity
+        target = self._entity(path)
+        require_sendable(target, parse_address(path))
+        refusals: Refusals = {}
+        messages: list[NewMessage] = []
+        for row, payload in enumerate(payloads):
+            try:
+                messages.append(_message(target, payload))
+            except BusError as error:
+                refusals[row] = error
+        size = sum([len(message.body) for message in messages])
+        answer = StagedAnswer()
+        who = (request.writer, request.epoch, request.stage)
+        command = StageMessages(answer, *who, target.record.path, chunk, messages, [0], size)
+        self._home(request.entity, request.writer).submit(command)
+        await answer.value
+        return refusals
+
+    # --- actions --------------------------------------------------------------------------
+
+    async def publish(self, request: asked.PublishRequest) -> dict[str, object]:
+        """Send a batch off, once."""
+        answer = PublishedAnswer()
+        batch = (request.writer, request.series, request.epoch, request.batch)
+        command = PublishStages(answer, *batch, request.stages)
+        self._home(request.entity, request.writer).submit(command)
+        count, is_repeated = await answer.value
+        return {"published": count, "repeated": is_repeated}
+
+    async def drop(self, request: asked.DropStagesRequest) -> dict[str, object]:
+        """Forget what was staged."""
+        answer = CountAnswer()
+        command = DropStages(answer, request.writer, request.epoch, request.stages)
+        self._home(request.entity, request.writer).submit(command)
+        return {"dropped": await answer.value}
+
+    async def writer(self, request: asked.WriterRequest) -> dict[str, object]:
+        """What is known of a writer."""
+        answer = WritersAnswer()
+        self._home(request.entity, request.writer).submit(ListWriters(answer))
+        found = [one for one in await answer.value if one.name == request.writer]
+        return {"writer": writer_fields(found[0]) if found else None}
+
+
+def writer_fields(writer: WriterSummary) -> dict[str, object]:
+    """A writer as it is told."""
+    return {
+        "writer": writer.name,
+        "epoch": writer.epoch,
+        "series": writer.series,
+        "batch": writer.batch if writer.series else None,
+        "used_ms": writer.used_ms,
+        "leaving": writer.leaving,
+        "stages": [
+            {
+                "stage": stage.name,
+                "epoch": stage.epoch,
+                "target": stage.path,
+                "messages": stage.count,
+                "bytes": stage.byte_count,
+                "touched_ms": stage.touched_ms,
+            }
+            for stage in writer.stages
+        ],
+    }
+
+
+def _message(target: Entity, payload: bytes) -> NewMessage:
+    if len(payload) > target.message_bytes_max:
+        raise too_large(target)
+    message = to_stored(payload, target.spec.requires_duplicate_detection)
+    if target.spec.requires_session:
+        require_session_ids(target, [message])
+    return message

@@ -1,0 +1,171 @@
+"""`partibus pipeline analytics`: the traffic of queues and subscriptions, in numbers and charts.
+
+Owns the options of the verb. Settings are judged, and the work is done, by
+`pyspark_servicebus.pipelines`.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from partibus.cli.asking import on_server
+from partibus.cli.options import AsJson
+from partibus.cli.pipeline_options import Conf, Master, MetricsFile, Name, SparkLog, StateDir
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+
+_COUNTING = "Counting"
+_STREAM = "Streams"
+
+
+@on_server
+def analytics(
+    place: "Place",
+    output: Annotated[
+        str, typer.Argument(metavar="DIR", help="Where the report goes: HTML, PNG, Parquet, JSON.")
+    ],
+    entities: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[GLOB]...",
+            help="Which queues and subscriptions: 'orders*', 'events/Subscriptions/*'."
+            " (default all)",
+            show_default=False,
+        ),
+    ] = None,
+    captured: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Look at captured messages instead of a bus."),
+    ] = None,
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream", help="Read along behind a cursor instead of looking at what waits."
+        ),
+    ] = False,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Count in windows of this length. (default 1m)",
+            rich_help_panel=_COUNTING,
+        ),
+    ] = None,
+    key: Annotated[
+        Literal["auto", "session_id", "partition_key", "subject", "message_id"] | None,
+        typer.Option(
+            help="What the key of a message is. (default its session, or else its partition key)",
+            rich_help_panel=_COUNTING,
+        ),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="So many of the hottest keys. (default 20)",
+            rich_help_panel=_COUNTING,
+        ),
+    ] = None,
+    no_sizes: Annotated[
+        bool,
+        typer.Option(
+            "--no-sizes", help="Do not read bodies for their size.", rich_help_panel=_COUNTING
+        ),
+    ] = False,
+    cursor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="The name of its cursor on the bus. (default analytics)",
+            rich_help_panel=_STREAM,
+        ),
+    ] = None,
+    watermark: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How long a window waits for late messages. (default 2m)",
+            rich_help_panel=_STREAM,
+        ),
+    ] = None,
+    trigger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="How often it looks. (default 10s)", rich_help_panel=_STREAM
+        ),
+    ] = None,
+    continuous: Annotated[
+        bool,
+        typer.Option(
+            "--continuous",
+            help="Go on until stopped; else take what is there and end.",
+            rich_help_panel=_STREAM,
+        ),
+    ] = False,
+    run_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="End a continuous stream after so long.",
+            rich_help_panel=_STREAM,
+        ),
+    ] = None,
+    name: Name = None,
+    master: Master = None,
+    conf: Conf = None,
+    state_dir: StateDir = None,
+    metrics_file: MetricsFile = None,
+    spark_log: SparkLog = None,
+    json: AsJson = False,
+) -> None:
+    """Rates, bytes, ages, lag of cursors, and skew over fragments and keys, as a report.
+
+    A snapshot looks at what waits and locks nothing. A stream reads along behind a cursor and
+    appends what passes, window by window; run again it goes on where it was. The report is a page
+    for a browser, charts as PNG, and tables as Parquet.
+
+    Examples:
+
+        partibus pipeline analytics ./traffic
+        partibus pipeline analytics ./traffic 'orders*' --key subject
+        partibus pipeline analytics ./traffic orders --stream --continuous --run-time 1h
+        partibus pipeline analytics ./traffic --captured ./lake
+    """
+    from partibus.cli.pipeline_running import Running, bus_of, given, pipelines_ready
+    from partibus.cli.pipeline_running import run as run_pipeline
+
+    with pipelines_ready():
+        from pyspark_servicebus.pipelines.analytics import AnalyticsSettings, entities_of
+        from pyspark_servicebus.pipelines.analytics import analytics as work
+
+        settings = AnalyticsSettings.from_table(
+            given(
+                bus=bus_of(place),
+                output=output,
+                entities=entities,
+                captured=captured,
+                mode="stream" if stream else None,
+                window=window,
+                key=key,
+                top=top,
+                sizes=False if no_sizes else None,
+                cursor=cursor,
+                watermark=watermark,
+                trigger=trigger,
+                continuous=continuous or None,
+                run_time=run_time,
+            )
+        )
+        if captured is None:
+            entities_of(settings)
+        running = Running(
+            name=name,
+            master=master,
+            conf=conf,
+            state_dir=state_dir,
+            metrics_file=metrics_file,
+            spark_log=spark_log,
+            json=json,
+        )
+        run_pipeline("analytics", running, lambda spark, seen: work(spark, settings, seen))

@@ -1,0 +1,146 @@
+"""`partibus pipeline deadletters`: why messages died, in a whole namespace, and what to do.
+
+Owns the options of the verb and the question before anything is changed. Settings and rules are
+judged, and the work is done, by `pyspark_servicebus.pipelines`.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from partibus.cli.asking import on_server
+from partibus.cli.options import AsJson, Yes
+from partibus.cli.pipeline_options import Conf, Master, MetricsFile, Name, SparkLog, StateDir
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from partibus.cli.place import Place
+    from pyspark_servicebus.pipelines.progress import Progress
+    from pyspark_servicebus.pipelines.triage.report import DeadLetterReport
+
+_RULES = "Rules"
+
+
+@on_server
+def deadletters(
+    place: "Place",
+    entities: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[GLOB]...",
+            help="Which queues and subscriptions: 'orders*', 'events/Subscriptions/*'."
+            " (default all)",
+            show_default=False,
+        ),
+    ] = None,
+    rules: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Rules to carry out, in TOML: resubmit, fix, park, purge or leave.",
+            rich_help_panel=_RULES,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only count what the rules would do.", rich_help_panel=_RULES
+        ),
+    ] = False,
+    yes: Yes = False,
+    wait: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How long messages are waited for that another receiver has locked."
+            " (default: as long as the entity locks)",
+            rich_help_panel=_RULES,
+        ),
+    ] = None,
+    retry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How long a bus that is away is waited for. (default 60s)",
+            rich_help_panel=_RULES,
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Write the report there too: HTML, JSON, text and Parquet."
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Show so many dead letters of each cause. (default 3)"),
+    ] = None,
+    sample_characters: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Of their bodies, so many characters. (default 200)"),
+    ] = None,
+    name: Name = None,
+    master: Master = None,
+    conf: Conf = None,
+    state_dir: StateDir = None,
+    metrics_file: MetricsFile = None,
+    spark_log: SparkLog = None,
+    json: AsJson = False,
+) -> None:
+    """Report on the dead letters of all queues and subscriptions, and carry out rules on them.
+
+    Dead letters are counted by entity, reason, the shape of their text, and hour. With --rules each
+    is sent again, corrected, parked, deleted or left, as the first rule says that fits. To send and
+    to complete are one transaction: a run that is killed has lost nothing and doubled nothing, and
+    the same command goes on where it was. The exit code is 1 when some could not be moved.
+
+    Examples:
+
+        partibus pipeline deadletters --output ./dead
+        partibus pipeline deadletters 'orders*' --rules rules.toml --dry-run
+        partibus pipeline deadletters 'orders*' --rules rules.toml --yes
+    """
+    from partibus.cli.confirming import confirm
+    from partibus.cli.pipeline_running import Running, bus_of, given, pipelines_ready
+    from partibus.cli.pipeline_running import run as run_pipeline
+
+    with pipelines_ready():
+        from pyspark_servicebus.pipelines.deadletters import DeadLetterSettings, prepared
+        from pyspark_servicebus.pipelines.deadletters import deadletters as work
+
+        settings = DeadLetterSettings.from_table(
+            given(
+                bus=bus_of(place),
+                entities=entities,
+                rules=rules,
+                dry_run=dry_run,
+                output=output,
+                samples=samples,
+                sample_characters=sample_characters,
+                wait=wait,
+                retry=retry,
+            )
+        )
+        plan = prepared(settings)
+        count = sum(plan.counted.values())
+        if plan.rules and count and not dry_run:
+            confirm(f"Carry out the rules of '{rules}' on {count:,} dead letters?", yes)
+        running = Running(
+            name=name,
+            master=master,
+            conf=conf,
+            state_dir=state_dir,
+            metrics_file=metrics_file,
+            spark_log=spark_log,
+            json=json,
+        )
+        reports: list[DeadLetterReport] = []
+
+        def triage(spark: "SparkSession", seen: "Progress") -> "DeadLetterReport":
+            reports.append(work(spark, settings, seen))
+            return reports[0]
+
+        run_pipeline("deadletters", running, triage)
+    if reports[0].failed:
+        raise typer.Exit(1)

@@ -1,0 +1,255 @@
+"""Transactions of the client: a message is settled and others are sent, all of it or nothing.
+
+Owns the control link [4.5], the links whose work is part of a transaction, and the order of the
+steps: declared, worked, and only when the bus has taken in every part of it, discharged. Many
+transactions go side by side, each step of all of them in one exchange. A discharge that was not
+answered is in doubt: only a look at the messages tells. Called by tools that move messages.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from partibus.amqp.delivery import (
+    ACCEPTED,
+    Accepted,
+    Declared,
+    Delivery,
+    DeliveryState,
+    Rejected,
+    TransactionalState,
+    transactional_state,
+)
+from partibus.amqp.encode import (
+    ENCODED_NULL,
+    ENCODED_TRUE,
+    encode_binary,
+    encode_described_list,
+)
+from partibus.amqp.sections import AMQP_VALUE
+from partibus.amqp.terminus import encode_coordinator
+from partibus.client.bus import Bus
+from partibus.client.errors import RemoteError
+from partibus.client.links import ReceivedMessage, Receiver, Sender
+from partibus.client.requests import ANSWER_SECONDS_MAX
+
+_DECLARE: Final = 0x31
+_DISCHARGE: Final = 0x32
+_VALUE: Final = bytes((0x00, 0x53, AMQP_VALUE))
+_UNSETTLED: Final = 0
+IN_DOUBT_CONDITION: Final = "amqp:transaction:timeout"
+
+
+class Fate(Enum):
+    """What became of a transaction."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    IN_DOUBT = "in doubt"
+
+
+class Answer:
+    """What the bus said to one part of the work; None until it has."""
+
+    __slots__ = ("state",)
+
+    def __init__(self) -> None:
+        self.state: DeliveryState | None = None
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a send or a settlement is part of its transaction now."""
+        state = self.state
+        return isinstance(state, TransactionalState) and not isinstance(state.outcome, Rejected)
+
+    def error(self, context: str) -> RemoteError:
+        state = self.state
+        return RemoteError(state.error if isinstance(state, Rejected) else None, context)
+
+
+@dataclass(slots=True)
+class Move:
+    """One transaction: a received message is completed and another is sent in its place."""
+
+    message: ReceivedMessage
+    sender: "AnsweredSender | None"
+    """None only completes the message."""
+    payload: bytes = b""
+    fate: Fate = Fate.OPEN
+    error: RemoteError | None = None
+
+
+class AnsweredSender(Sender):
+    """A sender that keeps the answer to each message apart."""
+
+    async def put(self, payload: bytes, state: bytes = b"") -> Answer:
+        """Send as soon as there is room; `state` makes it part of a transaction."""
+        link = self.usable()
+        while not self.writable or link.sendable() <= 0:
+            await self.moved()
+        self._next_tag += 1
+        tag, answer = self._next_tag.to_bytes(4, "big"), Answer()
+        if state:
+            link.send_with_state(payload, tag, state, answer)
+        else:
+            link.send(payload, tag, False, 0, answer)
+        self._in_flight += 1
+        return answer
+
+    async def answered(self) -> None:
+        """Wait until the bus has said something to everything sent so far."""
+        while self._in_flight > 0:
+            await self.moved()
+
+    def settled(self, deliveries: Sequence[Delivery], state: DeliveryState | None) -> None:
+        for delivery in deliveries:
+            answer = delivery.context
+            if isinstance(answer, Answer):
+                answer.state = state
+        self._in_flight -= len(deliveries)
+        self.wake()
+
+
+class TransactedReceiver(Receiver):
+    """A receiver whose messages may be completed in transactions."""
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        super().__init__(flush, 0)
+        self._open: dict[int, Answer] = {}
+
+    def complete(self, message: ReceivedMessage, txn_id: bytes) -> Answer:
+        """Ask for a message to be completed with the commit."""
+        answer = self._open[message.delivery_id] = Answer()
+        self.usable().propose(message.delivery_id, transactional_state(txn_id, ACCEPTED))
+        return answer
+
+    async def answered(self) -> None:
+        """Wait until the bus has said something to all that was asked for."""
+        while self._open:
+            await self.moved()
+
+    def settled(self, first: int, last: int, state: DeliveryState | None) -> None:
+        span = (last - first) & 0xFFFFFFFF
+        for delivery_id in [n for n in self._open if (n - first) & 0xFFFFFFFF <= span]:
+            self._open.pop(delivery_id).state = state
+        super().settled(first, last, state)
+
+
+class TransactedLinks:
+    """One entity to take messages from, and others to send to: links of one AMQP session, so
+    that a transaction may reach over all of them (TXN-5), and a control link beside them."""
+
+    def __init__(self, bus: Bus, receiver: TransactedReceiver, control: AnsweredSender) -> None:
+        self._bus = bus
+        self.receiver = receiver
+        self._control = control
+        self._senders: dict[str, AnsweredSender] = {}
+
+    @classmethod
+    async def open(cls, bus: Bus, path: str) -> "TransactedLinks":
+        """Attach a receiver and a control link; senders follow when they are needed."""
+        await bus.authorize(path)
+        client = bus.client
+        receiver, control = TransactedReceiver(client.flush), AnsweredSender(client.flush)
+        session, name = client.engine.begin(), str(uuid.uuid4())
+        await client.attach(receiver, session, name, path, False, _UNSETTLED, None)
+        await client.attach(
+            control,
+            client.engine.begin(),
+            f"{name}-control",
+            "",
+            True,
+            _UNSETTLED,
+            None,
+            target=encode_coordinator(),
+        )
+        return cls(bus, receiver, control)
+
+    async def sender(self, path: str) -> AnsweredSender:
+        """A sender in the receiver's session."""
+        known = self._senders.get(path.lower())
+        if known is not None:
+            return known
+        await self._bus.authorize(path)
+        client = self._bus.client
+        sender, session = AnsweredSender(client.flush), self.receiver.usable().session
+        try:
+            await client.attach(sender, session, str(uuid.uuid4()), path, True, _UNSETTLED, None)
+        finally:
+            # Settlements are told to the session; the receiver waits for them.
+            session.context = self.receiver
+        self._senders[path.lower()] = sender
+        return sender
+
+    # --- the work -------------------------------------------------------------------------
+
+    async def carry_out(self, moves: Sequence[Move]) -> None:
+        """Each move in a transaction of its own; what became of it is noted in the move.
+
+        RemoteError when the connection ends, TimeoutError when no answer comes: moves whose
+        commit was asked for are in doubt then, the others did not happen."""
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            await self._carry_out(moves)
+
+    async def _carry_out(self, moves: Sequence[Move]) -> None:
+        txn_ids = await self._declare(len(moves))
+        answers = await self._work(moves, txn_ids)
+        discharges: list[Answer] = []
+        for move, txn_id, parts in zip(moves, txn_ids, answers, strict=True):
+            refused = next((part for part in parts if not part.is_taken), None)
+            if refused is not None:
+                move.error = refused.error("The bus refused a part of a transaction")
+            move.fate = Fate.IN_DOUBT if refused is None else Fate.ROLLED_BACK
+            discharges.append(await self._control.put(_discharge(txn_id, refused is not None)))
+        await self._control.answered()
+        for move, answer in zip(moves, discharges, strict=True):
+            _note(move, answer)
+
+    async def _declare(self, count: int) -> list[bytes]:
+        declared = [await self._control.put(_declare()) for _ in range(count)]
+        await self._control.answered()
+        ids: list[bytes] = []
+        for answer in declared:
+            if not isinstance(answer.state, Declared):
+                raise answer.error("The bus declared no transaction")
+            ids.append(answer.state.txn_id)
+        return ids
+
+    async def _work(self, moves: Sequence[Move], txn_ids: list[bytes]) -> list[list[Answer]]:
+        """The parts of every transaction, and what the bus says to each of them."""
+        answers: list[list[Answer]] = []
+        for move, txn_id in zip(moves, txn_ids, strict=True):
+            parts = [self.receiver.complete(move.message, txn_id)]
+            if move.sender is not None:
+                parts.append(await move.sender.put(move.payload, transactional_state(txn_id)))
+            answers.append(parts)
+        await self.receiver.answered()
+        for sender in {id(move.sender): move.sender for move in moves}.values():
+            if sender is not None:
+                await sender.answered()
+        return answers
+
+
+def _note(move: Move, answer: Answer) -> None:
+    """What a discharge was answered with."""
+    if move.fate is not Fate.IN_DOUBT:
+        return
+    if isinstance(answer.state, Accepted):
+        move.fate = Fate.COMMITTED
+        return
+    move.error = answer.error("The bus did not commit a transaction")
+    if move.error.condition != IN_DOUBT_CONDITION:
+        move.fate = Fate.ROLLED_BACK
+
+
+def _declare() -> bytes:
+    return _VALUE + encode_described_list(_DECLARE, [ENCODED_NULL])
+
+
+def _discharge(txn_id: bytes, fail: bool) -> bytes:
+    fields = [encode_binary(txn_id), ENCODED_TRUE] if fail else [encode_binary(txn_id)]
+    return _VALUE + encode_described_list(_DISCHARGE, fields)

@@ -1,0 +1,178 @@
+"""What a fragment can be asked to do with stages, as data.
+
+A stage holds messages that are durable and that nobody sees: what one task of a pipeline has
+written of a batch. When the batch is done all of its stages are published by one change, once;
+a batch that is published again is not. `epoch` numbers the batches, and runs, of a writer in the
+order in which they began; one that a later one has followed is refused. A `series` is a counting
+of batches: a writer may have begun to count anew.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from partibus.domain.errors import BusError
+from partibus.fragment.commands import Command
+from partibus.fragment.message import NewMessage
+from partibus.fragment.ports import AnswerPort, SendPort
+
+
+class StageSummary:
+    """One stage."""
+
+    __slots__ = ("byte_count", "count", "epoch", "name", "path", "touched_ms")
+
+    def __init__(
+        self, name: str, epoch: int, path: str, count: int, byte_count: int, touched_ms: int
+    ) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.path = path
+        """Where its messages are to go."""
+        self.count = count
+        self.byte_count = byte_count
+        self.touched_ms = touched_ms
+        """When something was last added."""
+
+
+class WriterSummary:
+    """What a fragment knows of one writer."""
+
+    __slots__ = ("batch", "epoch", "leaving", "name", "series", "stages", "used_ms")
+
+    def __init__(
+        self,
+        name: str,
+        epoch: int,
+        series: str,
+        batch: int,
+        used_ms: int,
+        stages: list[StageSummary],
+        leaving: int,
+    ) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.series = series
+        """What it published last; empty when nothing was."""
+        self.batch = batch
+        self.used_ms = used_ms
+        self.stages = stages
+        self.leaving = leaving
+        """Messages that are published and not in the outbox yet."""
+
+
+class PublishPort(Protocol):
+    """Where the answer to a publication goes."""
+
+    def published(self, count: int, is_repeated: bool) -> None:
+        """So many messages are on their way, durably; or they were before."""
+        ...
+
+    def failed(self, error: BusError) -> None:
+        """Nothing was changed."""
+        ...
+
+
+class WritersPort(Protocol):
+    """Where the list of writers goes."""
+
+    def writers_listed(self, writers: list[WriterSummary]) -> None:
+        """Every writer with its stages."""
+        ...
+
+
+class StageMessages(Command):
+    """Add a chunk to a stage, which is made by its first.
+
+    Chunks are counted from 0. One that is there already is confirmed again and not added, so
+    that whoever got no answer may send it again."""
+
+    __slots__ = (
+        "byte_count",
+        "chunk",
+        "epoch",
+        "messages",
+        "name",
+        "path",
+        "port",
+        "requests",
+        "writer",
+    )
+
+    def __init__(
+        self,
+        port: SendPort,
+        writer: str,
+        epoch: int,
+        name: str,
+        path: str,
+        chunk: int,
+        messages: list[NewMessage],
+        requests: list[int],
+        byte_count: int,
+    ) -> None:
+        self.port = port
+        self.writer = writer
+        self.epoch = epoch
+        self.name = name
+        self.path = path
+        self.chunk = chunk
+        self.messages = messages
+        self.requests = requests
+        self.byte_count = byte_count
+
+
+class PublishStages(Command):
+    """Send the messages of stages off, all of them or none; other stages of the writer are void.
+
+    Each stage is named with the number of messages that it must have. A batch of the series at or
+    below the last one that was published is not published again: its stages are dropped."""
+
+    __slots__ = ("batch", "epoch", "port", "series", "stages", "writer")
+
+    def __init__(
+        self,
+        port: PublishPort,
+        writer: str,
+        series: str,
+        epoch: int,
+        batch: int,
+        stages: Sequence[tuple[str, int]],
+    ) -> None:
+        self.port = port
+        self.writer = writer
+        self.series = series
+        self.epoch = epoch
+        self.batch = batch
+        self.stages = stages
+
+
+class DropStages(Command):
+    """Forget what a writer has staged up to an epoch, or only the stages that are named.
+
+    Without an epoch an operator asks: whatever the writer is at, it is over."""
+
+    __slots__ = ("epoch", "forget", "names", "port", "writer")
+
+    def __init__(
+        self,
+        port: AnswerPort,
+        writer: str,
+        epoch: int | None,
+        names: Sequence[str] | None = None,
+        forget: bool = False,
+    ) -> None:
+        self.port = port
+        self.writer = writer
+        self.epoch = epoch
+        self.names = names
+        self.forget = forget
+        """Forget the writer too, and which batches it has published."""
+
+
+class ListWriters(Command):
+    """Tell who has staged and published what."""
+
+    __slots__ = ("port",)
+
+    def __init__(self, port: WritersPort) -> None:
+        self.port = port

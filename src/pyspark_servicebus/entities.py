@@ -1,0 +1,70 @@
+"""The entities that a pattern means.
+
+Owns the option `entityPattern`: globs over the paths of queues and subscriptions, in any case, as
+the management API lists them. Asked once for each read, on the driver.
+"""
+
+import fnmatch
+from collections.abc import Iterator
+from typing import Final
+
+from partibus.client.atom import AtomClient, subscription_path
+from partibus.client.errors import AtomError
+from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience
+from pyspark_servicebus.options import SourceOptions
+
+_SUBSCRIPTIONS: Final = "/subscriptions/"
+_UNAUTHORIZED: Final = 401
+
+
+def matching_entities(options: SourceOptions) -> list[str]:
+    """The paths that a pattern means, in order; a bus that is away is waited for."""
+    patience = Patience(options.patience_s)
+    while True:
+        try:
+            found = sorted(set(_matching(options)), key=str.lower)
+            break
+        except (OSError, AtomError) as error:
+            patience.bear(_told(error))
+    if not found:
+        raise BulkError(
+            "amqp:not-found",
+            f"entityPattern: no queue and no subscription matches '{','.join(options.patterns)}'. "
+            "A subscription's path is TOPIC/Subscriptions/NAME.",
+            False,
+        )
+    return found
+
+
+def matches(patterns: tuple[str, ...], path: str) -> bool:
+    """Whether a path is meant by one of the patterns."""
+    lowered = path.lower()
+    return any(fnmatch.fnmatchcase(lowered, pattern.lower()) for pattern in patterns)
+
+
+def _matching(options: SourceOptions) -> Iterator[str]:
+    credentials, patterns = options.credentials, options.patterns
+    with AtomClient(credentials.place(), ca_file=credentials.ca_file) as client:
+        for queue in client.list("queue"):
+            if matches(patterns, queue["name"]):
+                yield queue["name"]
+        if not any(_may_be_subscription(pattern) for pattern in patterns):
+            return
+        for topic in client.list("topic"):
+            for subscription in client.list("subscription", topic["name"]):
+                path = subscription_path(topic["name"], subscription["name"])
+                if matches(patterns, path):
+                    yield path
+
+
+def _may_be_subscription(pattern: str) -> bool:
+    return _SUBSCRIPTIONS in pattern.lower() or any(mark in pattern for mark in "*?[")
+
+
+def _told(error: OSError | AtomError) -> BulkError:
+    if isinstance(error, OSError):
+        return BulkError(UNREACHABLE, f"The bus cannot be reached: {error}.", True)
+    text = f"entityPattern: the bus does not list its entities: {error}"
+    if error.status == _UNAUTHORIZED:
+        text += "; the policy of the connection string needs the right Manage"
+    return BulkError("amqp:unauthorized-access", text, error.status >= 500)

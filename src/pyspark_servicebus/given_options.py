@@ -1,0 +1,99 @@
+"""Options as they were given, read one by one, with the complaints about them.
+
+Owns the kinds of values (words, switches, numbers, durations, sizes) and the one error that tells
+everything that is wrong at once. Which options there are, and what goes with what, is said by
+`options` and those that it asks.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Final
+
+MEBIBYTE: Final = 1024 * 1024
+_DURATION: Final = re.compile(r"^(\d+)\s*(ms|s|m|h|d)?$")
+_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE: Final = re.compile(r"^(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?$")
+_UNIT_BYTES: Final = {"b": 1, "k": 1024, "m": MEBIBYTE, "g": 1024 * MEBIBYTE}
+
+
+class OptionsError(ValueError):
+    """Options that cannot be used; the text has a line for each complaint."""
+
+
+class Given:
+    """Options by name in any case, with the complaints about them."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        self.complaints: list[str] = []
+        names = {name.lower(): name for name in known}
+        for name in self._values:
+            # Spark adds the path of load() and save() under this name.
+            if name not in names and name != "path":
+                close = _nearest(name, list(names.values()))
+                self.complaints.append(f"{name}: there is no such option; did you mean {close}?")
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        value = self._values.get(name.lower())
+        return default if value is None or value == "" else value
+
+    def one_of(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        value = self.text(name, default) or default
+        found = {word.lower(): word for word in allowed}.get(value.lower())
+        if found is None:
+            self.complaints.append(f"{name}: '{value}' is none of {', '.join(allowed)}.")
+            return default
+        return found
+
+    def switch(self, name: str, default: bool) -> bool:
+        return self.one_of(name, ("true", "false"), str(default).lower()) == "true"
+
+    def number(self, name: str, default: int | None, least: int = 1) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return default
+        if not value.isdecimal() or int(value) < least:
+            self.complaints.append(f"{name}: '{value}' is no whole number from {least} on.")
+            return default
+        return int(value)
+
+    def duration_ms(self, name: str, default: int) -> int:
+        value = self.text(name)
+        if value is None:
+            return default
+        match = _DURATION.match(value.strip().lower())
+        if match is None:
+            self.complaints.append(f"{name}: '{value}' is no duration; write 30s, 5m or 12h.")
+            return default
+        return int(match[1]) * _UNIT_MS[match[2] or "ms"]
+
+    def size(self, name: str, default: int) -> int:
+        value = self.text(name)
+        if value is None:
+            return default
+        match = _SIZE.match(value.strip().lower())
+        if match is None or not int(match[1]):
+            self.complaints.append(
+                f"{name}: '{value}' is no size; write 64MiB or a number of bytes."
+            )
+            return default
+        return int(match[1]) * _UNIT_BYTES[(match[2] or "b")[0]]
+
+    def names(self, name: str) -> tuple[str, ...]:
+        value = self.text(name) or ""
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+
+    def complain(self, condition: bool, text: str) -> None:
+        if condition:
+            self.complaints.append(text)
+
+    def finish(self) -> None:
+        if self.complaints:
+            raise OptionsError("the options cannot be used:\n  " + "\n  ".join(self.complaints))
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    lowered = {word.lower(): word for word in known}
+    close = difflib.get_close_matches(name, list(lowered), 1, 0.0)
+    return lowered[close[0]]

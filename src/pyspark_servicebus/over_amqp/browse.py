@@ -1,0 +1,126 @@
+"""Looking at messages without touching them, over the management node.
+
+Owns the walk by sequence number: a range of them, a set of them, or all there are. A peek gives a
+page of up to 250 messages from a number on, in the order of numbers, and goes on over the
+fragments of a partitioned entity. From the very first number on, a bus may show the oldest of all
+fragments first instead, which is why that one is asked for with care.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Final
+
+from partibus.client.management import PARTITION_SHIFT
+from partibus.client.message_columns import MessageColumns
+from pyspark_servicebus.over_amqp.wire import Wire
+
+PAGE_MESSAGES: Final = 250
+"""What a bus gives for one peek."""
+ORDERED_FROM: Final = 2
+"""From here on a peek goes by numbers; below it, it may begin with the oldest of all fragments."""
+END: Final = 1 << 63
+GAP_MAX: Final = 16
+"""Numbers between two wanted ones that are rather read than asked around."""
+
+Page = list[tuple[int, bytes]]
+"""Messages with their sequence numbers."""
+
+
+def page(wire: Wire, path: str, first: int, count: int = PAGE_MESSAGES) -> Page:
+    """Up to so many messages from a number on, as the bus gives them."""
+
+    async def peek(wire: Wire) -> list[bytes]:
+        return await (await wire.management(path)).peek_encoded(first, count)
+
+    return numbered(wire.ask(peek))
+
+
+def numbered(messages: Sequence[bytes]) -> Page:
+    """Messages with the sequence number that each bears."""
+    columns = MessageColumns(frozenset(("sequence_number",)))
+    for message in messages:
+        columns.add(message)
+    numbers = columns.lists["sequence_number"]
+    return [
+        (number if isinstance(number, int) else 0, message)
+        for number, message in zip(numbers, messages, strict=True)
+    ]
+
+
+def walk_range(wire: Wire, path: str, first: int, last: int) -> Iterator[Page]:
+    """Messages with numbers from `first` on and before `last`, in order."""
+    at = first
+    if at < ORDERED_FROM:
+        if begin := [item for item in walk_first(wire, path) if item[0] >= first]:
+            yield begin
+        at = ORDERED_FROM
+    while at < last:
+        found = page(wire, path, at, min(PAGE_MESSAGES, last - at))
+        wanted = [item for item in found if at <= item[0] < last]
+        if wanted:
+            yield wanted
+        if not wanted or found[-1][0] >= last:
+            return
+        at = wanted[-1][0] + 1
+
+
+def walk_first(wire: Wire, path: str) -> Page:
+    """The messages before `ORDERED_FROM`, if they are there.
+
+    They are the first of their fragment, so that the walk is over once another of it comes."""
+    found: Page = []
+    for shown in walk_all(wire, path):
+        found += [item for item in shown if item[0] < ORDERED_FROM]
+        if any(ORDERED_FROM <= number < 1 << PARTITION_SHIFT for number, _ in shown):
+            break
+    return found
+
+
+def walk_all(wire: Wire, path: str) -> Generator[Page, None, None]:
+    """Every message once, whatever the order in which the bus shows them.
+
+    Over a connection of its own: a bus may keep our place in the walk by connection."""
+    own = Wire(wire.access)
+    seen: set[int] = set()
+    at, passed = 0, 0
+    try:
+        while True:
+            life = own.life
+            found = page(own, path, at)
+            new = [item for item in found if item[0] not in seen]
+            seen.update(number for number, _ in new)
+            passed = 0 if new else passed + len(found)
+            if new:
+                yield new
+            if own.life != life and at:
+                at = 0  # the place was lost with the connection
+                continue
+            # A bus that runs in circles is left.
+            if not found or passed > len(seen) + PAGE_MESSAGES:
+                return
+            at = found[-1][0] + 1
+    finally:
+        own.close()
+
+
+def walk_set(wire: Wire, path: str, numbers: Sequence[int]) -> Iterator[Page]:
+    """The messages of these numbers that are there, in order."""
+    for first, last, wanted in runs(numbers):
+        for found in walk_range(wire, path, first, last):
+            chosen = [item for item in found if item[0] in wanted]
+            if chosen:
+                yield chosen
+
+
+def runs(numbers: Sequence[int]) -> list[tuple[int, int, frozenset[int]]]:
+    """Numbers put together where they are near each other, as ranges without their ends."""
+    out: list[tuple[int, int, frozenset[int]]] = []
+    run: list[int] = []
+    for number in sorted(set(numbers)):
+        # A range never leaves its fragment: what lies behind its end is not looked at.
+        if run and number - run[-1] > GAP_MAX:
+            out.append((run[0], run[-1] + 1, frozenset(run)))
+            run = []
+        run.append(number)
+    if run:
+        out.append((run[0], run[-1] + 1, frozenset(run)))
+    return out

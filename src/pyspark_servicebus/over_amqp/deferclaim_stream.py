@@ -1,0 +1,202 @@
+"""A stream that consumes from any Service Bus: it sets messages aside by deferring them.
+
+Owns the mode `deferclaim`. For each batch messages are received with locks, noted in a directory
+and deferred; an offset names the note. Tasks look at them as often as they must. They are deleted
+when Spark asks for the batch after, which it does only once this one is in its commit log. What an
+earlier run deferred and no offset names becomes part of the next batch, so nothing stays aside.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.errors import BulkError, Patience
+from pyspark_servicebus.options import SourceOptions
+from pyspark_servicebus.over_amqp import tasks
+from pyspark_servicebus.over_amqp.claim_files import CLAIM, INTENT, ClaimFiles
+from pyspark_servicebus.over_amqp.deferral import Deferral
+from pyspark_servicebus.over_amqp.holding import Holding, Place, portioned
+from pyspark_servicebus.over_amqp.receiving import CLOCK_MS, Received, receive
+from pyspark_servicebus.over_amqp.tasks import SetPartition
+from pyspark_servicebus.over_amqp.wire import Wire
+from pyspark_servicebus.stream_reader import Offset, StreamReader
+
+OFFSET_VERSION: Final = 1
+CHUNK_MESSAGES: Final = 500
+"""Messages that are locked at a time, so that none waits long for its deferral."""
+FIRST_CHUNK: Final = 50
+_log: Final = logging.getLogger(__name__)
+
+
+class DeferClaimStream(StreamReader):
+    """One set of deferred messages for each batch."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._opened: tuple[Place, Wire, ClaimFiles, Deferral] | None = None
+        self._run = uuid.uuid4().hex
+        self._settled = ""
+        self._next: tuple[Offset, Offset] | None = None
+        """The batch that was offered last, with where it starts."""
+        self._held: tuple[str, list[Holding]] = ("", [])
+        self._is_clean = False
+        self._until_ms: int | None = None
+        """Where a run that takes what is available now ends."""
+        self._is_over = False
+
+    # --- what it works with ---------------------------------------------------------------
+
+    def _open(self) -> tuple[Place, Wire, ClaimFiles, Deferral]:
+        """The way to the bus and to the notes; this run shuts out any earlier one."""
+        if self._opened is None:
+            options = self.options
+            access = Access(options.credentials, options.entity, options.patience_s)
+            place = Place(options.entity, options.sub_queue, access)
+            files = ClaimFiles(options.claim_location)
+            files.take_over(self._run, place.path)
+            wire = Wire(access)
+            self._opened = place, wire, files, Deferral(wire, place.path, options.claim_owner)
+        return self._opened
+
+    def _files(self) -> ClaimFiles:
+        """The notes, as long as no later run has begun."""
+        files = self._open()[2]
+        if not files.is_mine(self._run):
+            raise BulkError(
+                "partibus:claim-fenced",
+                f"Another run of '{self.options.claim_owner}' has begun; this one has ended.",
+                False,
+            )
+        return files
+
+    # --- Spark's questions ----------------------------------------------------------------
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Nothing was claimed yet."""
+        self._open()
+        return {"v": OFFSET_VERSION, "n": 0, "c": "", "k": 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take what is there now, and not what comes while it is worked on."""
+        self._until_ms = int(time.time() * 1000) + CLOCK_MS
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """Delete what is done, and set messages aside for the next batch."""
+        if start.get("v") != OFFSET_VERSION:
+            raise ValueError(f"The checkpoint has offsets of version {start.get('v')}, not 1.")
+        if self._next is not None and self._next[0] == start:
+            return self._next[1]
+        self._settle(str(start["c"]))
+        name = f"{start['n']:08d}-{uuid.uuid4().hex[:8]}"
+        held = self._adopt(name)
+        held += self._claim(name, *self.limits(limit), len(held))
+        files = self._files()
+        if held:
+            files.note(name + CLAIM, held)
+        for old in files.names(INTENT, CLAIM):
+            if old != name + CLAIM:
+                files.forget(old)
+        if not held:
+            return start
+        self._held = (name, held)
+        latest = {"v": OFFSET_VERSION, "n": start["n"] + 1, "c": name, "k": len(held)}
+        self._next = (start, latest)
+        return latest
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The tasks of a batch, claimed just now or by an earlier run."""
+        name = str(end["c"])
+        if start == end or not name:
+            return []
+        place, _, files, _ = self._open()
+        held = self._held[1] if self._held[0] == name else files.noted(name + CLAIM)
+        if held is None or len(held) != end["k"]:
+            self.data_was_lost(
+                f"claimLocation: there is no note of the batch '{name}' with {end['k']} messages, "
+                "which the checkpoint names; is it the directory of this query?"
+            )
+            held = held or []
+        self._held = (name, held)
+        checks = self.options.fails_on_data_loss
+        return [
+            SetPartition(place, [one.number for one in some], checks)
+            for some in portioned(held, self.options.partitions_min)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one task; in an executor, without any state of the driver."""
+        return tasks.read(partition, self._columns)
+
+    def stop(self) -> None:
+        """Let the connection go; Spark does not always say it."""
+        if self._opened is not None:
+            self._opened[1].close()
+
+    # --- batches --------------------------------------------------------------------------
+
+    def _settle(self, name: str) -> None:
+        """Delete the messages of a batch that is in the commit log; a second time is no harm."""
+        if not name or name == self._settled:
+            return
+        files = self._files()
+        held = self._held[1] if self._held[0] == name else files.noted(name + CLAIM)
+        stayed = self._open()[3].delete(held or [])
+        if stayed:
+            text = (
+                f"{len(stayed)} messages of the batch '{name}', which is done, could not be "
+                f"deleted: others hold them by their numbers, {stayed[0]} among them"
+            )
+            self.data_was_lost(text)
+            _log.warning("%s", text)
+        files.forget(name + CLAIM)
+        self._settled, self._held = name, ("", [])
+
+    def _adopt(self, claim: str) -> list[Holding]:
+        """What earlier runs have set aside, or meant to, and no offset names."""
+        if self._is_clean:
+            return []
+        files, deferral = self._files(), self._open()[3]
+        meant: dict[int, Holding] = {}
+        for name in files.names(INTENT, CLAIM):
+            meant |= {one.number: one for one in files.noted(name) or []}
+        held = deferral.secure(list(meant.values()), claim) if meant else []
+        self._is_clean = True
+        return held
+
+    def _claim(self, claim: str, messages: int, byte_count: int, taken: int) -> list[Holding]:
+        """Receive, note and defer, a chunk at a time, within the limits."""
+        place, wire, _, deferral = self._open()
+        held: list[Holding] = []
+        mean = byte_count // FIRST_CHUNK or 1
+        while not self._is_over and taken + len(held) < messages and byte_count > 0:
+            room = min(CHUNK_MESSAGES, messages - taken - len(held), byte_count // mean + 1)
+            received = self._receive(wire, place.path, room)
+            if not received:
+                break
+            holdings = [one.holding for one in received]
+            self._files().note(f"{claim}-{len(held):08d}{INTENT}", holdings)
+            held += deferral.defer(received, claim)
+            size = sum(one.byte_count for one in holdings)
+            byte_count, mean = byte_count - size, size // len(received) + 1
+            self._is_over = self._is_past(received)
+        return held
+
+    def _receive(self, wire: Wire, path: str, count: int) -> list[Received]:
+        patience = Patience(self.options.patience_s)
+        while True:
+            try:
+                return receive(wire, path, count)
+            except BulkError as error:
+                patience.bear(error)
+
+    def _is_past(self, received: Sequence[Received]) -> bool:
+        """Whether all of these came after the run began to take what was there."""
+        until_ms = self._until_ms
+        return until_ms is not None and all(one.enqueued_ms > until_ms for one in received)

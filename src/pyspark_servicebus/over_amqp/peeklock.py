@@ -1,0 +1,194 @@
+"""Messages under a lock, with the token in a column, for those who settle them by themselves.
+
+Owns the mode `peeklock`, of batches and of streams. The driver receives and passes messages and
+tokens on to the tasks, so that a task that is tried again sees the same ones.
+Nothing is settled here: `settlement.settle` does it, and what it does not settle comes back. In a
+stream the driver renews the locks of the batch under way; a batch that is replayed after a crash
+has other messages, so this is at least once and no more.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.errors import BulkError, Patience
+from pyspark_servicebus.options import SourceOptions
+from pyspark_servicebus.over_amqp import tasks
+from pyspark_servicebus.over_amqp.holding import Place, portioned
+from pyspark_servicebus.over_amqp.lock_keeper import LockKeeper
+from pyspark_servicebus.over_amqp.receiving import CLOCK_MS, Received, receive
+from pyspark_servicebus.over_amqp.tasks import LockedPartition
+from pyspark_servicebus.over_amqp.wire import Wire
+from pyspark_servicebus.stream_reader import Offset, StreamReader
+
+OFFSET_VERSION: Final = 1
+MESSAGES_MAX: Final = 1000
+"""Messages locked at a time, unless maxMessagesPerTrigger says otherwise."""
+CHUNK_MESSAGES: Final = 200
+
+
+class LockedMessages:
+    """The driver's side: receives under locks, and makes tasks of it."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        access = Access(options.credentials, options.entity, options.patience_s)
+        self.place = Place(options.entity, options.sub_queue, access)
+        self._options = options
+        self.wire = Wire(access)
+
+    def take(self) -> list[Received]:
+        """What is there, within the limits of a batch; a bus that is away is waited for."""
+        messages = self._options.messages_per_trigger or MESSAGES_MAX
+        byte_count = self._options.bytes_per_trigger
+        patience = Patience(self._options.patience_s)
+        taken: list[Received] = []
+        while len(taken) < messages and byte_count > 0:
+            try:
+                some = receive(
+                    self.wire, self.place.path, min(CHUNK_MESSAGES, messages - len(taken))
+                )
+            except BulkError as error:
+                patience.bear(error)
+                continue
+            if not some:
+                break
+            taken += some
+            byte_count -= sum(one.holding.byte_count for one in some)
+        return taken
+
+    def give_back(self, taken: Sequence[Received]) -> None:
+        """As if they had never been received."""
+
+        async def release(wire: Wire) -> None:
+            receiver = await wire.receiver(self.place.path)
+            receiver.release([one.delivery for one in taken])
+
+        self.wire.call(release)
+
+    def tasks(self, taken: Sequence[Received]) -> list[InputPartition]:
+        """The tasks that show them."""
+        payloads = {one.holding.number: one.delivery.payload for one in taken}
+        held = [one.holding for one in taken]
+        return [
+            LockedPartition(
+                self.place.entity,
+                [payloads[one.number] for one in some],
+                [one.token for one in some],
+            )
+            for some in portioned(held, self._options.partitions_min)
+        ]
+
+
+class PeekLockReader(DataSourceReader):
+    """`spark.read` with locks: every plan of the read locks messages of its own."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options: SourceOptions | None = options
+        self._columns = options.columns
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The executors get no options, and so no secret.
+        return {**self.__dict__, "_options": None}
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Receive now."""
+        assert self._options is not None
+        locked = LockedMessages(self._options)
+        try:
+            return locked.tasks(locked.take())
+        finally:
+            # The locks stay: they do not belong to the link.
+            locked.wire.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one task."""
+        return tasks.read(partition, self._columns)
+
+
+class PeekLockStream(StreamReader):
+    """One set of locked messages for each batch."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._locked: LockedMessages | None = None
+        self._keeper: LockKeeper | None = None
+        self._number = -1
+        self._taken: list[Received] = []
+        """The messages of the batch with that number."""
+        self._until_ms: int | None = None
+        """Where a run that takes what is available now ends."""
+        self._seen: set[int] = set()
+        """What such a run has received: one that was given back is no reason to go on."""
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Nothing was received yet."""
+        return {"v": OFFSET_VERSION, "n": 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """It ends when a trigger finds nothing new."""
+        self._until_ms = int(time.time() * 1000) + CLOCK_MS
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """Receive for the next batch; the locks of the one before are renewed no more."""
+        number = int(start["n"]) + 1
+        if self._number != number:
+            self._receive(number)
+        return {"v": OFFSET_VERSION, "n": number} if self._taken else start
+
+    def _receive(self, number: int) -> None:
+        if self._locked is None:
+            self._locked = LockedMessages(self.options)
+            self._keeper = LockKeeper(self._locked.place)
+        assert self._keeper is not None
+        self._keeper.keep([], 0)
+        self._taken = self._take(self._locked)
+        self._number = number if self._taken else -1
+        if self._taken:
+            lock_ms = min(one.locked_for_ms for one in self._taken)
+            self._keeper.keep([one.holding for one in self._taken], lock_ms)
+
+    def _take(self, locked: LockedMessages) -> list[Received]:
+        """Messages for a batch; a run that takes what is available now ends without new ones."""
+        until_ms = self._until_ms
+        passed: list[Received] = []
+        while taken := locked.take():
+            if until_ms is None:
+                break
+            old = {one.holding.number for one in taken if one.enqueued_ms <= until_ms}
+            new = old - self._seen
+            self._seen |= new
+            if new:
+                break
+            # They came back, and stand before others that have not been here yet.
+            passed += taken
+            if not old:
+                taken = []
+                break
+        if passed:
+            locked.give_back(passed)
+        return taken
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The tasks of a batch; of one that an earlier run began, with what is there now."""
+        if start == end:
+            return []
+        if self._number != end["n"]:
+            self._receive(int(end["n"]))
+        assert self._locked is not None
+        return self._locked.tasks(self._taken)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one task; in an executor, without any state of the driver."""
+        return tasks.read(partition, self._columns)
+
+    def stop(self) -> None:
+        """Let the connections go; Spark does not always say it."""
+        if self._keeper is not None:
+            self._keeper.stop()
+        if self._locked is not None:
+            self._locked.wire.close()

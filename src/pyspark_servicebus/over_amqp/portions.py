@@ -1,0 +1,32 @@
+"""Requests about many messages: how many go into one.
+
+Owns the bounds of one request to the management node: so many messages, so many bytes of them in
+the answer, and all of one fragment, since a bus need not take those of several at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from partibus.client.management import PARTITION_SHIFT
+from pyspark_servicebus.over_amqp.holding import Holding
+
+REQUEST_MESSAGES: Final = 100
+REQUEST_BYTES: Final = 1024 * 1024
+
+
+def portions(held: Sequence[Holding]) -> Iterator[list[Holding]]:
+    """Messages in the portions of one request each."""
+    portion: list[Holding] = []
+    byte_count = 0
+    for one in sorted(held, key=lambda one: one.number):
+        if portion and (
+            len(portion) >= REQUEST_MESSAGES
+            or byte_count + one.byte_count > REQUEST_BYTES
+            or one.number >> PARTITION_SHIFT != portion[0].number >> PARTITION_SHIFT
+        ):
+            yield portion
+            portion, byte_count = [], 0
+        portion.append(one)
+        byte_count += one.byte_count
+    if portion:
+        yield portion

@@ -1,0 +1,161 @@
+"""The messages of one task on their way to any Service Bus, over AMQP.
+
+Owns what differs from the bulk path: rows travel in the vendor's batches, those of one session or
+key together, a few batches unconfirmed at a time. A batch that is refused for a row is sent again
+row by row to find it. Where every row must meet its earlier copy (deliver=dedup), rows without
+a key go alone: a partitioned entity finds the copy by the id of a message, not of a batch.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from partibus.amqp.errors import AmqpError
+from partibus.client.links import Outcomes
+from partibus.client.message import BATCH_FORMAT, OutgoingMessage, encode_batch
+from partibus.client.message_columns import MessageColumns
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.bus import Entity
+from pyspark_servicebus.delivery import Letter, Target, broken
+from pyspark_servicebus.errors import UNREACHABLE, BulkError
+from pyspark_servicebus.over_amqp.wire import RETRYABLE, Wire, wire_of
+
+WINDOW: Final = 16
+"""Batches that are sent and not yet confirmed."""
+SINGLES_WINDOW: Final = 200
+BATCH_MESSAGES_MAX: Final = 4500
+"""The cloud's own limit."""
+ENVELOPE_BYTES: Final = 1024
+"""Room for what a batch says of itself: a session or a key of up to 128 characters."""
+SECTION_BYTES: Final = 8
+NO_LIMIT: Final = 1 << 40
+
+Key = tuple[str | None, str | None]
+"""The session and the partition key of a message."""
+
+
+def describe(access: Access, path: str) -> Entity:
+    """What a link to an entity tells of it; whether it detects duplicates is not among it."""
+
+    async def attach(wire: Wire) -> int:
+        return (await wire.sender(path)).usable().remote_max_message_size
+
+    bytes_max = wire_of(access).call(attach) or NO_LIMIT
+    return Entity(path, 0, "", False, True, bytes_max, {})
+
+
+class Parcel:
+    """Letters that travel in one transfer."""
+
+    __slots__ = ("byte_count", "key", "letters")
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.letters: list[Letter] = []
+        self.byte_count = 0
+
+    def has_room(self, letter: Letter, bytes_max: int) -> bool:
+        size = self.byte_count + len(letter.payload) + SECTION_BYTES
+        return size <= bytes_max and len(self.letters) < BATCH_MESSAGES_MAX
+
+    def add(self, letter: Letter) -> None:
+        self.letters.append(letter)
+        self.byte_count += len(letter.payload) + SECTION_BYTES
+
+    def encode(self) -> tuple[bytes, int]:
+        """The payload and its message format."""
+        if len(self.letters) == 1:
+            return self.letters[0].payload, 0
+        session_id, partition_key = self.key
+        hints = OutgoingMessage(session_id=session_id, partition_key=partition_key)
+        return encode_batch(hints, [letter.payload for letter in self.letters]), BATCH_FORMAT
+
+
+class AmqpTarget(Target):
+    """One entity that a task writes to, over AMQP."""
+
+    def _found(self) -> Entity:
+        if self._entity is None:
+            self._entity = describe(self._access, self._path)
+        return self._entity
+
+    def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
+        """Send all of them; gives those to be tried again after a pause."""
+        parcels = self._parcels(entity, letters)
+        again: list[Letter] = []
+        error: BulkError | None = None
+        while parcels:
+            outcomes, fault = self._offer(parcels)
+            refused: list[Letter] = []
+            for place, parcel in enumerate(parcels):
+                outcome = outcomes.get(place, _UNKNOWN)
+                if outcome is None:
+                    self.accepted += len(parcel.letters)
+                    self._patience.renew()
+                elif outcome is _UNKNOWN or outcome.condition in RETRYABLE:
+                    again += parcel.letters
+                    error = fault or _told(outcome)
+                elif len(parcel.letters) > 1:
+                    refused += parcel.letters
+                else:
+                    told = _told(outcome)
+                    self._refuse_one(parcel.letters[0], told.condition, told.text)
+            parcels = [_single(letter) for letter in refused]
+        if error is not None:
+            raise broken(again, error)
+        return []
+
+    def _offer(self, parcels: Sequence[Parcel]) -> tuple[Outcomes, BulkError | None]:
+        """What became of each parcel; those without an outcome met the error."""
+        outcomes: Outcomes = {}
+        window = WINDOW if any(len(parcel.letters) > 1 for parcel in parcels) else SINGLES_WINDOW
+
+        async def offer(wire: Wire) -> None:
+            sender = await wire.sender(self._path)
+            await sender.offer((parcel.encode() for parcel in parcels), outcomes, window=window)
+
+        try:
+            wire_of(self._access).call(offer)
+        except BulkError as error:
+            if not error.retryable:
+                raise
+            return outcomes, error
+        return outcomes, None
+
+    def _parcels(self, entity: Entity, letters: list[Letter]) -> list[Parcel]:
+        """Letters put together by key, the order within each kept."""
+        bytes_max = min(self._batch_bytes, entity.message_bytes_max) - ENVELOPE_BYTES
+        columns = MessageColumns(frozenset(("session_id", "partition_key")))
+        for letter in letters:
+            columns.add(letter.payload)
+        done: list[Parcel] = []
+        filling: dict[Key, Parcel] = {}
+        sessions, keys = columns.lists["session_id"], columns.lists["partition_key"]
+        for letter, session_id, partition_key in zip(letters, sessions, keys, strict=True):
+            key = (_text(session_id), _text(partition_key))
+            if self._needs_ids and key == (None, None):
+                done.append(_single(letter))
+                continue
+            parcel = filling.get(key)
+            if parcel is None or not parcel.has_room(letter, bytes_max):
+                parcel = filling[key] = Parcel(key)
+                done.append(parcel)
+            parcel.add(letter)
+        return done
+
+
+_UNKNOWN: Final = AmqpError(UNREACHABLE, "The bus gave no answer.")
+
+
+def _single(letter: Letter) -> Parcel:
+    parcel = Parcel((None, None))
+    parcel.add(letter)
+    return parcel
+
+
+def _told(error: AmqpError) -> BulkError:
+    condition = error.condition
+    return BulkError(condition, error.description or condition, condition in RETRYABLE)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,98 @@
+"""How a snapshot is cut into ranges of sequence numbers, with a few questions.
+
+Owns what can be known cheaply of an entity that tells nothing about itself: which fragments hold
+messages (the top 16 bits of a number name the fragment), and where their numbers end. Each
+answer is compared with what was asked; a bus that answers otherwise is read in one walk.
+"""
+
+from typing import Final
+
+from partibus.client.management import PARTITION_SHIFT
+from pyspark_servicebus.over_amqp.browse import page, walk_all
+from pyspark_servicebus.over_amqp.wire import Wire
+from pyspark_servicebus.planning import Slice, split
+
+FRAGMENTS_MAX: Final = 1024
+LOOK_PAGES: Final = 20
+"""How far the first fragment is looked for."""
+_FRAGMENT: Final = 1 << PARTITION_SHIFT
+
+Range = tuple[int, int]
+"""Sequence numbers from the first on, without the second."""
+
+
+def cut(wire: Wire, path: str, parts_min: int) -> list[Range] | None:
+    """The ranges of a snapshot, at least so many where it can be; None when only a walk can tell.
+
+    Empty when there is nothing. A single range is no use: a walk is what every bus documents."""
+    if parts_min == 1:
+        return None if page(wire, path, 0, 1) else []
+    shown, is_known = _oldest(wire, path)
+    if not shown:
+        return []
+    firsts = _firsts(wire, path) if is_known else None
+    if firsts is None:
+        return None
+    if min(shown) < _FRAGMENT:
+        firsts = {0: min(shown), **firsts}
+    if not {number >> PARTITION_SHIFT for number in shown} <= firsts.keys():
+        return None
+    if len(firsts) >= parts_min:
+        return [(first, (index + 1) << PARTITION_SHIFT) for index, first in firsts.items()]
+    slices = [Slice(index, first, end(wire, path, first), -1, 1) for index, first in firsts.items()]
+    return [(part.first, part.last) for part in split(slices, parts_min)]
+
+
+def _oldest(wire: Wire, path: str) -> tuple[set[int], bool]:
+    """Numbers of the oldest messages, and whether no other can be lower than all of them.
+
+    The very first message of the first fragment may be behind those of all the others, and it is
+    the one that cannot be asked for by its number."""
+    shown: set[int] = set()
+    pages = walk_all(wire, path)
+    try:
+        for _ in range(LOOK_PAGES):
+            found = next(pages, None)
+            shown.update(number for number, _ in found or ())
+            if found is None or min(shown) < _FRAGMENT:
+                return shown, True
+    finally:
+        pages.close()
+    return shown, False
+
+
+def _firsts(wire: Wire, path: str) -> dict[int, int] | None:
+    """The first number of every fragment behind the first one that holds messages."""
+    firsts: dict[int, int] = {}
+    at = _FRAGMENT
+    while (number := _next(wire, path, at)) is not None:
+        if number < at or len(firsts) == FRAGMENTS_MAX:
+            return None
+        firsts[number >> PARTITION_SHIFT] = number
+        at = ((number >> PARTITION_SHIFT) + 1) << PARTITION_SHIFT
+    return firsts
+
+
+def end(wire: Wire, path: str, first: int) -> int:
+    """The number behind the last message of the fragment that `first` lies in."""
+    limit = ((first >> PARTITION_SHIFT) + 1) << PARTITION_SHIFT
+    low, step = first + 1, 1
+    while low + step < limit and (found := _next(wire, path, low + step)) is not None:
+        if not low + step <= found < limit:
+            break
+        low, step = found + 1, step * 2
+    high = min(low + step, limit)
+    while low < high:
+        middle = (low + high) // 2
+        found = _next(wire, path, middle)
+        if found is not None and middle <= found < limit:
+            low = found + 1
+        else:
+            high = middle
+    return low
+
+
+def _next(wire: Wire, path: str, first: int) -> int | None:
+    """The number of the first message from a number on."""
+    found = page(wire, path, first, 1)
+    return found[0][0] if found else None

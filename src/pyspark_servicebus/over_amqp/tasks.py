@@ -1,0 +1,139 @@
+"""What one task reads over AMQP, and the reading of it in an executor.
+
+Owns the partitions that travel: ranges of sequence numbers, all there is, a set of numbers that
+the driver has deferred, or messages that it has locked. They carry an `Access` with a token, never
+the key. Reading is looking: it may be done again, and gives the same messages as long as they
+are there.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_servicebus.decode import Decoder
+from pyspark_servicebus.errors import DataLoss, Patience
+from pyspark_servicebus.over_amqp.browse import PAGE_MESSAGES, Page, walk_all, walk_range, walk_set
+from pyspark_servicebus.over_amqp.by_number import look_by_number
+from pyspark_servicebus.over_amqp.holding import CLAIM_PROPERTY, DEFERRED, Place
+from pyspark_servicebus.over_amqp.ranges import Range
+from pyspark_servicebus.over_amqp.wire import Wire, wire_of
+from pyspark_servicebus.schema import LOCK_COLUMN
+
+
+class RangePartition(InputPartition):
+    """Ranges of numbers; none of them is everything."""
+
+    def __init__(self, place: Place, ranges: Sequence[Range] | None) -> None:
+        super().__init__(None)
+        self.place = place
+        self.ranges = ranges
+
+    def __repr__(self) -> str:
+        return f"RangePartition({self.place.path}, {self.ranges or 'all'})"
+
+
+class SetPartition(InputPartition):
+    """Deferred messages by their numbers."""
+
+    def __init__(self, place: Place, numbers: Sequence[int], checks: bool) -> None:
+        super().__init__(None)
+        self.place = place
+        self.numbers = numbers
+        self.checks = checks
+
+    def __repr__(self) -> str:
+        return f"SetPartition({self.place.path}, {len(self.numbers)} messages)"
+
+
+class LockedPartition(InputPartition):
+    """Messages under locks, as they came: nobody else could show them again for certain."""
+
+    def __init__(self, entity: str, messages: Sequence[bytes], tokens: Sequence[str]) -> None:
+        super().__init__(None)
+        self.entity = entity
+        self.messages = messages
+        self.tokens = tokens
+
+    def __repr__(self) -> str:
+        return f"LockedPartition({self.entity}, {len(self.messages)} messages)"
+
+
+# --- in the executor ------------------------------------------------------------------------------
+
+
+def read(partition: InputPartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The messages of one task."""
+    if isinstance(partition, RangePartition):
+        return _read_ranges(partition, columns)
+    if isinstance(partition, SetPartition):
+        return _read_set(partition, columns)
+    if isinstance(partition, LockedPartition):
+        return _read_locked(partition, columns)
+    return iter(())  # Spark has a task of its own for a read without partitions
+
+
+def _read_ranges(partition: RangePartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    place = partition.place
+    wire = wire_of(place.access)
+    decoder = Decoder(columns, place.entity)
+    pages: Iterable[Page]
+    if partition.ranges is None:
+        pages = walk_all(wire, place.path)
+    else:
+        pages = itertools.chain.from_iterable(
+            walk_range(wire, place.path, first, last) for first, last in partition.ranges
+        )
+    for page in pages:
+        yield decoder.table([message for _, message in page])
+
+
+def _read_set(partition: SetPartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    place = partition.place
+    wire = wire_of(place.access)
+    decoder = Decoder(columns, place.entity)
+    missing = set(partition.numbers)
+    patience = Patience(place.access.patience_s)
+    while missing:
+        for page in _pages(wire, place.path, sorted(missing)):
+            missing.difference_update(number for number, _ in page)
+            patience.renew()
+            table = decoder.table([message for _, message in page], hidden=CLAIM_PROPERTY)
+            yield _all_deferred(table)
+        # A fragment whose store is down shows nothing; it may be back soon.
+        if missing and not patience.wait():
+            break
+    if missing and partition.checks:
+        raise DataLoss(
+            f"{len(missing)} messages of '{place.path}' that were deferred for this query are no "
+            f"longer there, {min(missing)} among them: they expired, or others have received them "
+            "by their numbers. Set failOnDataLoss=false to go on without them."
+        )
+
+
+def _all_deferred(table: pa.RecordBatch) -> pa.RecordBatch:
+    """The same whichever way they were looked at: under a lock a message tells no state."""
+    if "state" not in table.schema.names:
+        return table
+    states = pa.array([DEFERRED] * table.num_rows, pa.string())
+    return table.set_column(table.schema.get_field_index("state"), "state", states)
+
+
+def _pages(wire: Wire, path: str, numbers: Sequence[int]) -> Iterator[Page]:
+    """What a peek shows of these, and then what is there all the same."""
+    missing = set(numbers)
+    for page in walk_set(wire, path, numbers):
+        missing.difference_update(number for number, _ in page)
+        yield page
+    if missing and (found := look_by_number(wire, path, sorted(missing))):
+        yield found
+
+
+def _read_locked(partition: LockedPartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    decoder = Decoder([name for name in columns if name != LOCK_COLUMN], partition.entity)
+    for at in range(0, len(partition.messages), PAGE_MESSAGES):
+        table = decoder.table(partition.messages[at : at + PAGE_MESSAGES])
+        tokens = pa.array(partition.tokens[at : at + PAGE_MESSAGES], pa.string())
+        arrays = [tokens if name == LOCK_COLUMN else table.column(name) for name in columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(columns))

@@ -1,0 +1,257 @@
+"""The traffic of entities: rates, bytes, ages, lag, skew over fragments and keys.
+
+Owns the pipeline: which messages are looked at (a snapshot of what waits, a capture, or a stream
+that reads along behind a cursor), the counting in windows, and the report. Nothing on the bus is
+changed, but for the cursor of a stream, which the bus keeps until it is dropped.
+"""
+
+import contextlib
+import datetime
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark_servicebus.pipelines.analytics_settings import AnalyticsSettings
+from pyspark_servicebus.pipelines.arguments import script_main
+from pyspark_servicebus.pipelines.choosing import chosen_entities, known_entities, told_plainly
+from pyspark_servicebus.pipelines.place import EntityInfo
+from pyspark_servicebus.pipelines.progress import SILENT, Progress, watch
+from pyspark_servicebus.pipelines.traffic.cursors import fragments_and_cursors
+from pyspark_servicebus.pipelines.traffic.frames import (
+    bus_messages,
+    captured_messages,
+    deliveries_and_ages,
+    facts,
+    hottest_keys,
+    windows_and_fragments,
+)
+from pyspark_servicebus.pipelines.traffic.report import CursorLag, TrafficReport, entity_traffic
+from pyspark_servicebus.pipelines.traffic.writing import write_report
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["AnalyticsSettings", "TrafficReport", "analytics", "entities_of", "main"]
+NAME: Final = "analytics"
+CHECKPOINT: Final = "checkpoint"
+
+
+def analytics(
+    spark: "SparkSession", settings: AnalyticsSettings, progress: Progress = SILENT
+) -> TrafficReport:
+    """Look at the traffic, write the report, and give it."""
+    with told_plainly():
+        if settings.captured is not None:
+            messages = captured_messages(spark, settings.captured, settings.measured())
+            report = _of_messages(settings, messages, "captured", {}, [], 0)
+        else:
+            report = _of_bus(spark, settings, progress)
+    return write_report(Path(settings.output), report)
+
+
+def _of_bus(
+    spark: "SparkSession", settings: AnalyticsSettings, progress: Progress
+) -> TrafficReport:
+    chosen = entities_of(settings)
+    if settings.mode == "stream":
+        count = _stream(spark, settings, chosen, progress)
+        fragments, cursors = fragments_and_cursors(settings.bus, chosen)
+        report = _of_facts(spark, settings, fragments, cursors, len(chosen))
+        return replace(report, read_now=count)
+    fragments, cursors = fragments_and_cursors(settings.bus, chosen)
+    waiting = [entity for entity in chosen if _waits(entity)]
+    if not waiting:
+        return _empty(settings, "snapshot", cursors, len(chosen))
+    messages = bus_messages(spark, settings.bus, waiting, settings.measured())
+    return _of_messages(settings, messages, "snapshot", fragments, cursors, len(chosen))
+
+
+def entities_of(settings: AnalyticsSettings) -> list[EntityInfo]:
+    """What is looked at; asked before Spark has to do anything."""
+    return chosen_entities(known_entities(settings.bus), settings.entities)
+
+
+def _waits(entity: EntityInfo) -> bool:
+    """Whether there is anything beside dead letters."""
+    dead = int(entity.fields.get("counts", {}).get("dead_letter", 0))
+    return int(entity.fields.get("message_count", dead + 1)) > dead
+
+
+# --- a stream ---------------------------------------------------------------------------------
+
+
+def _stream(
+    spark: "SparkSession",
+    settings: AnalyticsSettings,
+    entities: Sequence[EntityInfo],
+    progress: Progress,
+) -> int:
+    """Follow the entities, and append the windows that are closed; gives the messages read."""
+    counting = _Counting(progress)
+    cursor = {"mode": "cursor", "cursor": settings.cursor}
+    messages = bus_messages(spark, settings.bus, entities, settings.measured(), cursor)
+    late = messages.withWatermark("enqueued_time", f"{settings.watermark_ms} milliseconds")
+    writer = (
+        facts(late, settings.window_ms)
+        .repartition(1)
+        .writeStream.format("parquet")
+        .outputMode("append")
+        .option("path", settings.facts_path)
+        .option("checkpointLocation", f"{settings.output}/{CHECKPOINT}")
+    )
+    trigger: dict[str, Any] = {"availableNow": True}
+    if settings.continuous:
+        trigger = {"processingTime": f"{settings.trigger_ms} milliseconds"}
+    progress.started(NAME, None)
+    query = writer.trigger(**trigger).start()
+    try:
+        with _ended_after(settings.run_time_ms, query):
+            watch(query, counting)
+    except KeyboardInterrupt:
+        if not settings.continuous:
+            raise
+    finally:
+        progress.finished()
+    return counting.rows
+
+
+class _Counting:
+    """Passes progress on, and adds the rows up."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.rows = 0
+
+    def started(self, name: str, total: int | None) -> None:
+        self._progress.started(name, total)
+
+    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
+        self.rows += rows
+        self._progress.advanced(rows, lag, batch)
+
+    def finished(self) -> None:
+        self._progress.finished()
+
+
+@contextlib.contextmanager
+def _ended_after(run_time_ms: int | None, query: Any) -> Iterator[None]:
+    if run_time_ms is None:
+        yield
+        return
+    timer = threading.Timer(run_time_ms / 1000, query.stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+# --- reports ----------------------------------------------------------------------------------
+
+
+def _of_messages(
+    settings: AnalyticsSettings,
+    messages: "DataFrame",
+    source: str,
+    fragments: Mapping[str, int],
+    cursors: Sequence[CursorLag],
+    looked_at: int,
+) -> TrafficReport:
+    """From messages that are read once: kept here, small, while questions are asked."""
+    now = datetime.datetime.now(datetime.UTC)
+    messages = messages.persist()
+    try:
+        report = _counted(
+            settings, facts(messages, settings.window_ms), source, fragments, cursors, looked_at
+        )
+        if source != "snapshot" or not report.entities:
+            return report
+        deliveries, buckets, ages = deliveries_and_ages(messages, now)
+    finally:
+        messages.unpersist()
+    return replace(report, deliveries=deliveries, age_buckets=buckets, ages=tuple(ages))
+
+
+def _of_facts(
+    spark: "SparkSession",
+    settings: AnalyticsSettings,
+    fragments: Mapping[str, int],
+    cursors: Sequence[CursorLag],
+    looked_at: int,
+) -> TrafficReport:
+    """From the windows that a stream has written so far."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        found = spark.read.parquet(settings.facts_path)
+    except AnalysisException:
+        return _empty(settings, "stream", cursors, looked_at)
+    return _counted(settings, found, "stream", fragments, cursors, looked_at)
+
+
+def _counted(
+    settings: AnalyticsSettings,
+    found: "DataFrame",
+    source: str,
+    fragments: Mapping[str, int],
+    cursors: Sequence[CursorLag],
+    looked_at: int,
+) -> TrafficReport:
+    windows, by_fragment = windows_and_fragments(found)
+    keys, key_counts = hottest_keys(found, settings.top)
+    width = datetime.timedelta(milliseconds=settings.window_ms)
+    names = sorted({window.entity for window in windows})
+    entities = [
+        entity_traffic(
+            name,
+            [window for window in windows if window.entity == name],
+            [fragment for fragment in by_fragment if fragment.entity == name],
+            fragments.get(name, 1),
+            [key for key in keys if key.entity == name],
+            key_counts.get(name, {}),
+            width,
+        )
+        for name in names
+    ]
+    return replace(
+        _empty(settings, source, cursors, looked_at or len(names)),
+        entities=tuple(entities),
+        windows=tuple(windows),
+        fragments=tuple(by_fragment),
+        keys=tuple(keys),
+        key_counts={name: key_counts.get(name, {}) for name in names},
+    )
+
+
+def _empty(
+    settings: AnalyticsSettings, source: str, cursors: Sequence[CursorLag], looked_at: int
+) -> TrafficReport:
+    is_captured = settings.captured is not None
+    return TrafficReport(
+        source=source,
+        namespace=str(settings.captured) if is_captured else settings.bus.namespace(),
+        taken_at=datetime.datetime.now(datetime.UTC),
+        window_s=settings.window_ms / 1000,
+        entities_looked_at=looked_at,
+        entities=(),
+        windows=(),
+        fragments=(),
+        keys=(),
+        key_counts={},
+        cursors=tuple(cursors),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The script for spark-submit; gives the exit code."""
+    return script_main(
+        argv,
+        name=NAME,
+        description="Rates, ages, lag and skew of the traffic of queues and subscriptions.",
+        settings=AnalyticsSettings,
+        read=AnalyticsSettings.from_table,
+        work=analytics,
+    )

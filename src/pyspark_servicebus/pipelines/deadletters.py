@@ -1,0 +1,320 @@
+"""Dead letters of a namespace: their causes as a report, and rules carried out on them.
+
+Owns the pipeline: which dead-letter queues are read, in one snapshot, what is told about them, and
+the way from a rules file to messages that are sent again, corrected, parked or deleted. Deciding
+is done by Spark; carrying out is the driver's, a transaction for each message. Without rules, or
+with `dry_run`, nothing on the bus is changed.
+"""
+
+import asyncio
+import datetime
+import functools
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from partibus.domain.duration import parse_duration
+from partibus.domain.errors import BusError
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.bus import discover
+from pyspark_servicebus.credentials import Credentials
+from pyspark_servicebus.errors import BulkError
+from pyspark_servicebus.options import source_options
+from pyspark_servicebus.pipelines.arguments import script_main
+from pyspark_servicebus.pipelines.choosing import chosen_entities, known_entities, told_plainly
+from pyspark_servicebus.pipelines.place import BusPlace, EntityInfo
+from pyspark_servicebus.pipelines.progress import SILENT, Progress
+from pyspark_servicebus.pipelines.settings import SettingsError
+from pyspark_servicebus.pipelines.settings_table import read_table, setting
+from pyspark_servicebus.pipelines.triage.carrying_out import EntityWork, Outcome, carry_out
+from pyspark_servicebus.pipelines.triage.reading import Triage, dead_letters
+from pyspark_servicebus.pipelines.triage.report import DeadLetterReport, RuleCount
+from pyspark_servicebus.pipelines.triage.rewriting import Destination, own_entity
+from pyspark_servicebus.pipelines.triage.rules import NO_RULE, SENDING, Rule, fits_any
+from pyspark_servicebus.pipelines.triage.rules_file import load_rules
+from pyspark_servicebus.pipelines.triage.tables import Tables
+from pyspark_servicebus.pipelines.triage.writing import write_report
+from pyspark_servicebus.reading import Reading, good
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME: Final = "deadletters"
+PATIENCE_MS: Final = 60_000
+LOCK_MS: Final = 60_000
+LOCK_GRACE_MS: Final = 5_000
+SIDE_BY_SIDE: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterSettings:
+    """What is read, what is reported, and what is done about it."""
+
+    bus: BusPlace = setting("The bus.", "bus")
+    entities: tuple[str, ...] = setting(
+        "Which queues and subscriptions, as globs: orders*, events/Subscriptions/*. All without.",
+        "texts",
+        default=(),
+    )
+    rules: str | None = setting("A file of rules to carry out.", default=None)
+    dry_run: bool = setting("Only count what the rules would do.", "switch", default=False)
+    output: str | None = setting(
+        "A directory for the report: HTML, JSON, text and Parquet.", default=None
+    )
+    samples: int = setting("Dead letters shown for each cause.", "number", default=3, least=0)
+    sample_characters: int = setting(
+        "Of their bodies, so many characters.", "number", default=200, least=0
+    )
+    wait_ms: int | None = setting(
+        "How long messages are waited for that another receiver has locked. (default: as long as"
+        " the entity locks)",
+        "duration",
+        default=None,
+    )
+    retry_ms: int = setting(
+        "How long a bus that is away is waited for.", "duration", default=PATIENCE_MS
+    )
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, object]) -> "DeadLetterSettings":
+        """Settings by name; SettingsError says what is wrong."""
+        return read_table(cls, table)
+
+    def loaded_rules(self) -> tuple[Rule, ...]:
+        """The rules of the file; none without one."""
+        return load_rules(Path(self.rules)) if self.rules is not None else ()
+
+
+def deadletters(
+    spark: "SparkSession", settings: DeadLetterSettings, progress: Progress = SILENT
+) -> DeadLetterReport:
+    """Read the dead letters of a namespace, report on them, and carry out the rules."""
+    with told_plainly():
+        report = _triaged(spark, settings, progress)
+    return report if settings.output is None else write_report(Path(settings.output), report)
+
+
+def _triaged(
+    spark: "SparkSession", settings: DeadLetterSettings, progress: Progress
+) -> DeadLetterReport:
+    plan = prepared(settings)
+    rules = plan.rules
+    if not plan.having:
+        return _report(settings, rules, plan.counted, None)
+    triage = Triage(rules, round(time.time() * 1000), settings.sample_characters)
+    frame = dead_letters(spark, settings.bus, plan.having, triage).persist()
+    try:
+        tables = Tables(frame, settings.samples)
+        report = _report(settings, rules, plan.counted, tables)
+        if not rules or settings.dry_run:
+            return report
+        works = _works(settings, plan.having, rules, plan.goals, tables)
+        return _carried_out(settings, report, works, progress)
+    finally:
+        frame.unpersist()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is known before anything is read."""
+
+    rules: tuple[Rule, ...]
+    counted: dict[str, int]
+    """Dead letters by entity, of all that were chosen."""
+    having: list[EntityInfo]
+    """Those with dead letters."""
+    goals: dict[str, dict[int, Destination]]
+
+
+def prepared(settings: DeadLetterSettings) -> Prepared:
+    """Read the rules and ask the bus for what they need; everything wrong is told here, before
+    Spark has to do anything."""
+    rules = settings.loaded_rules()
+    known = known_entities(settings.bus)
+    chosen = chosen_entities(known, settings.entities)
+    counted = {entity.path: _count(entity) for entity in chosen}
+    having = [entity for entity in chosen if counted[entity.path]]
+    goals = {entity.path: _goals(settings.bus, known, entity, rules) for entity in having}
+    return Prepared(rules, counted, having, goals)
+
+
+def _count(entity: EntityInfo) -> int:
+    return int(entity.fields.get("counts", {}).get("dead_letter", 0))
+
+
+# --- the report -------------------------------------------------------------------------------
+
+
+def _report(
+    settings: DeadLetterSettings,
+    rules: tuple[Rule, ...],
+    counted: dict[str, int],
+    tables: Tables | None,
+) -> DeadLetterReport:
+    causes, left_off = tables.causes() if tables is not None else ((), 0)
+    fitting = tables.fitting() if tables is not None else {}
+    return DeadLetterReport(
+        namespace=settings.bus.namespace(),
+        taken_at=datetime.datetime.now(datetime.UTC),
+        entities_looked_at=len(counted),
+        counted={path: count for path, count in counted.items() if count},
+        total=tables.total if tables is not None else 0,
+        causes=causes,
+        causes_left_off=left_off,
+        hours=tables.hours() if tables is not None else (),
+        deferred=tables.deferred if tables is not None else 0,
+        rules=tuple(
+            RuleCount(rule=rule.name, action=rule.action, matched=matched, unfixable=unfixable)
+            for rule, (matched, unfixable) in (
+                (rule, fitting.get(index, (0, 0))) for index, rule in enumerate(rules)
+            )
+        ),
+        without_rule=fitting.get(NO_RULE, (0, 0))[0],
+        has_rules=settings.rules is not None,
+        is_dry_run=settings.dry_run,
+    )
+
+
+# --- the rules --------------------------------------------------------------------------------
+
+
+def _goals(
+    bus: BusPlace, known: Sequence[EntityInfo], entity: EntityInfo, rules: Sequence[Rule]
+) -> dict[int, Destination]:
+    """Where each rule sends dead letters of an entity; SettingsError for what does not exist."""
+    by_path = {info.path.lower(): info for info in known if info.kind != "subscription"}
+    own = own_entity(entity.path)
+    goals: dict[int, Destination] = {}
+    fragments = 0
+    for index, rule in enumerate(rules):
+        if rule.action not in SENDING or not fits_any(rule.when.entities, entity.path):
+            continue
+        path = rule.target or own
+        info = by_path.get(path.lower())
+        if info is None:
+            raise SettingsError(
+                f"rules: rule '{rule.name}', target: there is no queue or topic '{path}'. Make it "
+                f"with `partibus queue create {path}`, or name another."
+            )
+        is_own = path.lower() == own.lower()
+        if is_own and not fragments:
+            fragments = _fragment_count(bus, own)
+        goals[index] = Destination(
+            path=info.path,
+            fragments=fragments if is_own else 1,
+            is_own=is_own,
+            detects_duplicates=info.detects_duplicates,
+        )
+    return goals
+
+
+def _fragment_count(bus: BusPlace, path: str) -> int:
+    credentials = Credentials(bus.connection_string_ref, bus.connection_string, bus.ca_file)
+    return len(discover(Access(credentials, path, 0.0), path).locations)
+
+
+def _works(
+    settings: DeadLetterSettings,
+    having: Sequence[EntityInfo],
+    rules: tuple[Rule, ...],
+    goals: Mapping[str, Mapping[int, Destination]],
+    tables: Tables,
+) -> list[EntityWork]:
+    """What is to be done, by entity."""
+    acting = [index for index, rule in enumerate(rules) if rule.action != "leave"]
+    wanted = tables.wanted(acting)
+    return [
+        EntityWork(
+            entity=entity.path,
+            wanted=wanted[entity.path],
+            rules=rules,
+            goals=goals[entity.path],
+            wait_s=_wait_ms(settings, entity) / 1000,
+            patience_s=settings.retry_ms / 1000,
+            fragments_up=functools.partial(_fragments_up, settings.bus, entity),
+        )
+        for entity in having
+        if entity.path in wanted
+    ]
+
+
+def _fragments_up(bus: BusPlace, entity: EntityInfo) -> set[int]:
+    """The fragments of an entity that answer."""
+    options = {**bus.options(), **entity.source_options(), "subQueue": "deadletter"}
+    reading = Reading(source_options(options, is_stream=False))
+    try:
+        indexes = reading.fragments()
+        return set(good(reading.ask("status", "fragments", indexes, sub_queue="deadletter"), "up"))
+    except BulkError:
+        return set()
+    finally:
+        reading.close()
+
+
+def _wait_ms(settings: DeadLetterSettings, entity: EntityInfo) -> int:
+    if settings.wait_ms is not None:
+        return settings.wait_ms
+    try:
+        lock_ms = parse_duration(str(entity.fields.get("lock_duration", "")))
+    except BusError:
+        lock_ms = LOCK_MS
+    return lock_ms + LOCK_GRACE_MS
+
+
+def _carried_out(
+    settings: DeadLetterSettings,
+    report: DeadLetterReport,
+    works: list[EntityWork],
+    progress: Progress,
+) -> DeadLetterReport:
+    left = sum(len(work.wanted) for work in works)
+    progress.started("carrying out rules", left)
+
+    def advance(count: int) -> None:
+        nonlocal left
+        left -= count
+        progress.advanced(count, left, 0)
+
+    for work in works:
+        work.advance = advance
+    place = settings.bus.connection()
+    outcomes = asyncio.run(carry_out(works, place, settings.bus.ca_file, SIDE_BY_SIDE))
+    progress.finished()
+    return _with_outcomes(report, outcomes)
+
+
+def _with_outcomes(report: DeadLetterReport, outcomes: Sequence[Outcome]) -> DeadLetterReport:
+    """The report with what became of the dead letters."""
+    done, failed, gone, held = (Counter[int]() for _ in range(4))
+    for outcome in outcomes:
+        done += outcome.done
+        failed += outcome.failed
+        gone += outcome.gone
+        held += outcome.held
+    counts = tuple(
+        replace(
+            count,
+            done=done[index],
+            failed=failed[index] + count.unfixable,
+            gone=gone[index],
+            held=held[index],
+        )
+        for index, count in enumerate(report.rules)
+    )
+    problems = tuple(text for outcome in outcomes for text in outcome.problems)
+    return replace(report, rules=counts, problems=problems)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The script for spark-submit; gives the exit code."""
+    return script_main(
+        argv,
+        name=NAME,
+        description="Report on the dead letters of a namespace, and carry out rules on them.",
+        settings=DeadLetterSettings,
+        read=DeadLetterSettings.from_table,
+        work=deadletters,
+    )

@@ -1,0 +1,195 @@
+"""Declared pipelines at work: their runs, one after the other, and what is known of them.
+
+Owns the schedule in action: runs never overlap, not in this process and not with another that has
+the same name on this machine; one that fails is told, and the next one comes at its time. What a
+run does is the pipeline's. Called by `partibus pipeline run`.
+"""
+
+import argparse
+import contextlib
+import datetime
+import fcntl
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyspark_servicebus.pipelines.declared_check import check_names
+from pyspark_servicebus.pipelines.declared_file import Declared, load_declared
+from pyspark_servicebus.pipelines.metrics_port import metrics_at
+from pyspark_servicebus.pipelines.progress import (
+    ConsoleProgress,
+    PipelineFailed,
+    Progress,
+    Several,
+)
+from pyspark_servicebus.pipelines.settings import SettingsError
+from pyspark_servicebus.pipelines.state import RecordedProgress, default_state_dir, metrics_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_servicebus.pipelines.arguments import Report
+
+WAIT_S_MAX: Final = 3600.0
+Clock = Callable[[], datetime.datetime]
+
+
+class Teller(Protocol):
+    """Whoever is told what happens between runs."""
+
+    def report(self, report: "Report") -> None:
+        """A run has ended well."""
+
+    def failed(self, error: Exception) -> None:
+        """A run has failed, and another one will come."""
+
+    def waiting(self, until: datetime.datetime) -> None:
+        """The next run is due then."""
+
+    def serving(self, port: int) -> None:
+        """Metrics are to be had there."""
+
+
+@dataclass(slots=True)
+class DeclaredRun:
+    """A declared pipeline, run by its schedule."""
+
+    declared: Declared
+    session: "Callable[[], SparkSession]"
+    """A session to run in; asked anew for each run, since one may have died."""
+    teller: Teller
+    state_dir: Path = field(default_factory=default_state_dir)
+    metrics_file: Path | None = None
+    watchers: tuple[Progress, ...] = ()
+    clock: Clock = lambda: datetime.datetime.now().astimezone()
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _recorded: RecordedProgress | None = None
+
+    def go(self) -> None:
+        """All runs of the schedule; ends with the last, or when stopped."""
+        declared = self.declared
+        with self._alone(), metrics_at(declared.metrics_port, self._metrics) as port:
+            if port is not None:
+                self.teller.serving(port)
+            check_names(declared)
+            if not declared.schedule.repeats:
+                self.teller.report(self._run(self.session()))
+                return
+            due = declared.schedule.first_run(self.clock())
+            while self._wait_until(due):
+                began = self.clock()
+                self._try()
+                due = declared.schedule.next_run(began, self.clock())
+
+    def _try(self) -> None:
+        """One of many runs: what fails now may work at the next time."""
+        try:
+            self.teller.report(self._run(self.session()))
+        except SettingsError:
+            raise
+        except Exception as error:
+            self.teller.failed(error)
+
+    def _run(self, spark: "SparkSession") -> "Report":
+        declared = self.declared
+        metrics_file = self.metrics_file or declared.metrics_file
+        recorded = RecordedProgress(declared.name, declared.kind.name, self.state_dir, metrics_file)
+        self._recorded = recorded
+        recorded.started(declared.name, None)
+        try:
+            report = self._work(spark, Several(recorded, *self.watchers))
+        except KeyboardInterrupt:
+            recorded.failed("interrupted")
+            raise
+        except BaseException as error:
+            recorded.failed(str(error) or type(error).__name__)
+            raise
+        recorded.finished()
+        return report
+
+    def _work(self, spark: "SparkSession", progress: Progress) -> "Report":
+        try:
+            return self.declared.kind.run(spark, self.declared.settings, progress)
+        except SettingsError as error:
+            raise self.declared.error(error) from error
+
+    def _metrics(self) -> str:
+        recorded = self._recorded
+        return metrics_text([] if recorded is None else [recorded.state])
+
+    def _wait_until(self, due: datetime.datetime) -> bool:
+        """Wait for a moment; False when stopped meanwhile."""
+        if (due - self.clock()).total_seconds() > 1:
+            self.teller.waiting(due)
+        try:
+            while (left_s := (due - self.clock()).total_seconds()) > 0:
+                if self.stopped.wait(min(left_s, WAIT_S_MAX)):
+                    return False
+        except KeyboardInterrupt:
+            return False  # between runs that is an end like any other
+        return not self.stopped.is_set()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep a second process from running the same pipeline."""
+        file = self.state_dir / f"{self.declared.name}.lock"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise PipelineFailed(
+                    f"'{self.declared.name}' runs already on this machine; see it with: partibus "
+                    f"pipeline status {self.declared.name}"
+                ) from None
+            yield
+
+
+class PrintedRuns:
+    """Says what happens between runs, for a script."""
+
+    def report(self, report: "Report") -> None:
+        print(report.as_text(), flush=True)
+
+    def failed(self, error: Exception) -> None:
+        print(f"failed: {error} The next run comes at its time.", file=sys.stderr, flush=True)
+
+    def waiting(self, until: datetime.datetime) -> None:
+        print(f"the next run is at {until:%Y-%m-%d %H:%M:%S}", file=sys.stderr, flush=True)
+
+    def serving(self, port: int) -> None:
+        print(f"metrics at http://127.0.0.1:{port}/metrics", file=sys.stderr, flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The script for spark-submit: a declared file, by its schedule."""
+    from pyspark_servicebus.pipelines.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+    from pyspark_servicebus.pipelines.session import spark_session
+
+    parser = argparse.ArgumentParser(prog="declared.py", description="Run a declared pipeline.")
+    parser.add_argument("file", type=Path, help="The pipeline, in TOML.")
+    parser.add_argument("--master", help="Spark's master, unless spark-submit or the file says it.")
+    parser.add_argument("--state-dir", type=Path, help="Where its state is kept.")
+    given = parser.parse_args(argv)
+    state_dir = given.state_dir or default_state_dir()
+    try:
+        declared = load_declared(given.file, None, state_dir)
+        is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # then its master is the one
+        master = given.master or (None if is_submitted else declared.master)
+        spark = spark_session(declared.name, master, declared.conf)
+        try:
+            watchers = (ConsoleProgress(),)
+            told = PrintedRuns()
+            DeclaredRun(declared, lambda: spark, told, state_dir, watchers=watchers).go()
+        finally:
+            spark.stop()
+    except (SettingsError, PipelineFailed) as error:
+        print(f"declared: {error}", file=sys.stderr)
+        return EXIT_USAGE if isinstance(error, SettingsError) else EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return 0

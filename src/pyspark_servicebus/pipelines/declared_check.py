@@ -1,0 +1,82 @@
+"""Whether a declared pipeline can work, asked of the bus and of Spark, with no message touched.
+
+Owns the check of a file as a whole: entities, functions, columns, and, if wanted, whether Spark's
+master answers. Called by `partibus pipeline check`, and by `pipeline run` before it begins.
+"""
+
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from pyspark_servicebus.pipelines.declared_file import Declared
+from pyspark_servicebus.pipelines.progress import PipelineFailed
+from pyspark_servicebus.pipelines.settings import SettingsError
+from pyspark_servicebus.pipelines.transform_check import (
+    check_entities,
+    check_transform,
+    find_entity,
+)
+from pyspark_servicebus.pipelines.transform_settings import TransformSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECT_S_MAX: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What was found."""
+
+    name: str
+    kind: str
+    schedule: str
+    columns: dict[str, str]
+
+    def as_text(self) -> str:
+        """For people."""
+        told = f"{self.name}: it would work ({self.kind}, {self.schedule})."
+        if self.columns:
+            columns = ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
+            told += f" Its rows have: {columns}."
+        return told
+
+
+def check_names(declared: Declared) -> None:
+    """What can be asked without Spark: whether the bus has the entities."""
+    settings = declared.settings
+    try:
+        if isinstance(settings, TransformSettings):
+            check_entities(settings)
+        for key in declared.kind.entities:
+            find_entity(settings.bus, key, getattr(settings, key))
+    except SettingsError as error:
+        raise declared.error(error) from None
+
+
+def check_declared(spark: "SparkSession", declared: Declared) -> CheckReport:
+    """Everything that can be told before a message is read."""
+    check_names(declared)
+    columns: dict[str, str] = {}
+    if isinstance(declared.settings, TransformSettings):
+        try:
+            columns = check_transform(spark, declared.settings).columns()
+        except SettingsError as error:
+            raise declared.error(error) from None
+    return CheckReport(declared.name, declared.kind.name, declared.schedule.as_text(), columns)
+
+
+def reach_master(master: str | None) -> str:
+    """Whether the master answers; gives what was found."""
+    if master is None or master.startswith("local"):
+        return "Spark runs on this machine."
+    place = urlsplit(master)
+    if place.scheme not in ("spark", "sc") or place.hostname is None:
+        return f"Whether {master} answers cannot be told from here."
+    port = place.port or {"spark": 7077, "sc": 15002}[place.scheme]
+    try:
+        socket.create_connection((place.hostname, port), CONNECT_S_MAX).close()
+    except OSError as error:
+        raise PipelineFailed(f"Spark's master {master} does not answer: {error}.") from None
+    return f"{master} answers."

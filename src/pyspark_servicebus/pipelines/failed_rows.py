@@ -1,0 +1,60 @@
+"""Messages that a function could not deal with: how they are found, and what becomes of them.
+
+Owns the form of a failed message, which is the message itself with the reason in the properties
+that dead letters have, and the search for the rows of a batch that make a function of whole frames
+fail. A failure that no row is to blame for is never put on rows. Called by the steps and by
+`transform`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+REASON: Final = "DeadLetterReason"
+DESCRIPTION: Final = "DeadLetterErrorDescription"
+ORIGIN: Final = "DeadLetterSource"
+FAILED: Final = "TransformFailed"
+TEXT_CHARACTERS_MAX: Final = 1000
+
+Attempt = Callable[[Sequence[int]], str | None]
+"""Tries the function on the messages of these numbers; gives what went wrong."""
+
+
+class TooManyFailures(Exception):
+    """More rows fail than the settings allow; the function itself is likely wrong."""
+
+
+def failed_row(row: Mapping[str, Any], text: str, queue: str) -> dict[str, Any]:
+    """The message as it came, on its way to the queue for failures."""
+    properties = dict(row.get("application_properties") or {})
+    properties[REASON] = FAILED
+    properties[DESCRIPTION] = text[:TEXT_CHARACTERS_MAX]
+    if row.get("entity"):
+        properties[ORIGIN] = row["entity"]
+    return {**row, "application_properties": properties, "target": queue}
+
+
+def failing_numbers(numbers: Sequence[int], attempt: Attempt, most: int) -> dict[int, str]:
+    """The messages without which the function works, each with the text of its failure.
+
+    The batch is halved until single messages fail: some 2 log n tries for each of them."""
+    found: dict[int, str] = {}
+    for number, text in _failing(numbers, attempt):
+        found[number] = text
+        if len(found) > most:
+            raise TooManyFailures(
+                f"More than {most} messages of one batch fail; the last one said: {text} Nothing "
+                "was consumed or sent. Correct the function, or allow more with failures_max."
+            )
+    return found
+
+
+def _failing(numbers: Sequence[int], attempt: Attempt) -> Iterator[tuple[int, str]]:
+    text = attempt(numbers)
+    if text is None:
+        return
+    if len(numbers) == 1:
+        yield numbers[0], text
+        return
+    middle = len(numbers) // 2
+    yield from _failing(numbers[:middle], attempt)
+    yield from _failing(numbers[middle:], attempt)

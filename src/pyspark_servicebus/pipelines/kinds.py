@@ -1,0 +1,72 @@
+"""The ready-made pipelines by the names that a declared file calls them.
+
+Owns the table of kinds: where their settings and their function are, imported when they are asked
+for, and which of their settings name an entity of the bus. A kind that is not installed is told by
+its name. Called by declared pipelines.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark_servicebus.pipelines.settings import SettingsError, nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_servicebus.pipelines.arguments import Report
+    from pyspark_servicebus.pipelines.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineKind:
+    """A ready-made pipeline."""
+
+    name: str
+    module: str
+    settings: str
+    function: str
+    entities: tuple[str, ...] = ()
+    """Settings that name an entity which must exist."""
+
+    def settings_type(self) -> Any:
+        """Its dataclass of settings."""
+        return getattr(self._module(), self.settings)
+
+    def read(self, table: Mapping[str, object]) -> Any:
+        """Its settings, from a table."""
+        return self.settings_type().from_table(table)
+
+    def run(self, spark: "SparkSession", settings: Any, progress: "Progress") -> "Report":
+        """The pipeline itself."""
+        function: Callable[..., Report] = getattr(self._module(), self.function)
+        return function(spark, settings, progress)
+
+    def _module(self) -> Any:
+        try:
+            return importlib.import_module(f"pyspark_servicebus.pipelines.{self.module}")
+        except ModuleNotFoundError as error:
+            if error.name and error.name.startswith("pyspark_servicebus"):
+                raise SettingsError(f"kind: this version has no pipeline '{self.name}'.") from None
+            raise
+
+
+KINDS: Final[dict[str, PipelineKind]] = {
+    kind.name: kind
+    for kind in (
+        PipelineKind("transform", "transform", "TransformSettings", "transform"),
+        PipelineKind("capture", "capture", "CaptureSettings", "capture", ("entity",)),
+        PipelineKind("replay", "replay", "ReplaySettings", "replay"),
+        PipelineKind("deadletters", "deadletters", "DeadLetterSettings", "deadletters"),
+        PipelineKind("analytics", "analytics", "AnalyticsSettings", "analytics"),
+    )
+}
+
+
+def kind_of(name: object) -> PipelineKind:
+    """The pipeline of that name."""
+    if not isinstance(name, str) or name not in KINDS:
+        close = nearest(str(name), KINDS)
+        raise SettingsError(f"kind: there is no pipeline '{name}'; did you mean {close}?")
+    return KINDS[name]

@@ -1,0 +1,321 @@
+"""Replay: captured messages back to a bus, in order, at any pace.
+
+Owns the run: what to send in which batches, a note of the positions after each, and the report.
+Messages of one key keep their order, since each fragment is sent by one task after the other. A
+replay that was killed goes on behind its last batch: nothing is lost, and what that batch had
+sent already comes twice unless the entity detects duplicates.
+"""
+
+import datetime
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.bus import Entity, discover
+from pyspark_servicebus.credentials import Credentials
+from pyspark_servicebus.errors import BulkError, Patience
+from pyspark_servicebus.pipelines.progress import SILENT, PipelineFailed, Progress, plain_words
+from pyspark_servicebus.pipelines.replay_sending import (
+    DUE_COLUMN,
+    SENT_DDL,
+    Pace,
+    batch_sender,
+)
+from pyspark_servicebus.pipelines.replay_settings import ReplaySettings
+from pyspark_servicebus.pipelines.replay_source import Batch, Extent, ReplaySource
+from pyspark_servicebus.pipelines.replay_state import (
+    ReplayPositions,
+    load_positions,
+    positions_file,
+    replay_name,
+    save_positions,
+)
+from pyspark_servicebus.pipelines.wording import counted, spoken_span
+from pyspark_servicebus.schema import COLUMNS, GIVEN_BY_THE_BUS, RAW_COLUMN
+from pyspark_servicebus.sink_plan import MESSAGE_ID, SinkPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ReplayReport", "ReplaySettings", "main", "replay"]
+SHOWN_ROWS: Final = 5
+PREVIEW_CHARACTERS: Final = 40
+NAP_S_MAX: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """What was sent, or would be."""
+
+    source: str
+    entity: str
+    rows: int = 0
+    """Messages that the bus has confirmed; of a dry run, that would be sent."""
+    duplicates: int = 0
+    """Of these, how many the entity knew already and dropped."""
+    batches: int = 0
+    resumed_behind: int = 0
+    """Messages that an earlier, interrupted run had sent."""
+    dry_run: bool = False
+    fragments: dict[int, int] = field(default_factory=dict)
+    """Messages of each fragment; in a dry run only."""
+    first_rows: list[dict[str, object]] = field(default_factory=list)
+    lasts_s: float | None = None
+    """How long the replay takes at its pace, at least; in a dry run only."""
+    state: str = ""
+    seconds: float = 0.0
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), indent=2)
+
+    def as_text(self) -> str:
+        if self.dry_run:
+            return self._dry_text()
+        lines = [
+            f"{self.source} -> {self.entity}",
+            f"  {counted(self.rows, 'message')} sent in {self.batches}"
+            f" {'batch' if self.batches == 1 else 'batches'}, {self.seconds:.1f} s",
+        ]
+        if self.duplicates:
+            lines.append(f"  {self.duplicates:,} of them were there already and were dropped")
+        if self.resumed_behind:
+            lines.append(f"  an earlier run had sent {counted(self.resumed_behind, 'message')}")
+        return "\n".join(lines)
+
+    def _dry_text(self) -> str:
+        spread = counted(len(self.fragments), "fragment")
+        lines = [
+            f"{self.source} -> {self.entity} (dry run, nothing was sent)",
+            f"  {counted(self.rows, 'message')} of {spread} would be sent",
+        ]
+        if self.lasts_s is not None:
+            lines.append(f"  at this pace it takes {spoken_span(self.lasts_s)} at least")
+        if self.resumed_behind:
+            lines.append(f"  an earlier run had sent {counted(self.resumed_behind, 'message')}")
+        for row in self.first_rows:
+            words = [f"{name}={value}" for name, value in row.items() if value is not None]
+            lines.append("  " + "  ".join(words))
+        return "\n".join(lines)
+
+
+def replay(
+    spark: "SparkSession", settings: ReplaySettings, progress: Progress = SILENT
+) -> ReplayReport:
+    """Send captured messages to a queue or topic; an interrupted replay goes on."""
+    try:
+        return _Run(spark, settings, progress).go()
+    except BulkError as error:
+        raise PipelineFailed(str(error)) from error
+
+
+class _Run:
+    """One run of a replay."""
+
+    def __init__(self, spark: "SparkSession", settings: ReplaySettings, progress: Progress) -> None:
+        self._spark, self._settings, self._progress = spark, settings, progress
+        self._began = time.monotonic()
+        place = settings.bus
+        credentials = Credentials(
+            place.connection_string_ref, place.connection_string, place.ca_file
+        )
+        self._access = Access(credentials, settings.entity, settings.retry_ms / 1000)
+        self._source = ReplaySource(spark, settings)
+        self._known = load_positions(settings) or ReplayPositions(
+            replay=replay_name(settings), started_ms=round(time.time() * 1000)
+        )
+        self._resumed_behind = self._known.rows
+
+    def go(self) -> ReplayReport:
+        """All batches, and what became of them."""
+        self._entity()
+        extent = self._source.extent(self._known.positions)
+        if self._settings.dry_run:
+            return self._dry(extent)
+        sent = duplicates = count = 0
+        pace = self._pace(extent)
+        batches = self._source.plan(self._known.positions, extent)
+        self._progress.started(self._settings.entity, extent.rows)
+        try:
+            for number, batch in enumerate(batches):
+                _wait_for(batch, pace)
+                told = self._send(batch, pace)
+                sent, duplicates = sent + told[0], duplicates + told[1]
+                count += 1
+                self._note(batch, told[0], is_done=number == len(batches) - 1)
+                self._progress.advanced(told[0], extent.rows - sent, number)
+        finally:
+            self._progress.finished()
+        if sent != extent.rows:
+            raise PipelineFailed(
+                f"{extent.rows} messages were to be sent, and {sent} were: the capture changed "
+                "meanwhile. Run it again when nothing writes to it."
+            )
+        return self._report(rows=sent, duplicates=duplicates, batches=count)
+
+    def _entity(self) -> Entity:
+        """The entity; SettingsError-like words when it is none to send to."""
+        patience = Patience(self._access.patience_s)
+        while True:
+            try:
+                found = discover(self._access, self._settings.entity)
+            except BulkError as error:
+                patience.bear(error)
+                continue
+            if found.kind == "subscription":
+                raise PipelineFailed(
+                    f"'{found.path}' is a subscription; messages are sent to its topic."
+                )
+            return found
+
+    def _pace(self, extent: Extent) -> Pace | None:
+        speed = self._settings.times_as_fast
+        if speed is None or extent.first_ms is None:
+            return None
+        return Pace(extent.first_ms, round(time.time() * 1000), speed)
+
+    # --- batches --------------------------------------------------------------------------
+
+    def _send(self, batch: Batch, pace: Pace | None) -> tuple[int, int]:
+        frame = self._in_order(self._source.messages(batch), batch, pace)
+        plan = self._plan(frame.columns)
+        sender = batch_sender(self._settings.entity, self._access, plan, pace)
+        try:
+            told = frame.mapInArrow(sender, SENT_DDL).collect()
+        except Exception as error:
+            raise PipelineFailed(plain_words(str(error))) from error
+        return sum(row["rows"] for row in told), sum(row["duplicates"] for row in told)
+
+    def _in_order(self, frame: "DataFrame", batch: Batch, pace: Pace | None) -> "DataFrame":
+        """Each fragment in one task and in its order, with ids and times as they are to be."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        frame = self._rewritten(frame, pace)
+        # Tasks that keep a pace must all run at once.
+        tasks = min(len(batch.ranges), self._spark.sparkContext.defaultParallelism)
+        frame = frame.repartition(tasks, "fragment")
+        if pace is None:
+            return frame.sortWithinPartitions("sequence_number")
+        so_far = Window.partitionBy("fragment").orderBy("sequence_number")
+        due = f.max(f.unix_millis("enqueued_time")).over(so_far)
+        return frame.withColumn(DUE_COLUMN, due).sortWithinPartitions(DUE_COLUMN, "sequence_number")
+
+    def _rewritten(self, frame: "DataFrame", pace: Pace | None) -> "DataFrame":
+        from pyspark.sql import functions as f
+
+        settings, columns = self._settings, frame.columns
+        if settings.id_prefix is not None:
+            own = f.col("sequence_number").cast("string")
+            if "message_id" in columns:
+                own = f.coalesce("message_id", own)
+            frame = frame.withColumn("message_id", f.concat(f.lit(settings.id_prefix), own))
+        if "scheduled_enqueue_time" not in columns:
+            return frame
+        scheduled = f.col("scheduled_enqueue_time")
+        if settings.schedule == "drop":
+            return frame.withColumn("scheduled_enqueue_time", f.lit(None).cast("timestamp"))
+        if RAW_COLUMN in columns:
+            # A message that is sent again as it came loses its time: those are made of columns.
+            frame = frame.withColumn(RAW_COLUMN, f.when(scheduled.isNull(), f.col(RAW_COLUMN)))
+        if settings.schedule == "shift":
+            frame = frame.withColumn("scheduled_enqueue_time", self._shifted(pace))
+        return frame
+
+    def _shifted(self, pace: Pace | None) -> Any:
+        """Scheduled times, as far behind the message as they were."""
+        from pyspark.sql import functions as f
+
+        scheduled = f.unix_millis("scheduled_enqueue_time")
+        ahead = scheduled - f.unix_millis("enqueued_time")
+        if pace is None:
+            moment = f.lit(round(time.time() * 1000)) + ahead
+        else:
+            moment = f.lit(pace.start_ms) + (scheduled - f.lit(pace.first_ms)) / f.lit(pace.speed)
+        return f.timestamp_millis(moment.cast("bigint"))
+
+    def _plan(self, columns: Sequence[str]) -> SinkPlan:
+        known = (set(COLUMNS) - GIVEN_BY_THE_BUS) | {RAW_COLUMN}
+        identity = MESSAGE_ID if self._settings.id_prefix is not None else None
+        return SinkPlan(frozenset(known & set(columns)), (), identity, ())
+
+    def _note(self, batch: Batch, rows: int, is_done: bool) -> None:
+        lasts = {fragment: last for fragment, (_, last) in batch.ranges.items()}
+        self._known = replace(
+            self._known,
+            positions={**self._known.positions, **lasts},
+            rows=self._known.rows + rows,
+            is_done=is_done,
+        )
+        save_positions(self._settings, self._known)
+
+    # --- the report -----------------------------------------------------------------------
+
+    def _dry(self, extent: Extent) -> ReplayReport:
+        lasts_s = None
+        speed = self._settings.times_as_fast
+        if speed is not None and extent.first_ms is not None and extent.last_ms is not None:
+            lasts_s = (extent.last_ms - extent.first_ms) / 1000 / speed
+        return self._report(
+            rows=extent.rows,
+            dry_run=True,
+            lasts_s=lasts_s,
+            fragments=self._source.counts(),
+            first_rows=[_shown(row) for row in self._source.first_rows(SHOWN_ROWS)],
+        )
+
+    def _report(self, **told: Any) -> ReplayReport:
+        return ReplayReport(
+            source=self._settings.source,
+            entity=self._settings.entity,
+            resumed_behind=self._resumed_behind,
+            state=str(positions_file(self._settings)),
+            seconds=round(time.monotonic() - self._began, 3),
+            **told,
+        )
+
+
+def _wait_for(batch: Batch, pace: Pace | None) -> None:
+    """Sleep here, not in tasks, until a batch begins."""
+    while pace is not None:
+        left_s = pace.leaves_ms(batch.starts_ms) / 1000 - time.time()
+        if left_s <= 0:
+            return
+        time.sleep(min(left_s, NAP_S_MAX))
+
+
+def _shown(row: Any) -> dict[str, object]:
+    """A message in a line."""
+    found: dict[str, object] = {}
+    for name, value in row.asDict().items():
+        if isinstance(value, bytes | bytearray):
+            value = _preview(bytes(value))
+        elif isinstance(value, datetime.datetime):
+            moment = value.astimezone(datetime.UTC)
+            value = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        found[name] = value if value is None or isinstance(value, int) else str(value)
+    return found
+
+
+def _preview(body: bytes) -> str:
+    """The beginning of a text; of anything else, how long it is."""
+    text = body.decode(errors="replace")
+    if not text.isprintable() or "\ufffd" in text:
+        return f"<{len(body)} bytes>"
+    return text[:PREVIEW_CHARACTERS] + ("..." if len(text) > PREVIEW_CHARACTERS else "")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The script for spark-submit."""
+    from pyspark_servicebus.pipelines.arguments import script_main
+
+    return script_main(
+        argv,
+        name="replay",
+        description="Send captured messages to a queue or topic again, in order.",
+        settings=ReplaySettings,
+        read=ReplaySettings.from_table,
+        work=replay,
+    )

@@ -1,0 +1,24 @@
+"""What is wrong with the settings of a pipeline, in words that say what to write instead.
+
+Owns the one error that a TOML file, the command line and code share. The settings themselves are a
+frozen dataclass of each pipeline; `settings_table` reads them.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used; the text names the setting and what to write instead."""
+
+    @classmethod
+    def of(cls, complaints: Iterable[str]) -> "SettingsError":
+        """All complaints at once, a line each."""
+        return cls("\n".join(complaints))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like this one."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1, 0.0)
+    return close[0] if close else names[0]

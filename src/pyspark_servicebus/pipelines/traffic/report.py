@@ -1,0 +1,238 @@
+"""What was found about the traffic of entities, as text and as JSON.
+
+Owns the numbers of a report. It is made once by the pipeline and read by people, programs, charts
+and the page; it asks nothing itself.
+"""
+
+import dataclasses
+import datetime
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark_servicebus.pipelines.text_table import moment, plain_json, short, text_table
+from pyspark_servicebus.pipelines.traffic.figures import gini, histogram_of, percent, spoken_age
+from pyspark_servicebus.pipelines.wording import counted, spoken_bytes
+
+Time = datetime.datetime
+KEY_SHOWN: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Messages of an entity that were enqueued in one window."""
+
+    start: Time
+    entity: str
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FragmentTraffic:
+    """Messages of one fragment."""
+
+    entity: str
+    fragment: int
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyTraffic:
+    """Messages of one key."""
+
+    entity: str
+    key: str
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ages:
+    """How old messages are that wait."""
+
+    entity: str
+    median_s: float
+    p95_s: float
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorLag:
+    """How far a cursor is behind."""
+
+    entity: str
+    cursor: str
+    lag: int
+    moved_at: Time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityTraffic:
+    """One entity in a line."""
+
+    entity: str
+    messages: int
+    bytes: int
+    first: Time
+    last: Time
+    rate_mean: float
+    """Messages a second from the first window to the last."""
+    rate_peak: float
+    peak_at: Time
+    fragments: int
+    fragment_gini: float
+    keys: int
+    without_key: int
+    key_gini: float
+    hottest_key: str | None
+    hottest_key_share: float
+    """Of the messages with a key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficReport:
+    """Everything that `pipeline analytics` has to say."""
+
+    source: str
+    """snapshot, captured or stream."""
+    namespace: str
+    taken_at: Time
+    window_s: float
+    entities_looked_at: int
+    entities: tuple[EntityTraffic, ...]
+    windows: tuple[Window, ...]
+    fragments: tuple[FragmentTraffic, ...]
+    keys: tuple[KeyTraffic, ...]
+    """The hottest of each entity."""
+    key_counts: Mapping[str, Mapping[int, int]] = field(repr=False)
+    """Of each entity, how many keys have how many messages."""
+    deliveries: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Of each entity, how many messages were delivered how often before."""
+    age_buckets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    ages: tuple[Ages, ...] = ()
+    cursors: tuple[CursorLag, ...] = ()
+    read_now: int | None = None
+    """Messages that a stream has read in this run; the last windows may still be open."""
+    written: tuple[str, ...] = ()
+
+    @property
+    def messages(self) -> int:
+        return sum(entity.messages for entity in self.entities)
+
+    @property
+    def bytes(self) -> int:
+        return sum(entity.bytes for entity in self.entities)
+
+    @property
+    def busiest(self) -> EntityTraffic:
+        """The entity with the most messages; there must be one."""
+        return max(self.entities, key=lambda entity: entity.messages)
+
+    def as_json(self) -> str:
+        return json.dumps(
+            dataclasses.asdict(self), default=plain_json, indent=2, ensure_ascii=False
+        )
+
+    def headline(self) -> str:
+        """The finding in a sentence."""
+        if not self.entities:
+            return f"No messages in {self.entities_looked_at:,} entities."
+        where = (
+            self.entities[0].entity
+            if len(self.entities) == 1
+            else f"{len(self.entities):,} entities"
+        )
+        text = f"{counted(self.messages, 'message')} in {where}"
+        hot = max(self.entities, key=lambda entity: entity.hottest_key_share * entity.messages)
+        if hot.hottest_key is not None and hot.hottest_key_share >= 0.1 and hot.keys > 2:
+            key, share = short(hot.hottest_key, KEY_SHOWN), percent(hot.hottest_key_share)
+            of_them = "of them" if len(self.entities) == 1 else f"of {hot.entity}"
+            return f"{text}; the key {key} alone has {share} {of_them}"
+        peak = max(self.entities, key=lambda entity: entity.rate_peak)
+        return f"{text}, at most {peak.rate_peak:,.1f}/s, on {moment(peak.peak_at)}"
+
+    def as_text(self) -> str:
+        parts = [self.headline()]
+        if self.entities:
+            parts.append(self._entity_table())
+        if self.ages:
+            parts.append(self._age_table())
+        if self.cursors:
+            rows = [(c.entity, c.cursor, f"{c.lag:,}", moment(c.moved_at)) for c in self.cursors]
+            parts.append(text_table(("entity", "cursor", "behind", "moved"), rows, right=(2,)))
+        if self.read_now is not None:
+            parts.append(f"{counted(self.read_now, 'message')} read in this run")
+        if self.written:
+            parts.append("\n".join(f"written: {path}" for path in self.written))
+        return "\n\n".join(parts)
+
+    def _entity_table(self) -> str:
+        heads = (
+            *("entity", "messages", "bytes", "mean/s", "peak/s", "keys", "Gini of keys"),
+            *("hottest key", "has", "Gini of fragments"),
+        )
+        rows = [
+            (
+                entity.entity,
+                f"{entity.messages:,}",
+                spoken_bytes(entity.bytes),
+                f"{entity.rate_mean:,.2f}",
+                f"{entity.rate_peak:,.2f}",
+                f"{entity.keys:,}",
+                f"{entity.key_gini:.2f}" if entity.keys else "-",
+                short(entity.hottest_key or "-", KEY_SHOWN),
+                percent(entity.hottest_key_share) if entity.keys else "-",
+                f"{entity.fragment_gini:.2f}" if entity.fragments > 1 else "-",
+            )
+            for entity in self.entities
+        ]
+        return text_table(heads, rows, right=(1, 2, 3, 4, 5, 6, 8, 9))
+
+    def _age_table(self) -> str:
+        rows = [
+            (age.entity, *map(spoken_age, (age.median_s, age.p95_s, age.oldest_s)))
+            for age in self.ages
+        ]
+        heads = ("entity", "half is younger than", "95 % than", "oldest")
+        return text_table(heads, rows, right=(1, 2, 3))
+
+
+def entity_traffic(
+    entity: str,
+    windows: list[Window],
+    fragments: list[FragmentTraffic],
+    fragment_count: int,
+    keys: list[KeyTraffic],
+    key_counts: Mapping[int, int],
+    width: datetime.timedelta,
+) -> EntityTraffic:
+    """The line of an entity from its parts; fragments without messages count as such."""
+    messages = sum(window.messages for window in windows)
+    keyed = sum(value * count for value, count in key_counts.items())
+    first, last = min(w.start for w in windows), max(w.start for w in windows)
+    span_s = (last - first + width).total_seconds()
+    busiest = max(windows, key=lambda window: window.messages)
+    by_fragment = {fragment.fragment: fragment.messages for fragment in fragments}
+    count = max(fragment_count, max(by_fragment, default=0) + 1)
+    shares = [by_fragment.get(index, 0) for index in range(count)]
+    hottest = max(keys, key=lambda key: key.messages, default=None)
+    return EntityTraffic(
+        entity=entity,
+        messages=messages,
+        bytes=sum(window.bytes for window in windows),
+        first=first,
+        last=last,
+        rate_mean=messages / span_s,
+        rate_peak=busiest.messages / width.total_seconds(),
+        peak_at=busiest.start,
+        fragments=count,
+        fragment_gini=gini(histogram_of(shares)),
+        keys=sum(key_counts.values()),
+        without_key=messages - keyed,
+        key_gini=gini(key_counts),
+        hottest_key=hottest.key if hottest is not None else None,
+        hottest_key_share=hottest.messages / keyed if hottest is not None and keyed else 0.0,
+    )

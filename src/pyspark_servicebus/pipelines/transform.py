@@ -1,0 +1,230 @@
+"""From entity to entity: messages are read, worked on by SQL or functions, and sent on.
+
+Owns the query: a source that consumes (claim) or reads along (cursor), the steps, and the sink, in
+this order and with nothing collected on the driver. What can be wrong without a message is told
+before one is touched. Called by `partibus pipeline transform`, by scripts, and by declared
+pipelines.
+"""
+
+import dataclasses
+import functools
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import PySparkException
+
+from pyspark_servicebus.pipelines.arguments import script_main
+from pyspark_servicebus.pipelines.outlets import query_id_in
+from pyspark_servicebus.pipelines.progress import SILENT, PipelineFailed, Progress, watch
+from pyspark_servicebus.pipelines.state_function import PROVIDER, PROVIDER_SETTING
+from pyspark_servicebus.pipelines.steps import Surroundings, apply_steps, spark_words
+from pyspark_servicebus.pipelines.transform_batches import BatchTerms, BatchWork, Counts
+from pyspark_servicebus.pipelines.transform_check import Checked, check_transform
+from pyspark_servicebus.pipelines.transform_settings import TransformSettings
+from pyspark_servicebus.schema import TARGET_COLUMN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_OBSERVED: Final = "transform"
+STARTS_MAX: Final = 3
+NOT_BEGUN: Final = "Python worker failed to connect back"
+
+
+@dataclass(frozen=True, slots=True)
+class TransformReport:
+    """What a run has done."""
+
+    name: str
+    source: str
+    target: str
+    batches: int
+    read: int
+    """Messages that were read."""
+    written: int
+    """Messages that were sent on, without those that failed."""
+    failed: int
+    """Messages that went to the queue for failures."""
+    seconds: float
+
+    def as_json(self) -> str:
+        """For programs."""
+        return json.dumps(dataclasses.asdict(self), indent=2)
+
+    def as_text(self) -> str:
+        """For people."""
+        if not self.batches:
+            return f"{self.name}: nothing waits in {self.source}."
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        batches = "1 batch" if self.batches == 1 else f"{self.batches:,} batches"
+        return (
+            f"{self.name}: {self.read:,} messages of {self.source} read, {self.written:,} sent on"
+            f"{failed}; {batches} in {self.seconds:.1f} s."
+        )
+
+
+def transform(
+    spark: "SparkSession", settings: TransformSettings, progress: Progress = SILENT
+) -> TransformReport:
+    """Run a transform until nothing waits, or, continuous, until it is interrupted."""
+    session = own_session(spark)
+    checked = check_transform(session, settings)
+    began = time.monotonic()
+    counts = Counts()
+    progress.started(settings.owner, None)
+    try:
+        _follow(session, settings, checked, counts, progress)
+    except KeyboardInterrupt:
+        if not settings.continuous:
+            raise
+    finally:
+        progress.finished()
+    return TransformReport(
+        settings.owner,
+        settings.source,
+        settings.target,
+        counts.batches,
+        counts.read,
+        counts.written,
+        counts.failed,
+        round(time.monotonic() - began, 3),
+    )
+
+
+def _follow(
+    session: "SparkSession",
+    settings: TransformSettings,
+    checked: Checked,
+    counts: Counts,
+    progress: Progress,
+) -> None:
+    """The query from its start to its end.
+
+    Spark gives its Python processes ten seconds to begin, which is short on a busy machine; the
+    query goes on where it was when it is started again."""
+    rows_of = counts.rows_of if settings.searches else None
+    for left in reversed(range(STARTS_MAX)):
+        query = start(session, settings, checked, counts)
+        try:
+            watch(query, Counting(query, counts, progress), rows_of)
+            return
+        except PipelineFailed as error:
+            if not left or NOT_BEGUN not in str(error):
+                raise
+
+
+def own_session(spark: "SparkSession") -> "SparkSession":
+    """A session of the same application whose views and settings are nobody else's."""
+    # Spark logs every statement that fails, with its whole stack; whoever asked is told anyway.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    session = spark.newSession()
+    for name, value in spark.conf.getAll.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    session.conf.set(PROVIDER_SETTING, PROVIDER)
+    return session
+
+
+def start(
+    session: "SparkSession", settings: TransformSettings, checked: Checked, counts: Counts
+) -> "StreamingQuery":
+    """The query, begun."""
+    frame = session.readStream.format("servicebus").options(**settings.read_options()).load()
+    frame = settings.watermarked(frame)
+    writer = _writer(frame, settings, checked, counts)
+    writer = writer.option("checkpointLocation", settings.checkpoint).queryName(settings.owner)
+    if settings.continuous:
+        writer = writer.trigger(processingTime=f"{settings.interval_ms} milliseconds")
+    else:
+        writer = writer.trigger(availableNow=True)
+    try:
+        return writer.start()
+    except PySparkException as error:
+        raise PipelineFailed(spark_words(error)) from error
+
+
+def _writer(
+    frame: "DataFrame", settings: TransformSettings, checked: Checked, counts: Counts
+) -> "DataStreamWriter":
+    steps = settings.all_steps()
+    around = Surroundings(settings.beside, settings.failure_queue)
+    outlet = settings.outlet_for(checked.target_kind)
+    query_id = functools.partial(query_id_in, settings.checkpoint)
+    if settings.failure_queue is None or not settings.searches:
+        made = _observed(apply_steps(frame, steps, around), settings.failure_queue)
+        return outlet.stream(made, query_id)
+    failures = settings.failure_outlet()
+    inline = next((n for n, step in enumerate(steps, 1) if step.kind == "stateful"), 0)
+    terms = BatchTerms(
+        steps[inline:],
+        Surroundings(settings.beside, None),
+        settings.failures_max,
+        settings.failure_queue,
+        lambda batch, batch_id: outlet.write(batch, batch_id, query_id()),
+        lambda batch, batch_id: failures.write(batch, batch_id, query_id()),
+        counts,
+    )
+    return apply_steps(frame, steps[:inline], around).writeStream.foreachBatch(BatchWork(terms))
+
+
+def _observed(frame: "DataFrame", failure_queue: str | None) -> "DataFrame":
+    """Count what is written while it passes."""
+    from pyspark.sql import functions as f
+
+    failed = f.lit(False)
+    if failure_queue is not None and TARGET_COLUMN in frame.columns:
+        failed = f.coalesce(f.col(TARGET_COLUMN) == failure_queue, f.lit(False))
+    return frame.observe(
+        _OBSERVED,
+        f.count(f.when(~failed, 1)).alias("written"),
+        f.count(f.when(failed, 1)).alias("failed"),
+    )
+
+
+class Counting:
+    """Adds up what the reports of a query say, and passes them on."""
+
+    def __init__(self, query: "StreamingQuery", counts: Counts, progress: Progress) -> None:
+        self._query = query
+        self._counts = counts
+        self._progress = progress
+        self._seen = -1
+
+    def started(self, name: str, total: int | None) -> None:
+        self._progress.started(name, total)
+
+    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
+        self._counts.read += rows
+        self._counts.batches += 1
+        for report in self._query.recentProgress:
+            if self._seen < report.batchId <= batch and report.observedMetrics:
+                self._add(report.observedMetrics)
+                self._seen = report.batchId
+        self._progress.advanced(rows, lag, batch)
+
+    def _add(self, metrics: Mapping[str, Any]) -> None:
+        observed = metrics.get(_OBSERVED)
+        if observed is not None:
+            self._counts.written += observed.written
+            self._counts.failed += observed.failed
+
+    def finished(self) -> None:
+        self._progress.finished()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The script for spark-submit."""
+    return script_main(
+        argv,
+        name="transform",
+        description="Messages from entity to entity, by SQL or functions.",
+        settings=TransformSettings,
+        read=TransformSettings.from_table,
+        work=transform,
+    )

@@ -1,0 +1,265 @@
+"""Rules carried out on one dead-letter queue: each message in a transaction of its own.
+
+Owns the way of a dead letter from its queue to where a rule sends it. To send and to complete are
+one transaction, so whatever dies in the middle, a message is in one of the two places and never in
+both or none. What was asked of a bus that died is looked up when it is back: a dead letter that
+is gone was moved. Only what was decided about is touched; the rest is given back.
+"""
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from partibus.client.bus import Bus
+from partibus.client.connection_string import ConnectionString
+from partibus.client.errors import RemoteError
+from partibus.client.links import ReceivedMessage
+from partibus.client.management import PARTITION_SHIFT
+from partibus.client.message import IncomingMessage
+from partibus.client.transactions import Fate, Move, TransactedLinks
+from pyspark_servicebus.pipelines.triage.rewriting import Destination, NotFixable, rewritten
+from pyspark_servicebus.pipelines.triage.rules import Rule
+
+ROUND_MESSAGES_MAX: Final = 100
+"""Locked at a time: few, since a run that is killed leaves them locked for a while."""
+PEEK_MESSAGES: Final = 250
+STALLED_PAUSE_S: Final = 0.5
+FIRST_PAUSE_S: Final = 0.2
+PAUSE_S_MAX: Final = 2.0
+PROBLEMS_MAX: Final = 20
+LOCK_LOST: Final = "com.microsoft:message-lock-lost"
+LAPSES_MAX: Final = 3
+_FINAL: Final = ("amqp:not-found", "amqp:unauthorized-access", "amqp:not-allowed")
+Advance = Callable[[int], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What became of the dead letters of one entity, by the index of the rule."""
+
+    entity: str
+    done: Counter[int] = field(default_factory=Counter)
+    failed: Counter[int] = field(default_factory=Counter)
+    gone: Counter[int] = field(default_factory=Counter)
+    """Taken by others between the look and the deed."""
+    held: Counter[int] = field(default_factory=Counter)
+    """Still locked by another receiver at the end."""
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class EntityWork:
+    """The dead letters of one entity that rules were found for."""
+
+    entity: str
+    wanted: dict[int, int]
+    """The rule of each message, by its sequence number; what is done with leaves it."""
+    rules: Sequence[Rule]
+    goals: Mapping[int, Destination]
+    """Where the rules send, by index; those that only complete are missing."""
+    wait_s: float
+    """How long messages are waited for that another receiver has locked."""
+    patience_s: float
+    """How long a bus that is away is waited for."""
+    advance: Advance = lambda count: None
+    fragments_up: Callable[[], set[int]] | None = None
+    """The fragments that answer now: a look at the others shows nothing, and proves nothing.
+    None stands for all."""
+    outcome: Outcome = field(init=False)
+    _doubtful: set[int] = field(init=False, default_factory=set)
+    _lapses: Counter[int] = field(init=False, default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.outcome = Outcome(entity=self.entity)
+
+    @property
+    def path(self) -> str:
+        return f"{self.entity}/$DeadLetterQueue"
+
+    async def run(self, place: ConnectionString, ca_file: str | None) -> Outcome:
+        """Carry the rules out until nothing is left to do; a bus that is away is waited for."""
+        loop, pause_s = asyncio.get_running_loop(), FIRST_PAUSE_S
+        deadline, left = loop.time() + self.patience_s, len(self.wanted)
+        while self.wanted:
+            try:
+                async with Bus.open(place, ca_file=ca_file) as bus:
+                    await self._session(bus)
+                    return self.outcome
+            except (OSError, RemoteError, TimeoutError) as error:
+                if len(self.wanted) < left:
+                    deadline, pause_s = loop.time() + self.patience_s, FIRST_PAUSE_S
+                    left = len(self.wanted)
+                is_final = isinstance(error, RemoteError) and error.condition in _FINAL
+                if is_final or loop.time() + pause_s > deadline:
+                    self._give_up(error)
+                    return self.outcome
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        return self.outcome
+
+    def _give_up(self, error: Exception) -> None:
+        self._complain(str(error) or type(error).__name__)
+        for number in list(self.wanted):
+            self._note(number, self.outcome.failed)
+
+    # --- one connection -------------------------------------------------------------------
+
+    async def _session(self, bus: Bus) -> None:
+        if self._doubtful:
+            await self._look(bus)
+        links = await TransactedLinks.open(bus, self.path)
+        passed: list[ReceivedMessage] = []
+        try:
+            await self._rounds(bus, links, passed)
+        finally:
+            links.receiver.release(passed)
+            await asyncio.sleep(0)
+
+    async def _rounds(
+        self, bus: Bus, links: TransactedLinks, passed: list[ReceivedMessage]
+    ) -> None:
+        """Round after round; when nothing comes, locks of others may still lapse."""
+        loop, known = asyncio.get_running_loop(), set[int]()
+        stalled_at: float | None = None
+        while self.wanted:
+            found = [(m, _seen(m)) for m in await links.receiver.collect(ROUND_MESSAGES_MAX)]
+            mine = [(m, seen) for m, seen in found if seen.sequence_number in self.wanted]
+            others = [(m, seen) for m, seen in found if seen.sequence_number not in self.wanted]
+            is_new = any(seen.sequence_number not in known for _, seen in others)
+            known.update(seen.sequence_number for _, seen in others)
+            passed += [m for m, _ in others]
+            if mine:
+                await self._round(bus, links, mine)
+            if mine or is_new:
+                stalled_at = None
+                continue
+            if stalled_at is None:
+                stalled_at = loop.time()
+                await self._look(bus)
+            elif loop.time() - stalled_at >= self.wait_s:
+                await self._look(bus)
+                for number in list(self.wanted):
+                    self._note(number, self.outcome.held)
+                return
+            else:
+                await asyncio.sleep(STALLED_PAUSE_S)
+
+    async def _round(
+        self,
+        bus: Bus,
+        links: TransactedLinks,
+        found: Sequence[tuple[ReceivedMessage, IncomingMessage]],
+    ) -> None:
+        """Move what was received; each in a transaction of its own."""
+        moves: dict[int, Move] = {}
+        refused: list[ReceivedMessage] = []
+        for message, seen in found:
+            try:
+                moves[seen.sequence_number] = await self._move(links, message, seen)
+            except NotFixable as problem:
+                refused.append(message)
+                self._complain(f"message {seen.sequence_number}: {problem}")
+                self._note(seen.sequence_number, self.outcome.failed)
+        try:
+            await links.carry_out(list(moves.values()))
+        finally:
+            for number, move in moves.items():
+                self._judge(number, move, refused)
+        await self._give_back(bus, refused)
+
+    async def _move(
+        self, links: TransactedLinks, message: ReceivedMessage, seen: IncomingMessage
+    ) -> Move:
+        index = self.wanted[seen.sequence_number]
+        goal = self.goals.get(index)
+        if goal is None:
+            return Move(message, None)
+        rule, now_ms = self.rules[index], round(time.time() * 1000)
+        payload = rewritten(seen, rule, self.entity, goal, now_ms)
+        return Move(message, await links.sender(goal.path), payload)
+
+    def _judge(self, number: int, move: Move, refused: list[ReceivedMessage]) -> None:
+        if move.fate is Fate.COMMITTED:
+            self._note(number, self.outcome.done)
+        elif move.fate is Fate.ROLLED_BACK and self._comes_again(number, move):
+            pass
+        elif move.fate is Fate.ROLLED_BACK:
+            refused.append(move.message)
+            self._complain(f"message {number}: {move.error.description if move.error else ''}")
+            self._note(number, self.outcome.failed)
+        elif move.fate is Fate.IN_DOUBT:
+            self._doubtful.add(number)
+
+    def _comes_again(self, number: int, move: Move) -> bool:
+        """Whether it only took longer than the lock: then the message is received once more."""
+        if move.error is None or move.error.condition != LOCK_LOST:
+            return False
+        self._lapses[number] += 1
+        return self._lapses[number] < LAPSES_MAX
+
+    async def _give_back(self, bus: Bus, messages: Sequence[ReceivedMessage]) -> None:
+        """Let go of locks by their tokens, as a rolled-back transaction leaves them."""
+        if messages:
+            tokens = [uuid.UUID(bytes_le=message.tag) for message in messages]
+            management = await bus.management(self.path)
+            with contextlib.suppress(RemoteError):
+                await management.settle(tokens, "abandoned")
+            await management.close()
+
+    # --- what is left -----------------------------------------------------------------------
+
+    async def _look(self, bus: Bus) -> None:
+        """See which messages are still there: of those that are not, the doubtful were moved by
+        us, the others by somebody else."""
+        up = await self._up()
+        there = await self._numbers(bus)
+        still_up = await self._up()
+        for number in [n for n in self.wanted if n not in there]:
+            fragment = number >> PARTITION_SHIFT
+            if up is None or (still_up is not None and fragment in up & still_up):
+                is_ours = number in self._doubtful
+                self._note(number, self.outcome.done if is_ours else self.outcome.gone)
+        self._doubtful &= self.wanted.keys()
+
+    async def _up(self) -> set[int] | None:
+        return None if self.fragments_up is None else await asyncio.to_thread(self.fragments_up)
+
+    async def _numbers(self, bus: Bus) -> set[int]:
+        """The dead letters that can be seen."""
+        there: set[int] = set()
+        management, number = await bus.management(self.path), 0
+        while page := await management.peek(number, PEEK_MESSAGES):
+            there.update(message.sequence_number for message in page)
+            number = page[-1].sequence_number + 1
+        await management.close()
+        return there
+
+    def _note(self, number: int, count: Counter[int]) -> None:
+        count[self.wanted.pop(number)] += 1
+        self.advance(1)
+
+    def _complain(self, text: str) -> None:
+        if len(self.outcome.problems) < PROBLEMS_MAX:
+            self.outcome.problems.append(f"{self.entity}: {text}")
+
+
+def _seen(message: ReceivedMessage) -> IncomingMessage:
+    return IncomingMessage(message.payload)
+
+
+async def carry_out(
+    works: Sequence[EntityWork], place: ConnectionString, ca_file: str | None, side_by_side: int
+) -> list[Outcome]:
+    """The work on several entities, some of them at a time."""
+    turns = asyncio.Semaphore(side_by_side)
+
+    async def one(work: EntityWork) -> Outcome:
+        async with turns:
+            return await work.run(place, ca_file)
+
+    return list(await asyncio.gather(*map(one, works)))

@@ -1,0 +1,125 @@
+"""What is to become of dead letters: rules, the first of which that fits decides.
+
+Owns the meaning of a rule: what it fits, what it does, and when a message that failed before may
+come again. Pure; it travels to Spark's workers, which decide, and to the driver, which carries out.
+How rules are written is `rules_file`'s.
+"""
+
+import fnmatch
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+ATTEMPTS_PROPERTY: Final = "x-partibus-resubmits"
+"""How often a message was sent again by rules; counted in the message itself."""
+ACTIONS: Final = ("resubmit", "fix", "park", "purge", "leave")
+SENDING: Final = ("resubmit", "fix", "park")
+MESSAGE_IDS: Final = ("auto", "keep", "new")
+NO_RULE: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """What rules look at."""
+
+    entity: str
+    reason: str
+    description: str
+    shape: str
+    properties: Mapping[str, str | None]
+    attempts: int
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """What a rule fits: all that is said must be true; nothing said fits everything."""
+
+    entities: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    description: re.Pattern[str] | None = None
+    shapes: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    attempts: tuple[int, int] = (0, 1 << 31)
+    """At least and at most."""
+    older_than_ms: int = 0
+    younger_than_ms: int | None = None
+
+    def fits(self, letter: DeadLetter) -> bool:
+        """Whether a dead letter is meant; the cheap questions first."""
+        return (
+            self.attempts[0] <= letter.attempts <= self.attempts[1]
+            and letter.age_ms >= self.older_than_ms
+            and (self.younger_than_ms is None or letter.age_ms < self.younger_than_ms)
+            and fits_any(self.entities, letter.entity)
+            and fits_any(self.reasons, letter.reason)
+            and fits_any(self.shapes, letter.shape)
+            and self._fits_properties(letter.properties)
+            and (self.description is None or bool(self.description.search(letter.description)))
+        )
+
+    def _fits_properties(self, found: Mapping[str, str | None]) -> bool:
+        return all(
+            name in found and fits_any((glob,), found[name] or "")
+            for name, glob in self.properties.items()
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule: when it fits, and what it does."""
+
+    name: str
+    action: str
+    when: When = field(default_factory=When)
+    target: str | None = None
+    """Where to send; None is the entity of the dead letter itself, or its topic."""
+    set_properties: Mapping[str, object] = field(default_factory=dict)
+    remove_properties: tuple[str, ...] = ()
+    body_merge: object = None
+    """A JSON merge patch (RFC 7396); None leaves the body as it is."""
+    max_attempts: int | None = None
+    delay_ms: int = 0
+    backoff: float = 1.0
+    delay_max_ms: int | None = None
+    message_id: str = "auto"
+
+    def fits(self, letter: DeadLetter) -> bool:
+        """Whether this rule decides; one that has tried often enough leaves it to the next."""
+        if self.max_attempts is not None and letter.attempts >= self.max_attempts:
+            return False
+        return self.when.fits(letter)
+
+    def delay_after(self, attempts: int) -> int:
+        """How long a message waits that was sent again so often before."""
+        delay_ms = self.delay_ms * self.backoff ** min(attempts, 64)
+        return round(delay_ms if self.delay_max_ms is None else min(delay_ms, self.delay_max_ms))
+
+
+def decide(rules: Sequence[Rule], letter: DeadLetter) -> int:
+    """The index of the rule that decides, or NO_RULE: then the message stays."""
+    for index, rule in enumerate(rules):
+        if rule.fits(letter):
+            return index
+    return NO_RULE
+
+
+def fits_any(globs: Sequence[str], text: str) -> bool:
+    """Whether a text fits one of the globs, in any case; no globs fit everything."""
+    return not globs or _any_of(tuple(globs)).match(text) is not None
+
+
+@functools.lru_cache(maxsize=1000)
+def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, globs)), re.IGNORECASE)
+
+
+def attempts_of(properties: Mapping[str, object]) -> int:
+    """How often a message was sent again, by its own account."""
+    told = properties.get(ATTEMPTS_PROPERTY)
+    try:
+        return max(0, int(str(told))) if told is not None else 0
+    except ValueError:
+        return 0

@@ -1,0 +1,96 @@
+"""What is told of a pipeline's progress, and the sentence in what Spark makes of an error."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+
+from pyspark_servicebus.pipelines.progress import ConsoleProgress, Several, plain_words, watch
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_plain_lines_come_now_and_then() -> None:
+    clock, stream = Clock(), io.StringIO()
+    console = Several(ConsoleProgress(stream, clock))
+    console.started("nightly", None)
+    clock.now = 1.0
+    console.advanced(1000, 59_000, 0)
+    assert stream.getvalue() == ""
+    clock.now = 10.0
+    console.advanced(9000, 50_000, 1)
+    clock.now = 20.0
+    console.finished()
+    assert stream.getvalue() == "nightly: 10,000 messages, 1,000/s, 50,000 behind, 50s left\n"
+
+
+def test_a_total_gives_the_time_left() -> None:
+    clock, stream = Clock(), io.StringIO()
+    console = ConsoleProgress(stream, clock)
+    console.started("again", 20_000)
+    clock.now = 100.0
+    console.advanced(10_000, None, 0)
+    assert stream.getvalue() == "again: 10,000 of 20,000 messages, 100/s, 1m40s left\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated\nTraceback\n  File x\n"
+            "pyspark_servicebus.errors.DataLoss: Messages were let go.\n\n",
+            "Messages were let go.",
+        ),
+        ("Job aborted\nCaused by: java.io.IOException: No space left on device", "is full"),
+        ("Job aborted\nCaused by: java.io.FileNotFoundException: x", "FileNotFoundException: x"),
+        ("Traceback\nValueError: a broken value\n", "a broken value"),
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: It was late. "
+            "SQLSTATE: XXKST\nmore",
+            "It was late.",
+        ),
+        ("something else\nmore", "something else"),
+    ],
+)
+def test_the_sentence_in_an_error(text: str, words: str) -> None:
+    assert words in plain_words(text)
+
+
+class Reported:
+    """A query that has ended, with one report."""
+
+    def __init__(self, end: str, latest: str) -> None:
+        source = SimpleNamespace(endOffset=end, latestOffset=latest)
+        self.recentProgress = [
+            SimpleNamespace(batchId=4, timestamp="t", numInputRows=0, sources=[source])
+        ]
+
+    isActive = False  # noqa: N815 - Spark's name
+
+    def awaitTermination(self) -> None:  # noqa: N802 - Spark's name
+        pass
+
+
+@pytest.mark.parametrize(
+    ("end", "latest", "lag"),
+    [
+        ('{"f": {"0": 5, "1": 7}}', '{"f": {"0": 9, "1": 7}}', 4),
+        ('{"f": {"0": 50}, "c": "batch 1"}', '{"f": {"0": 30, "1": 3}, "c": "waiting"}', 33),
+        ("{}", "{}", None),
+    ],
+)
+def test_what_still_waits(end: str, latest: str, lag: int | None) -> None:
+    told = []
+
+    class Watcher(ConsoleProgress):
+        def advanced(self, rows: int, lag: int | None, batch: int) -> None:
+            told.append((rows, lag, batch))
+
+    watch(Reported(end, latest), Watcher(), lambda batch: batch * 10)  # type: ignore[arg-type]
+    assert told == [(40, lag, 4)]
