@@ -36,11 +36,17 @@ KINDS: Final[dict[str, dict[str, str]]] = {
     "hasty": _PARTED | {"lock_duration": '"PT2S"'},
 }
 COUNT: Final = 60
+PARTED_COUNT: Final = 240
+"""Most tests take one of these."""
+
+
+def _count_of(kind: str) -> int:
+    return PARTED_COUNT if kind == "parted" else COUNT
 
 
 def write_namespace(path: Path) -> Path:
     """Declare the queues of every kind, and topics."""
-    names = {f"{kind}-{n}": spec for kind, spec in KINDS.items() for n in range(COUNT)}
+    names = {f"{kind}-{n}": spec for kind, spec in KINDS.items() for n in range(_count_of(kind))}
     from spark.topics import declaration
 
     write_queues(path, names)
@@ -73,7 +79,7 @@ class Bus:
     def queue(self, kind: str = "parted") -> str:
         """A queue that no other test uses."""
         number = next(self._numbers[kind])
-        assert number < COUNT, f"declare more queues of the kind {kind!r}"
+        assert number < _count_of(kind), f"declare more queues of the kind {kind!r}"
         return f"{kind}-{number}"
 
     def options(self, queue: str, **given: object) -> dict[str, str]:

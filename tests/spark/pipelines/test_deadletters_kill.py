@@ -107,7 +107,9 @@ async def test_the_bus_is_killed_three_times(place: ServerProcess) -> None:
 def test_the_process_that_carries_out_is_killed_and_another_goes_on(place: ServerProcess) -> None:
     letters = bury(place)
     environment = os.environ | {"BUS": place.connection_string}
-    environment["PYTHONPATH"] = os.pathsep.join((str(SOURCE), str(ROOT / "tests")))
+    environment["PYTHONPATH"] = os.pathsep.join(
+        (str(SOURCE), str(ROOT / "tests"), str(ROOT / "tools"))
+    )
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment)
     try:
         until_in_the_middle(Operator(place), process)
