@@ -9,9 +9,10 @@ BIN := .venv/bin
 JS := tests/conformance/js
 PROTON := python-qpid-proton>=0.40
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# More workers than cores: most of the time a stock client is waiting. Tests of one group run in one
-# of them: all Spark tests share a session.
-PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadgroup
+# More workers than cores: most of the time a stock client is waiting. A Spark session is not, so the
+# Spark tests come after the others, in two sessions; without Java there are none of them (code 5).
+PYTEST := $(BIN)/python -m pytest --numprocesses 4 --ignore=tests/spark
+SPARK_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/spark
 CHECKED := src tools $(wildcard bench)
 # The oldest Spark that is supported, beside the one in .venv, from which it has all else.
 SPARK42 := .venv-spark42
@@ -76,6 +77,7 @@ cluster: install ## Spark with a master and two workers on this machine, in the 
 
 test: lint ## the test suite, what CI runs
 	$(PYTEST) -m "not slow"
+	$(SPARK_PYTEST) -m "not slow" || [ $$? -eq 5 ]
 	@$(MAKE) --no-print-directory test-spark42
 
 # In CI nothing may be left out.
@@ -89,6 +91,7 @@ test-spark42: install ## some of the Spark tests with Spark 4.2, if make spark42
 
 test-all: lint ## the test suite with the slow tests
 	$(PYTEST)
+	$(SPARK_PYTEST) || [ $$? -eq 5 ]
 	@$(MAKE) --no-print-directory test-spark42
 
 bench: install ## the benchmarks

@@ -175,7 +175,7 @@ def test_it_goes_on_until_its_time_is_up(spark: SparkSession, bus: Bus, tmp_path
     more: list[str] = []
     seen = Seen(lambda: more.extend(bus.fill(queue, 150, first=20, size=1000)))
     settings = settings_for(
-        bus, queue, lake, continuous=True, run_time="8s", window_time="1h", starting="earliest"
+        bus, queue, lake, continuous=True, run_time="25s", window_time="1h", starting="earliest"
     )
     report = capture(spark, settings, seen)
     assert report.rows == 170  # the second window was full long before its hour was over
