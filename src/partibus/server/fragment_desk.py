@@ -78,7 +78,8 @@ class FragmentDesk:
 
 def out_of_reach(path: str, indexes: list[str]) -> StoreUnavailable:
     """Some fragments could not do what was asked."""
+    named = f"Fragment {indexes[0]}" if len(indexes) == 1 else f"Fragments {', '.join(indexes)}"
     return StoreUnavailable(
-        f"Fragments {', '.join(indexes)} of '{path}' could not do it: their store is down or slow. "
+        f"{named} of '{path}' could not do it: the store is down or slow. "
         "The others have; try again."
     )
