@@ -96,6 +96,11 @@ class StagedTarget:
         """What is to be published; None when nothing was staged."""
         return Staged(self._name, self.accepted) if self.accepted else None
 
+    def begin(self) -> None:
+        """Begin the stage without a message: from now on, whoever came before is refused."""
+        self._chunks.append([])
+        self._send_all()
+
     def add(self, letter: Letter) -> None:
         """Take a message; many go at once."""
         self._letters.append(letter)

@@ -198,11 +198,14 @@ class PublishRequest(Request):
 
 
 class DropStagesRequest(Request):
-    """Drop what a writer has staged up to an epoch, or some stages of it."""
+    """Drop what a writer has staged up to an epoch, or some stages of it.
+
+    With `forget` the writer is forgotten too, and which batches it has published."""
 
     writer: Name
     epoch: Run
     stages: list[Name] | None = None
+    forget: bool = False
 
 
 class Delivery(Struct):

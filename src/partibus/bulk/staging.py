@@ -118,7 +118,8 @@ class StagingService:
     async def drop(self, request: asked.DropStagesRequest) -> dict[str, object]:
         """Forget what was staged."""
         answer = CountAnswer()
-        command = DropStages(answer, request.writer, request.epoch, request.stages)
+        what = (request.writer, request.epoch, request.stages, request.forget)
+        command = DropStages(answer, *what)
         self._home(request.entity, request.writer).submit(command)
         return {"dropped": await answer.value}
 

@@ -180,7 +180,7 @@ def publish_stages(state: State, command: Command, now_ms: int, out: Effects) ->
     assert isinstance(command, PublishStages)
     stages = _stages(state)
     writer = stages.writers.get(command.writer)
-    refusal = _fence(state, writer, command.epoch) or _busy(writer)
+    refusal = _fence(state, writer, command.epoch, is_end=True) or _busy(writer)
     if refusal is None and writer is not None:
         if writer.has_published(command.series, command.batch):
             void = _open_stages(writer, command.epoch)
@@ -392,13 +392,22 @@ def _busy(writer: Writer | None) -> BusError | None:
     return ServerBusy(_BUSY) if writer is not None and writer.busy else None
 
 
-def _fence(state: State, writer: Writer | None, epoch: int) -> BusError | None:
+def _fence(
+    state: State, writer: Writer | None, epoch: int, is_end: bool = False
+) -> BusError | None:
     if state.suspended:
         return StoreUnavailable()
-    if writer is not None and writer.epoch > epoch:
+    if writer is None:
+        return None
+    latest = writer.epoch
+    if is_end:
+        # A later one whose first chunk is on its way to the store may look at once what was
+        # published before it: nothing is published behind its back.
+        latest = max([latest, *_epochs(writer)])
+    if latest > epoch:
         return StageFenced(
             f"Another run of the writer '{writer.name}', or a later batch of it, has begun "
-            f"({writer.epoch} after {epoch}); this one must end."
+            f"({latest} after {epoch}); this one must end."
         )
     return None
 

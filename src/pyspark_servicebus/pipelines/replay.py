@@ -2,15 +2,13 @@
 
 Owns the run: what to send in which batches, a note of the positions after each, and the report.
 Messages of one key keep their order, since each fragment is sent by one task after the other. A
-replay that was killed goes on behind its last batch: nothing is lost, and what that batch had
-sent already comes twice unless the entity detects duplicates.
+replay that was killed goes on behind its last batch; what that batch had sent already is known to
+the bus (`replay_once`) and not sent again.
 """
 
-import datetime
-import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_servicebus.access import Access
@@ -18,6 +16,8 @@ from pyspark_servicebus.bus import Entity, discover
 from pyspark_servicebus.credentials import Credentials
 from pyspark_servicebus.errors import BulkError, Patience
 from pyspark_servicebus.pipelines.progress import SILENT, PipelineFailed, Progress, plain_words
+from pyspark_servicebus.pipelines.replay_once import ReplayRun, forget
+from pyspark_servicebus.pipelines.replay_report import ReplayReport, shown_message
 from pyspark_servicebus.pipelines.replay_sending import (
     DUE_COLUMN,
     SENT_DDL,
@@ -33,7 +33,6 @@ from pyspark_servicebus.pipelines.replay_state import (
     replay_name,
     save_positions,
 )
-from pyspark_servicebus.pipelines.wording import counted, spoken_span
 from pyspark_servicebus.schema import COLUMNS, GIVEN_BY_THE_BUS, RAW_COLUMN
 from pyspark_servicebus.sink_plan import MESSAGE_ID, SinkPlan
 
@@ -42,63 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReplayReport", "ReplaySettings", "main", "replay"]
 SHOWN_ROWS: Final = 5
-PREVIEW_CHARACTERS: Final = 40
 NAP_S_MAX: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayReport:
-    """What was sent, or would be."""
-
-    source: str
-    entity: str
-    rows: int = 0
-    """Messages that the bus has confirmed; of a dry run, that would be sent."""
-    duplicates: int = 0
-    """Of these, how many the entity knew already and dropped."""
-    batches: int = 0
-    resumed_behind: int = 0
-    """Messages that an earlier, interrupted run had sent."""
-    dry_run: bool = False
-    fragments: dict[int, int] = field(default_factory=dict)
-    """Messages of each fragment; in a dry run only."""
-    first_rows: list[dict[str, object]] = field(default_factory=list)
-    lasts_s: float | None = None
-    """How long the replay takes at its pace, at least; in a dry run only."""
-    state: str = ""
-    seconds: float = 0.0
-
-    def as_json(self) -> str:
-        return json.dumps(asdict(self), indent=2)
-
-    def as_text(self) -> str:
-        if self.dry_run:
-            return self._dry_text()
-        lines = [
-            f"{self.source} -> {self.entity}",
-            f"  {counted(self.rows, 'message')} sent in {self.batches}"
-            f" {'batch' if self.batches == 1 else 'batches'}, {self.seconds:.1f} s",
-        ]
-        if self.duplicates:
-            lines.append(f"  {self.duplicates:,} of them were there already and were dropped")
-        if self.resumed_behind:
-            lines.append(f"  an earlier run had sent {counted(self.resumed_behind, 'message')}")
-        return "\n".join(lines)
-
-    def _dry_text(self) -> str:
-        spread = counted(len(self.fragments), "fragment")
-        lines = [
-            f"{self.source} -> {self.entity} (dry run, nothing was sent)",
-            f"  {counted(self.rows, 'message')} of {spread} would be sent",
-        ]
-        if self.lasts_s is not None:
-            lines.append(f"  at this pace it takes {spoken_span(self.lasts_s)} at least")
-        if self.resumed_behind:
-            lines.append(f"  an earlier run had sent {counted(self.resumed_behind, 'message')}")
-        for row in self.first_rows:
-            words = [f"{name}={value}" for name, value in row.items() if value is not None]
-            lines.append("  " + "  ".join(words))
-        return "\n".join(lines)
 
 
 def replay(
@@ -127,6 +70,7 @@ class _Run:
             replay=replay_name(settings), started_ms=round(time.time() * 1000)
         )
         self._resumed_behind = self._known.rows
+        self._run = ReplayRun(self._known.replay, self._known.started_ms)
 
     def go(self) -> ReplayReport:
         """All batches, and what became of them."""
@@ -137,6 +81,8 @@ class _Run:
         sent = duplicates = count = 0
         pace = self._pace(extent)
         batches = self._source.plan(self._known.positions, extent)
+        # Before anything is sent: who goes on must know under which name it was.
+        save_positions(self._settings, self._known)
         self._progress.started(self._settings.entity, extent.rows)
         try:
             for number, batch in enumerate(batches):
@@ -153,6 +99,7 @@ class _Run:
                 f"{extent.rows} messages were to be sent, and {sent} were: the capture changed "
                 "meanwhile. Run it again when nothing writes to it."
             )
+        self._forget()
         return self._report(rows=sent, duplicates=duplicates, batches=count)
 
     def _entity(self) -> Entity:
@@ -176,12 +123,22 @@ class _Run:
             return None
         return Pace(extent.first_ms, round(time.time() * 1000), speed)
 
+    @property
+    def _is_staged(self) -> bool:
+        return self._settings.deliver == "staged"
+
+    def _forget(self) -> None:
+        """The bus need not know any more how far the fragments were."""
+        for fragment in self._known.positions if self._is_staged else ():
+            forget(self._run.home(self._settings.entity, fragment, self._access))
+
     # --- batches --------------------------------------------------------------------------
 
     def _send(self, batch: Batch, pace: Pace | None) -> tuple[int, int]:
         frame = self._in_order(self._source.messages(batch), batch, pace)
         plan = self._plan(frame.columns)
-        sender = batch_sender(self._settings.entity, self._access, plan, pace)
+        run = self._run if self._is_staged else None
+        sender = batch_sender(self._settings.entity, self._access, plan, pace, run)
         try:
             told = frame.mapInArrow(sender, SENT_DDL).collect()
         except Exception as error:
@@ -263,7 +220,7 @@ class _Run:
             dry_run=True,
             lasts_s=lasts_s,
             fragments=self._source.counts(),
-            first_rows=[_shown(row) for row in self._source.first_rows(SHOWN_ROWS)],
+            first_rows=[shown_message(row) for row in self._source.first_rows(SHOWN_ROWS)],
         )
 
     def _report(self, **told: Any) -> ReplayReport:
@@ -284,27 +241,6 @@ def _wait_for(batch: Batch, pace: Pace | None) -> None:
         if left_s <= 0:
             return
         time.sleep(min(left_s, NAP_S_MAX))
-
-
-def _shown(row: Any) -> dict[str, object]:
-    """A message in a line."""
-    found: dict[str, object] = {}
-    for name, value in row.asDict().items():
-        if isinstance(value, bytes | bytearray):
-            value = _preview(bytes(value))
-        elif isinstance(value, datetime.datetime):
-            moment = value.astimezone(datetime.UTC)
-            value = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        found[name] = value if value is None or isinstance(value, int) else str(value)
-    return found
-
-
-def _preview(body: bytes) -> str:
-    """The beginning of a text; of anything else, how long it is."""
-    text = body.decode(errors="replace")
-    if not text.isprintable() or "\ufffd" in text:
-        return f"<{len(body)} bytes>"
-    return text[:PREVIEW_CHARACTERS] + ("..." if len(text) > PREVIEW_CHARACTERS else "")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

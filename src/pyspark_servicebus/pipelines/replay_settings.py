@@ -12,6 +12,7 @@ from pyspark_servicebus.pipelines.settings import SettingsError
 from pyspark_servicebus.pipelines.settings_table import read_table, setting
 
 PACES: Final = ("full", "original")
+DELIVERIES: Final = ("staged", "atLeastOnce")
 SCHEDULES: Final = ("keep", "shift", "drop")
 BATCH_MESSAGES: Final = 20_000
 RETRY_MS: Final = 5 * 60 * 1000
@@ -53,6 +54,12 @@ class ReplaySettings:
         "Scheduled times: keep them, shift them as far as the replay is later, or drop them.",
         default="keep",
         choices=SCHEDULES,
+    )
+    deliver: str = setting(
+        "staged: each message once, whatever is tried again; atLeastOnce: with half the work for"
+        " the bus, and messages may come twice after an interruption.",
+        default="staged",
+        choices=DELIVERIES,
     )
     dry_run: bool = setting(
         "Count and show the first messages; send none.", "switch", default=False

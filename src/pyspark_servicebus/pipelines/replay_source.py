@@ -18,6 +18,7 @@ from pyspark_servicebus.pipelines.delta import is_delta, open_table
 from pyspark_servicebus.pipelines.lake import Lake
 from pyspark_servicebus.pipelines.manifest import CapturedFile, Window, current_files
 from pyspark_servicebus.pipelines.progress import plain_words
+from pyspark_servicebus.pipelines.replay_sending import FRAGMENT_SHIFT
 from pyspark_servicebus.pipelines.replay_settings import ReplaySettings
 from pyspark_servicebus.pipelines.settings import SettingsError
 from pyspark_servicebus.schema import RAW_COLUMN
@@ -25,7 +26,6 @@ from pyspark_servicebus.schema import RAW_COLUMN
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FRAGMENT_SHIFT: Final = 48
 SLICE_S: Final = 30.0
 """The longest time between two notes of the positions, at the pace of the replay."""
 SLICES_MAX: Final = 50_000

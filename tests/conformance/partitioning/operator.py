@@ -72,6 +72,11 @@ class Operator:
         fault = {"kind": "store", "store": number, "mode": "slow", "delay_ms": delay_ms}
         self._ask("POST", "/faults", fault)
 
+    def stages(self, name: str) -> list[dict[str, Any]]:
+        """The writers that `partibus stage list` shows."""
+        writers: list[dict[str, Any]] = self._ask("GET", f"/entities/{name}/stages")["writers"]
+        return writers
+
     def workers(self, name: str) -> list[int]:
         """The worker of each partition."""
         return [fragment["worker"] for fragment in self.entity(name)["fragments"]]

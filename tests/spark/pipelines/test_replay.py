@@ -15,6 +15,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from conformance.settlement.steps import until
 from pyspark_servicebus.pipelines import replay as module
 from pyspark_servicebus.pipelines.capture import capture
 from pyspark_servicebus.pipelines.progress import PipelineFailed
@@ -52,6 +53,13 @@ def send_all(bus: Bus, queue: str, messages: list[ServiceBusMessage]) -> None:
     with bus.client.get_queue_sender(queue) as sender:
         for group in by_key.values():
             sender.send_messages(group)
+
+
+def arrived(bus: Bus, queue: str, count: int) -> None:
+    """What was sent is there, and nothing of the replay is left at the bus."""
+    bus.await_left(queue, count, 0, 0)
+    assert bus.totals(queue)["staged"] == 0
+    assert bus.operator.stages(queue) == []
 
 
 # --- the same again -----------------------------------------------------------------------
@@ -134,6 +142,7 @@ def test_the_bus_holds_the_same_messages_again(
     lake = captured(spark, bus, queue, tmp_path / "lake", format=form, include_amqp=raw)
     report = replay(spark, replay_settings(bus, lake, again))
     assert report.rows == len(RICH) + 3
+    arrived(bus, again, report.rows)
     before, after = bus.peek(queue), bus.peek(again)
     assert len(before) == len(RICH) + 3
     assert [told(message) for message in after] == [told(message) for message in before]
@@ -145,6 +154,7 @@ def test_sessions_keep_their_order(spark: SparkSession, bus: Bus, tmp_path: Path
     send_all(bus, queue, messages)
     lake = captured(spark, bus, queue, tmp_path / "lake")
     assert replay(spark, replay_settings(bus, lake, again, batch=30)).rows == 100
+    arrived(bus, again, 100)
     for number in range(5):
         with bus.client.get_queue_receiver(again, session_id=f"s{number}") as receiver:
             found = receiver.peek_messages(max_message_count=100)
@@ -167,13 +177,15 @@ def test_filters_ids_manifests_and_a_dry_run(spark: SparkSession, bus: Bus, tmp_
     [window] = (lake / "_capture" / "windows").glob("*.json")
     here = {"state": str(tmp_path / "window-positions.json"), **chosen}
     assert replay(spark, replay_settings(bus, window, again, **here)).rows == 4
+    arrived(bus, again, 4)
     assert {m.message_id for m in bus.peek(again)} == {
         "again-m-11",
         "again-m-19",
         "again-m-27",
         "again-m-3",
     }
-    second = replay(spark, replay_settings(bus, lake, again, **chosen))
+    directly = {"deliver": "atLeastOnce", **chosen}
+    second = replay(spark, replay_settings(bus, lake, again, **directly))
     assert (second.rows, second.duplicates) == (4, 4)
     last_year = {"since": NOW - datetime.timedelta(days=365), "until": NOW.replace(year=2020)}
     with pytest.raises(SettingsError, match="the end lies before"):
@@ -198,6 +210,7 @@ def test_the_pace_and_shifted_times(spark: SparkSession, bus: Bus, tmp_path: Pat
     settings = replay_settings(bus, folder, again, speed=10, schedule="shift")
     assert replay(spark, settings).rows == 5
     assert time.time() - began >= 4
+    until("the messages", lambda: bus.totals(again)["scheduled"] == 5)
     found = sorted(bus.peek(again), key=lambda m: m.sequence_number)
     assert [str(m) for m in found] == ["0", "1", "2", "3", "4"]
     times = [m.scheduled_enqueue_time_utc.timestamp() for m in found]
@@ -208,21 +221,28 @@ def test_the_pace_and_shifted_times(spark: SparkSession, bus: Bus, tmp_path: Pat
 # --- after an end -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["parted", "once"])
+@pytest.mark.parametrize(
+    ("deliver", "kept_notes"), [("staged", 0), ("staged", 1), ("atLeastOnce", 1)]
+)
 def test_a_replay_that_ends_anywhere_goes_on(
-    spark: SparkSession, bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    spark: SparkSession,
+    bus: Bus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    deliver: str,
+    kept_notes: int,
 ) -> None:
     """Killed after a batch was sent and before its positions were kept: the worst moment."""
-    queue, again = bus.queue(), bus.queue(kind)
+    queue, again = bus.queue(), bus.queue()
     for part in range(4):
         send_all(bus, queue, keyed(50, 10, prefix=f"p{part}"))
     lake = captured(spark, bus, queue, tmp_path / "lake")
-    settings = replay_settings(bus, lake, again, batch=50)
-    count = itertools.count(1)
+    settings = replay_settings(bus, lake, again, batch=50, deliver=deliver)
+    notes = itertools.count()
     real = module.save_positions
 
     def break_off(*given: Any) -> None:
-        if next(count) == 2:
+        if next(notes) > kept_notes:
             raise OSError("the driver is gone")
         real(*given)
 
@@ -231,15 +251,27 @@ def test_a_replay_that_ends_anywhere_goes_on(
         with pytest.raises(OSError, match="the driver is gone"):
             replay(spark, settings)
     kept = json.loads(Path(str(settings.state)).read_text())
-    assert 0 < kept["rows"] < 200
+    assert (kept["rows"] > 0) == (kept_notes > 0)
+    assert kept["rows"] < 200
     report = replay(spark, settings)
     assert report.resumed_behind == kept["rows"]
     assert report.rows + report.resumed_behind == 200
+    if deliver == "staged":
+        arrived(bus, again, 200)
+        by_key = defaultdict(list)
+        for message in bus.peek(again):
+            by_key[message.partition_key].append(message.message_id)
+        for key, ids in by_key.items():
+            own = range(int(key[1:]), 50, 10)
+            assert ids == [f"p{part}-{n}" for part in range(4) for n in own]
     ids = [m.message_id for m in bus.peek(again)]
     assert len(set(ids)) == 200
-    assert (len(ids) == 200) == (kind == "once")
+    assert (len(ids) == 200) == (deliver == "staged")
     # One that has ended begins anew.
     assert replay(spark, replay_settings(bus, lake, again, dry_run=True, batch=50)).rows == 200
+    if deliver == "staged":
+        assert replay(spark, settings).rows == 200
+        arrived(bus, again, 400)
 
 
 # --- what is refused ----------------------------------------------------------------------

@@ -16,7 +16,7 @@ from partibus.fragment.commands import Enqueue
 from partibus.fragment.marks import Origin
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
-from partibus.fragment.stage_commands import StageMessages
+from partibus.fragment.stage_commands import PublishStages, StageMessages
 from partibus.fragment.stage_departures import DEPARTURE_MESSAGES_MAX, OUTBOX_MESSAGES_MAX
 from partibus.fragment.stages import STAGE_LIFE_MS, Writer
 from partibus.fragment.transfer_commands import Collect
@@ -106,6 +106,20 @@ def test_chunks_that_wait_for_the_store_together(bench: StageBench) -> None:
     bench.run()
     assert all(reply.is_good for reply in replies)
     assert staged(bench) == {"a": 2}
+
+
+def test_nothing_is_published_behind_the_back_of_a_later_one(bench: StageBench) -> None:
+    """Whoever begins and then looks what was published has seen all that ever will be."""
+    bench.stage("a", b"1")
+    begun, late = StageReply(), StageReply()
+    bench.broker.submit(bench.machine, StageMessages(begun, "job", 2, "b", "goal", 0, [], [1], 0))
+    bench.broker.submit(bench.machine, PublishStages(late, "job", "series", 1, 0, [("a", 1)]))
+    bench.run()
+    assert begun.is_good
+    assert isinstance(late.error, StageFenced)
+    assert bodies(bench) == []
+    bench.stage("b", b"1", chunk=1, epoch=2)
+    assert bench.publish(0, ("b", 1), epoch=2) == (1, False)
 
 
 def test_a_stage_must_be_as_it_was_written(bench: StageBench) -> None:

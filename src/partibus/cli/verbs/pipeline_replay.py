@@ -87,6 +87,14 @@ def replay(
             rich_help_panel=_CHANGES,
         ),
     ] = None,
+    deliver: Annotated[
+        Literal["staged", "atLeastOnce"] | None,
+        typer.Option(
+            help="Each message once, or with half the work for the bus and, after an interruption,"
+            " some of them twice. (default staged)",
+            rich_help_panel=_RESUMING,
+        ),
+    ] = None,
     restart: Annotated[
         bool,
         typer.Option(
@@ -127,8 +135,8 @@ def replay(
 ) -> None:
     """Send captured messages to a queue or topic, in order for each key.
 
-    An interrupted replay is run again with the same command: it goes on behind its last batch.
-    What that batch had sent already comes twice, unless the entity detects duplicates.
+    An interrupted replay is run again with the same command: it goes on where it was, and no
+    message comes twice.
 
     Example:
 
@@ -158,6 +166,7 @@ def replay(
                 until=until,
                 id_prefix=id_prefix or (ID_PREFIX if rewrite_ids else None),
                 schedule=schedule,
+                deliver=deliver,
                 restart=restart,
                 state=state,
                 batch=batch,
