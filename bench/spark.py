@@ -165,6 +165,16 @@ class Queries:
         writer = writer.option("checkpointLocation", str(self._directory / f"{name}.checkpoint"))
         writer.trigger(availableNow=True).start().awaitTermination()
 
+    def capture(self) -> None:
+        """The pipeline, in windows of its usual size, behind a cursor of its own."""
+        from pyspark_servicebus.pipelines.capture import CaptureSettings, capture
+        from pyspark_servicebus.pipelines.place import BusPlace
+
+        target = tempfile.mkdtemp(prefix="lake-", dir=self._directory)
+        place = BusPlace(connection_string=self.connection)
+        settings = CaptureSettings.from_table({"bus": place, "entity": QUEUE, "target": target})
+        assert capture(self._spark, settings).rows == self._messages
+
     def into_files(self, frame: Any, name: str) -> str:
         path = str(self._directory / f"{name}.parquet")
         writer = frame.write.mode("overwrite").option("compression", "zstd")
@@ -200,6 +210,7 @@ def run(queries: Queries, meter: Meter, options: argparse.Namespace) -> None:
     show("stream behind a cursor -> noop", lambda: queries.drain(cursor, "c", "noop"))
     again = queries.stream(QUEUE, cursor="bench again")
     show("stream behind a cursor -> Parquet", lambda: queries.drain(again, "d", "parquet"))
+    show("pipeline capture -> Parquet", queries.capture)
     claimed = queries.stream("claimed", mode="claim", claimOwner="bench")
     show("stream that claims -> noop", lambda: queries.drain(claimed, "e", "noop"))
     captured = queries.stream("captured", mode="claim", claimOwner="bench")

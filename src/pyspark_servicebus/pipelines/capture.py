@@ -1,36 +1,36 @@
 """Capture: what passes a queue or subscription, as Parquet files or a Delta table, exactly once.
 
-Owns the run: a streaming query behind a cursor whose batches are the windows, taken once or again
-and again until stopped. Other consumers are not touched: a cursor locks and settles nothing. What
-makes it exact is `capture_target`'s.
+Owns the run: windows behind a cursor, taken once or again and again until stopped. The driver plans
+a window as a stream would and keeps the positions in the manifests; a task reads its part of it
+from the bus and writes the files, all in one Python process, since the way of the messages through
+the JVM would cost more than the rest. Other consumers are not touched: a cursor locks and settles
+nothing. What makes it exact is `capture_target`'s.
 """
 
 import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_servicebus.errors import BulkError
+from pyspark.errors import PySparkException
+
+from pyspark_servicebus.cursor_stream import CursorStream
+from pyspark_servicebus.errors import BulkError, DataLoss
 from pyspark_servicebus.options import source_options
-from pyspark_servicebus.pipelines.capture_files import REPORT_DDL, task_writer
+from pyspark_servicebus.pipelines.capture_files import REPORT_DDL, TaskTerms, window_writer
 from pyspark_servicebus.pipelines.capture_settings import CaptureSettings
-from pyspark_servicebus.pipelines.capture_target import CaptureTarget
+from pyspark_servicebus.pipelines.capture_target import CaptureTarget, next_numbers
 from pyspark_servicebus.pipelines.lake import Lake
-from pyspark_servicebus.pipelines.manifest import (
-    STAGING,
-    Window,
-    spans_of,
-    window_name,
-    window_named,
-)
-from pyspark_servicebus.pipelines.progress import SILENT, PipelineFailed, Progress, watch
+from pyspark_servicebus.pipelines.manifest import STAGING, Window, spans_of, window_name
+from pyspark_servicebus.pipelines.progress import SILENT, PipelineFailed, Progress, plain_words
 from pyspark_servicebus.pipelines.wording import counted, spoken_bytes
 from pyspark_servicebus.positions import cursor_positions
 from pyspark_servicebus.reading import Reading, good
+from pyspark_servicebus.stream_reader import Offset, by_index
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = ["CaptureReport", "CaptureSettings", "capture", "main"]
 LOOK_EVERY_S_MAX: Final = 5.0
@@ -86,8 +86,19 @@ def capture(
             return run.go()
     except BulkError as error:
         raise PipelineFailed(str(error)) from error
+    except DataLoss as error:
+        raise PipelineFailed(_loss_words(str(error))) from error
+    except (OSError, PySparkException) as error:
+        words = plain_words(f"{type(error).__name__}: {error}")
+        raise PipelineFailed(_loss_words(words)) from error
     finally:
         bus.close()
+
+
+def _loss_words(text: str) -> str:
+    """What the source says of messages that are gone, in the words of a capture's settings."""
+    text = text.replace("Begin with a new checkpoint", "Capture into another target")
+    return text.replace("set failOnDataLoss=false", "accept it (accept_loss, --accept-loss)")
 
 
 class _Run:
@@ -96,81 +107,99 @@ class _Run:
     def __init__(self, spark: "SparkSession", target: CaptureTarget, progress: Progress) -> None:
         self._spark, self._target, self._progress = spark, target, progress
         self._settings = target.settings
-        self._options = self._settings.source_options(target.cursor)
-        self._bus = Reading(source_options(self._options, is_stream=True))
-        self._checkpoint = Lake(target.checkpoint)
+        target.recover()
+        self._batch, self._reached = target.reached()
+        options = self._settings.source_options(target.cursor)
+        self._bus = Reading(source_options(options, is_stream=True))
+        self._stream = CursorStream(source_options(options | self._start(), is_stream=True))
+        self._offset: Offset = {}
+        """Behind all windows that count."""
         self._windows: list[Window] = []
         """Those that this run has closed."""
         self._began = time.monotonic()
 
     def go(self) -> CaptureReport:
-        """All batches of the run, and what became of it."""
-        self._target.recover()
-        self._choose_start()
+        """All windows of the run, and what became of it."""
         waiting: int | None = None
         self._progress.started(self._settings.entity, None)
         try:
+            self._offset = self._stream.initialOffset()
             self._drain()
             while self._settings.continuous and self._wait():
                 self._drain()
-            waiting = sum(self._lag(cursor_positions(self._bus)).values())
+            waiting = sum(self._lag().values())
         except KeyboardInterrupt:
             if not self._settings.continuous:
                 raise
         finally:
             self._progress.finished()
             self._bus.close()
+            self._stream.stop()
         return self._report(waiting)
 
-    def _choose_start(self) -> None:
-        """Where a query without a checkpoint begins: behind what was captured, if anything."""
-        if self._checkpoint.names("offsets"):
-            return
-        if positions := self._target.next_numbers():
-            self._options["startingPositionsByFragment"] = json.dumps(positions)
-        elif self._settings.starting is not None:
-            self._options["startingPosition"] = self._settings.starting
+    def _start(self) -> dict[str, str]:
+        """Where the first window begins: behind all that was captured, else where the cursor is.
 
-    # --- batches --------------------------------------------------------------------------
+        The cursor may be behind the windows, and never is before them."""
+        standing = cursor_positions(self._bus)
+        if self._reached:
+            self._require_cursor(standing)
+        if standing or self._reached:
+            known = {index: max(standing.get(index, 0), n) for index, n in self._reached.items()}
+            return {"startingPositionsByFragment": json.dumps(standing | known)}
+        starting = self._settings.starting
+        return {} if starting is None else {"startingPosition": starting}
+
+    def _require_cursor(self, standing: dict[int, int]) -> None:
+        missing = [str(index) for index in self._bus.fragments() if index not in standing]
+        if missing and not self._settings.accept_loss:
+            raise PipelineFailed(
+                f"The cursor '{self._target.cursor}' of '{self._settings.entity}' was dropped in "
+                f"fragments {', '.join(missing)}: what others have settled since is not there to "
+                "be captured. Capture into another target, or accept it (accept_loss, "
+                "--accept-loss)."
+            )
+
+    # --- windows --------------------------------------------------------------------------
 
     def _drain(self) -> None:
         """Windows until nothing waits of what was there at the beginning."""
         before = len(self._windows)
-        frame = self._spark.readStream.format("servicebus").options(**self._options).load()
-        query = (
-            frame.writeStream.foreachBatch(self._write)
-            .option("checkpointLocation", self._target.checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
-        watch(query, self._progress)
+        stream = self._stream
+        stream.prepareForTriggerAvailableNow()
+        while (end := stream.latestOffset(self._offset, stream.getDefaultReadLimit())) != (
+            self._offset
+        ):
+            self._capture(end)
         if len(self._windows) == before and self._settings.empty_windows:
             now_ms = round(time.time() * 1000)
             noted = self._target.note_empty(self._bus.fragments(), now_ms)
             self._windows += [] if noted is None else [noted]
 
-    def _write(self, frame: "DataFrame", batch: int) -> None:
-        """One batch; one that counts already is not written again."""
-        target = self._target
-        app = self._app()
-        name = window_name(app, batch)
-        window = window_named(target.lake, name)
-        if window is None:
-            staging = f"{STAGING}/{name}"
-            target.lake.delete_folder(staging)
-            writer = task_writer(target.lake, target.template, staging, name, target.columns)
-            told = frame.mapInArrow(writer, REPORT_DDL).collect()
-            if not told:
-                return  # Spark begins a query without messages with a batch without rows
-            window = target.close_window(app, batch, told)
-        target.publish(window)
-        self._windows.append(window)
+    def _capture(self, end: Offset) -> None:
+        """One window, from the bus to where readers find it."""
+        target, batch = self._target, self._batch + 1
+        told = self._written(batch, self._stream.partitions(self._offset, end))
+        if told:  # all numbers of a range may be of messages that are gone
+            window = target.close_window(batch, told)
+            self._batch = batch
+            target.publish(window)
+            self._reached |= next_numbers([window])
+            target.note_reached(batch, self._reached)
+            self._windows.append(window)
+        self._offset = end
+        rows = sum(row["rows"] for row in told)
+        self._progress.advanced(rows, sum(self._lag().values()), batch)
 
-    def _app(self) -> str:
-        """The id of the query, which its checkpoint keeps: a new checkpoint numbers anew."""
-        metadata = self._checkpoint.read_json("metadata")
-        assert metadata is not None, "Spark writes it before the first batch"
-        return str(metadata["id"])
+    def _written(self, batch: int, parts: Sequence[Any]) -> list[Any]:
+        """What the tasks of a window tell of the files that they have written."""
+        target = self._target
+        name = window_name(target.app, batch)
+        target.lake.delete_folder(f"{STAGING}/{name}")
+        terms = TaskTerms(target.lake, target.template, name, target.columns)
+        writer = window_writer(list(parts), not self._settings.accept_loss, terms)
+        frame = self._spark.range(0, len(parts), 1, len(parts))
+        return frame.mapInArrow(writer, REPORT_DDL).collect()
 
     # --- time -----------------------------------------------------------------------------
 
@@ -193,8 +222,9 @@ class _Run:
                 return True
             time.sleep(min(pause_s, max(opened + window_s - now, 0.01)))
 
-    def _lag(self, positions: dict[int, int]) -> dict[int, int]:
-        """How many numbers each fragment has behind the cursor, as far as the bus tells."""
+    def _lag(self) -> dict[int, int]:
+        """How many numbers each fragment has behind the windows, as far as the bus tells."""
+        positions = by_index(self._offset["f"])
         told = good(
             self._bus.ask("status", "fragments", list(positions), sub_queue="none"), "status"
         )
@@ -207,9 +237,9 @@ class _Run:
         """About how much no window has yet: the numbers, by the size of the first messages.
 
         To add all sizes up would cost the bus more than reading the messages."""
-        positions = cursor_positions(self._bus)
-        lag = {index: count for index, count in self._lag(positions).items() if count}
+        lag = {index: count for index, count in self._lag().items() if count}
         limits = {str(index): {"messages": SAMPLE_MESSAGES} for index in lag}
+        positions = by_index(self._offset["f"])
         starts = {index: positions[index] for index in lag}
         plans = good(self._bus.ask("plan", "from", starts, sub_queue="none", limits=limits), "plan")
         count = sum(plan["count"] for plan in plans.values())

@@ -1,4 +1,4 @@
-"""Record batches to Parquet files of a window, in the executors.
+"""Messages from the bus to Parquet files of a window, in the executors.
 
 Owns the files of one task: which folder a message belongs to, how much is put into a row group, and
 what the driver is told of each file. Everything is written under a staging name that no reader of
@@ -8,6 +8,7 @@ Parquet looks at; a try that fails leaves nothing that counts.
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,11 +16,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_servicebus.pipelines.lake import Lake
+from pyspark_servicebus.pipelines.manifest import STAGING
 from pyspark_servicebus.pipelines.template import PathTemplate
-from pyspark_servicebus.schema import arrow_schema
+from pyspark_servicebus.schema import RAW_COLUMN, arrow_schema
+from pyspark_servicebus.tasks import BusPartition, read_partition
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 OPEN_FILES_MAX: Final = 32
+UNIQUE: Final = (
+    "body",
+    RAW_COLUMN,
+    "message_id",
+    "sequence_number",
+    "enqueued_sequence_number",
+    "enqueued_time",
+)
 REPORT_SCHEMA: Final = pa.schema(
     [
         ("path", pa.string()),
@@ -38,6 +49,14 @@ REPORT_DDL: Final = (
     "path string, staged string, fragment int, first bigint, last bigint, rows bigint, "
     "bytes bigint, first_enqueued_ms bigint, last_enqueued_ms bigint"
 )
+
+
+def _form(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are written: a dictionary of what is never the same costs and gives nothing, nor
+    does the least of all bodies."""
+    repeated = [name for name in schema.names if name not in UNIQUE]
+    ordered = [name for name in schema.names if name not in ("body", RAW_COLUMN)]
+    return {"compression": "zstd", "use_dictionary": repeated, "write_statistics": ordered}
 
 
 class _Spans:
@@ -69,9 +88,7 @@ class StagedFile:
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
         self._stream = lake.open_output(staged)
-        self._writer = pq.ParquetWriter(
-            self._stream, schema, compression="zstd", write_statistics=True
-        )
+        self._writer = pq.ParquetWriter(self._stream, schema, **_form(schema))
 
     def add(self, fragment: int, table: pa.Table) -> None:
         self._spans.add(fragment, table)
@@ -112,15 +129,23 @@ class StagedFile:
             self._waiting, self._waiting_bytes = [], 0
 
 
+@dataclass(frozen=True, slots=True)
+class TaskTerms:
+    """What every task of a window is told."""
+
+    lake: Lake
+    template: PathTemplate
+    window: str
+    columns: list[str]
+
+
 class TaskFiles:
     """All files of one task."""
 
-    def __init__(
-        self, lake: Lake, template: PathTemplate, staging: str, window: str, columns: list[str]
-    ) -> None:
-        self._lake, self._template = lake, template
-        self._staging, self._window = staging, window
-        self._schema = arrow_schema(columns)
+    def __init__(self, terms: TaskTerms) -> None:
+        self._lake, self._template, self._window = terms.lake, terms.template, terms.window
+        self._staging = f"{STAGING}/{terms.window}"
+        self._schema = arrow_schema(terms.columns)
         self._open: OrderedDict[str, StagedFile] = OrderedDict()
 
     def add(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -158,17 +183,19 @@ class TaskFiles:
             yield template.path(fragment, start), table.filter(pc.equal(starts, start))
 
 
-def task_writer(
-    lake: Lake, template: PathTemplate, staging: str, window: str, columns: list[str]
+def window_writer(
+    parts: list[BusPartition], fails_on_data_loss: bool, terms: TaskTerms
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: messages in, what was written out."""
+    """The function for `mapInArrow`: places in `parts` in, what was written of them out."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = TaskFiles(lake, template, staging, window, columns)
+        files = TaskFiles(terms)
         told: list[dict[str, Any]] = []
+        columns = tuple(terms.columns)
         for batch in batches:
-            if batch.num_rows:
-                told += files.add(batch)
+            for place in batch.column(0).to_pylist():
+                for messages in read_partition(parts[place], columns, fails_on_data_loss):
+                    told += files.add(messages)
         told += files.close()
         yield pa.RecordBatch.from_pylist(told, schema=REPORT_SCHEMA)
 

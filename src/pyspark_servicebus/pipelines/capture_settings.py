@@ -79,8 +79,10 @@ class CaptureSettings:
     retry_ms: int = setting(
         "How long a bus that is away is waited for.", "duration", default=RETRY_MS
     )
-    checkpoint: str | None = setting(
-        f"Where Spark keeps its position; else in the target, in {OWN}/checkpoint.", default=None
+    accept_loss: bool = setting(
+        "Go on when the bus has let messages go that were not captured yet; else that is an error.",
+        "switch",
+        default=False,
     )
     namespace: str | None = setting(
         "What stands for {namespace}; else the first part of the host's name.", default=None
@@ -126,4 +128,5 @@ class CaptureSettings:
             "retention": f"{self.retention_ms}ms",
             "retentionBytes": str(self.retention_size_bytes),
             "retryDuration": f"{self.retry_ms}ms",
+            "failOnDataLoss": str(not self.accept_loss).lower(),
         }

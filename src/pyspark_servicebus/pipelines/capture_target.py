@@ -9,7 +9,7 @@ sees files with final names only, and each message in one of them.
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,17 +24,20 @@ from pyspark_servicebus.pipelines.manifest import (
     CapturedFile,
     Span,
     Window,
-    load_windows,
     save_window,
     spans_of,
     window_name,
     window_named,
+    window_numbers,
 )
 from pyspark_servicebus.pipelines.settings import SettingsError
 from pyspark_servicebus.schema import COLUMNS, RAW_COLUMN, arrow_schema
+from pyspark_servicebus.stream_reader import by_index, by_name
 
 DESCRIPTION: Final = f"{OWN}/capture.json"
+REACHED: Final = f"{OWN}/reached.json"
 EMPTY_APP: Final = "empty"
+NO_WINDOW: Final = -1
 NUMBER_MASK: Final = (1 << 48) - 1
 
 
@@ -58,8 +61,9 @@ class CaptureTarget:
         return arrow_schema(self.columns)
 
     @property
-    def checkpoint(self) -> str:
-        return self.settings.checkpoint or self.lake.url(f"{OWN}/checkpoint")
+    def app(self) -> str:
+        """The name under which windows are counted, the same in every run."""
+        return str(self.described["app"])
 
     def _describe(self, generation: int) -> dict[str, Any]:
         """What the capture was begun with; another than that does not go into the same target."""
@@ -78,7 +82,7 @@ class CaptureTarget:
                     f"target: '{self.lake.uri}' has files of something else; name an empty folder."
                 )
             cursor = settings.cursor or f"capture-{secrets.token_hex(4)}"
-            known = {"version": 1, **now, "cursor": cursor}
+            known = {"version": 1, **now, "cursor": cursor, "app": secrets.token_hex(16)}
             self.lake.write_json(DESCRIPTION, known)
         for key, value in now.items():
             if known[key] != value:
@@ -91,22 +95,41 @@ class CaptureTarget:
 
     def recover(self) -> None:
         """End the windows that an earlier run made count, and drop what else it had staged."""
+        noted, _ = self._noted()
         for name in self.lake.folders(STAGING):
             window = window_named(self.lake, name)
-            if window is not None:
+            # What lies here of a window that was noted was written by a task that came too late.
+            if window is not None and (window.app != self.app or window.batch > noted):
                 self.publish(window)
             else:
                 self.lake.delete_folder(f"{STAGING}/{name}")
 
-    def next_numbers(self) -> dict[int, int]:
-        """Where a query without a checkpoint begins: behind all windows that count."""
-        return next_numbers(load_windows(self.lake))
+    def _noted(self) -> tuple[int, dict[int, int]]:
+        table = self.lake.read_json(REACHED) or {"batch": NO_WINDOW, "numbers": {}}
+        return int(table["batch"]), by_index(table["numbers"])
 
-    def close_window(self, app: str, batch: int, told: Iterable[Any]) -> Window:
+    def reached(self) -> tuple[int, dict[int, int]]:
+        """The last window that counts, and the number behind it in each fragment.
+
+        The note saves reading all manifests again; what is behind it is in them."""
+        noted, numbers = self._noted()
+        last = noted
+        for batch in window_numbers(self.lake, self.app):
+            if batch > noted:
+                window = window_named(self.lake, window_name(self.app, batch))
+                assert window is not None, "it was listed"
+                last, numbers = batch, numbers | next_numbers([window])
+        return last, numbers
+
+    def note_reached(self, batch: int, numbers: Mapping[int, int]) -> None:
+        """Note how far the windows go that are where readers find them."""
+        self.lake.write_json(REACHED, {"batch": batch, "numbers": by_name(dict(numbers))})
+
+    def close_window(self, batch: int, told: Iterable[Any]) -> Window:
         """Make a window count, from what its tasks told of their files."""
         files = files_told(told)
         window = Window(
-            app=app,
+            app=self.app,
             batch=batch,
             entity=self.settings.entity,
             namespace=self.namespace,

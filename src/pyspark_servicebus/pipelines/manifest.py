@@ -58,7 +58,7 @@ class Window:
     """One window: a batch of messages that was captured together."""
 
     app: str
-    """Which capture: the id of the streaming query."""
+    """Which capture."""
     batch: int
     entity: str
     namespace: str
@@ -114,6 +114,12 @@ class Compaction:
 def window_name(app: str, batch: int) -> str:
     """The name of a window's manifest and of its staging folder."""
     return f"{app[:8]}-{batch:08d}"
+
+
+def window_numbers(lake: Lake, app: str) -> list[int]:
+    """The numbers of the windows of a capture that count, in order; read from names alone."""
+    names = (name.removesuffix(".json").rpartition("-") for name in lake.names(WINDOWS))
+    return sorted(int(batch) for start, _, batch in names if start == app[:8])
 
 
 def spans_of(files: Iterable[CapturedFile]) -> dict[int, Span]:

@@ -77,6 +77,10 @@ class Operator:
         writers: list[dict[str, Any]] = self._ask("GET", f"/entities/{name}/stages")["writers"]
         return writers
 
+    def drop_cursor(self, name: str, cursor: str) -> None:
+        """What `partibus cursor drop` does."""
+        self._ask("POST", f"/entities/{name}/cursors/drop", {"name": cursor})
+
     def workers(self, name: str) -> list[int]:
         """The worker of each partition."""
         return [fragment["worker"] for fragment in self.entity(name)["fragments"]]

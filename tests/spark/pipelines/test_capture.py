@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import json
 import pydoc
 import subprocess
 from collections.abc import Iterator
@@ -13,9 +14,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pyspark_servicebus.pipelines.capture import capture
-from pyspark_servicebus.pipelines.capture_target import CaptureTarget
+from pyspark_servicebus.pipelines.capture_target import DESCRIPTION, REACHED, CaptureTarget
+from pyspark_servicebus.pipelines.compaction import CompactSettings, compact
 from pyspark_servicebus.pipelines.delta import commit_window
 from pyspark_servicebus.pipelines.lake import OWN, Lake
+from pyspark_servicebus.pipelines.manifest import STAGING, load_windows
 from pyspark_servicebus.pipelines.progress import PipelineFailed
 from pyspark_servicebus.pipelines.settings import SettingsError
 from spark.bus import FRAGMENTS, Bus
@@ -103,7 +106,7 @@ def test_a_table_gets_one_commit_a_window(spark: SparkSession, bus: Bus, tmp_pat
 
 
 BREAKS = {
-    "before the tasks": ("parquet", "pyspark_servicebus.pipelines.capture.task_writer", 2),
+    "before the tasks": ("parquet", "pyspark_servicebus.pipelines.capture.window_writer", 2),
     "before the manifest": ("delta", "pyspark_servicebus.pipelines.capture_target.save_window", 2),
     "before a final name": ("parquet", "pyspark_servicebus.pipelines.lake.Lake.move", 6),
     "before the commit": ("delta", "pyspark_servicebus.pipelines.capture_target.commit_window", 2),
@@ -145,14 +148,58 @@ def test_a_run_that_ends_anywhere_is_ended_by_the_next(
     check(lake, bodies, is_delta=form == "delta")
 
 
-def test_a_lost_checkpoint_costs_nothing(spark: SparkSession, bus: Bus, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", ["note", "cursor", "both"])
+def test_the_manifests_are_enough_to_go_on(
+    spark: SparkSession, bus: Bus, tmp_path: Path, lost: str
+) -> None:
     queue, lake = bus.queue(), tmp_path / "lake"
-    bodies = bus.fill(queue, 60)
-    settings = settings_for(bus, queue, lake, checkpoint=str(tmp_path / "first"))
-    capture(spark, settings)
-    bodies += bus.fill(queue, 40, first=60)
-    other = settings_for(bus, queue, lake, checkpoint=str(tmp_path / "second"))
-    assert capture(spark, other).rows == 40
+    bodies = bus.fill(queue, 150, size=1000)
+    settings = settings_for(bus, queue, lake)
+    assert capture(spark, settings).windows > 1
+    if lost != "cursor":
+        (lake / REACHED).unlink()
+    if lost != "note":
+        cursor = json.loads((lake / DESCRIPTION).read_text())["cursor"]
+        bus.operator.drop_cursor(queue, cursor)
+    bodies += bus.fill(queue, 40, first=150)
+    if lost != "note":
+        with pytest.raises(PipelineFailed, match=r"was dropped in fragments 0, 1, 2, 3: "):
+            capture(spark, settings)
+        settings = settings_for(bus, queue, lake, accept_loss=True)
+    assert capture(spark, settings).rows == 40
+    check(lake, bodies)
+
+
+def test_messages_that_were_let_go(spark: SparkSession, bus: Bus, tmp_path: Path) -> None:
+    """A capture that was away for too long says so, and goes on only when it is told to."""
+    queue, lake = bus.queue("plain"), tmp_path / "lake"
+    little = {"retention_size": "1"}
+    bodies = bus.fill(queue, 10)
+    capture(spark, settings_for(bus, queue, lake, **little))
+    bus.consume(queue, 10)
+    bus.fill(queue, 10, first=10, size=2000)
+    bus.consume(queue, 10)
+    bus.await_left(queue, 0, 0, 0)
+    bodies += bus.fill(queue, 3, first=20)
+    with pytest.raises(PipelineFailed, match=r"let go before they were read.*--accept-loss"):
+        capture(spark, settings_for(bus, queue, lake, **little))
+    capture(spark, settings_for(bus, queue, lake, accept_loss=True, **little))
+    found = {row["body"].decode() for row in plain_rows(lake)}
+    assert found >= set(bodies)
+
+
+def test_a_task_that_comes_too_late(spark: SparkSession, bus: Bus, tmp_path: Path) -> None:
+    """What it leaves behind of a window that counts is no reason to touch the window again."""
+    queue, lake = bus.queue(), tmp_path / "lake"
+    bodies = bus.fill(queue, 60, size=1000)
+    capture(spark, settings_for(bus, queue, lake))
+    compact(spark, CompactSettings(target=str(lake)))
+    [window, *_] = load_windows(Lake(str(lake)))
+    late = lake / STAGING / window.name / "late.part"
+    late.parent.mkdir(parents=True)
+    late.touch()
+    capture(spark, settings_for(bus, queue, lake))
+    assert not late.parent.exists()
     check(lake, bodies)
 
 
@@ -268,9 +315,7 @@ def test_a_full_disk(spark: SparkSession, bus: Bus, tmp_path: Path, small_disk: 
     queue, lake = bus.queue("plain"), small_disk / "lake"
     bodies = bus.fill(queue, 100, size=1000)
     ballast = small_disk / "ballast"
-    settings = settings_for(
-        bus, queue, lake, window_size="10m", checkpoint=str(tmp_path / "checkpoint")
-    )
+    settings = settings_for(bus, queue, lake, window_size="10m")
     lake.mkdir()
     ballast.write_bytes(bytes(764 * 1024))
     with pytest.raises(PipelineFailed, match=r"The target is full .* make room"):

@@ -131,10 +131,14 @@ def run(
             rich_help_panel=_CURSOR,
         ),
     ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="Where Spark keeps its position. (default in TARGET)"),
-    ] = None,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Go on when the bus has let messages go that were not captured yet.",
+            rich_help_panel=_CURSOR,
+        ),
+    ] = False,
     retry: Annotated[
         str | None,
         typer.Option(
@@ -185,7 +189,7 @@ def run(
                 cursor=cursor,
                 retention=retention,
                 retention_size=retention_size,
-                checkpoint=checkpoint,
+                accept_loss=accept_loss,
                 retry=retry,
             )
         )
