@@ -102,6 +102,7 @@ bench: install ## the benchmarks
 	$(BIN)/python -m bench.topics
 	$(BIN)/python -m bench.latency
 	$(BIN)/python -m bench.spark
+	$(BIN)/python -m bench.capture
 
 rules: install ## which rules of the rule book have a test, and which have none
 	@$(BIN)/python tools/rules.py

@@ -36,12 +36,12 @@ KINDS: Final[dict[str, dict[str, str]]] = {
     "hasty": _PARTED | {"lock_duration": '"PT2S"'},
 }
 COUNT: Final = 60
-PARTED_COUNT: Final = 240
-"""Most tests take one of these."""
+COMMON_COUNT: Final = 240
 
 
 def _count_of(kind: str) -> int:
-    return PARTED_COUNT if kind == "parted" else COUNT
+    """Enough for all tests in one process; most of them take one of the first two."""
+    return COMMON_COUNT if kind in ("parted", "plain") else COUNT
 
 
 def write_namespace(path: Path) -> Path:

@@ -1,10 +1,9 @@
-"""Capture as a process of its own: killed again and again, and beside a million messages."""
+"""Capture as a process of its own: killed again and again, and beside traffic."""
 
 import contextlib
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import threading
@@ -15,7 +14,6 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from cluster import children
 from pyspark.sql import SparkSession
 
 from partibus.client.message import OutgoingMessage
@@ -146,48 +144,21 @@ def bench(bus: Bus, queue: str, count: int) -> dict[str, float]:
     return told
 
 
-def cpu_seconds(pid: int) -> float:
-    """What a process and its children have used, as far as they are there or were waited for."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(cpu_seconds(child) for child in children(pid))
-
-
-def test_a_million_messages_beside_producers_and_consumers(
-    spark: SparkSession, own_bus: Bus, tmp_path: Path
-) -> None:
-    """Rounds with the capture stopped and with it going on, so that noise is in both of them."""
-    lake, rounds = tmp_path / "lake", 10
-    count = int(os.environ.get("CAPTURED_MESSAGES", "1000000")) // rounds
-    options = ("--continuous", "--window-time", "15s", "--window-size", "64MiB")
-    ratios = []
-    send(own_bus, "captured", 1000)
-    own_bus.consume("captured", 1000)
-    send(own_bus, "captured", 1000)
+def test_producers_and_consumers_go_on(spark: SparkSession, own_bus: Bus, tmp_path: Path) -> None:
+    """What they pass on while it is captured is all captured; `bench.capture` has the rates."""
+    lake, rounds, count = tmp_path / "lake", 4, 50_000
+    options = ("--continuous", "--window-time", "5s", "--window-size", "16MiB")
     with capturing(own_bus, lake, tmp_path, *options) as process:
-        wait_for(lambda: windows(lake) > 0)
-        own_bus.consume("captured", 1000)
-        began = cpu_seconds(process.pid)
         for _ in range(rounds):
-            os.killpg(process.pid, signal.SIGSTOP)
-            free = bench(own_bus, "free", count // 5)
-            os.killpg(process.pid, signal.SIGCONT)
-            beside = bench(own_bus, "captured", count)
-            ratios.append(beside["receive_per_s"] / free["receive_per_s"])
-            print(
-                f"\nfree {free['receive_per_s']}/s, beside {beside['receive_per_s']}/s", flush=True
-            )
-        used = cpu_seconds(process.pid) - began
+            bench(own_bus, "captured", count)
+        wait_for(lambda: windows(lake) > 1)
         os.kill(process.pid, signal.SIGTERM)
         process.wait(300)
-    ratio = statistics.median(ratios)
-    followed = summary_of(str(lake)).rows
-    print(f"ratio {ratio:.2f}, {used:.0f} CPU seconds for {followed} messages", ratios, flush=True)
+    assert summary_of(str(lake)).rows > 0
     capture(spark, settings_for(own_bus, "captured", lake, window_size="64MiB"))
     rows = ds.dataset([str(path) for path in lake.rglob("*.parquet")])
     numbers = rows.to_table(["sequence_number"])["sequence_number"]
-    assert len(numbers) == len(pc.unique(numbers)) == count * rounds + 1000
+    assert len(numbers) == len(pc.unique(numbers)) == count * rounds
     sizes = (pc.sum(pc.binary_length(batch["body"])) for batch in rows.to_batches(columns=["body"]))
     assert sum(size.as_py() or 0 for size in sizes) == len(numbers) * 1024
     assert own_bus.left("captured") == (0, 0, 0)
-    assert ratio > 2 / 3, ratios
