@@ -36,9 +36,9 @@ def connection(bus: Bus) -> str:
     return f"Endpoint=sb://127.0.0.1:{bus.port};{key};UseDevelopmentEmulator=true;"
 
 
-def traffic(bus: Bus, queue: str, count: int) -> dict[str, float]:
+def traffic(bus: Bus, queue: str, count: int, batch: int = 100) -> dict[str, float]:
     """A producer and a consumer at once, as fast as they can; their rates."""
-    words = ["bench", queue, "-n", str(count), "--size", str(BODY_BYTES), "--batch", "100"]
+    words = ["bench", queue, "-n", str(count), "--size", str(BODY_BYTES), "--batch", str(batch)]
     words += ["--yes", "--json", "--connection-string", connection(bus)]
     command = [sys.executable, "-m", "partibus", *words]
     told: dict[str, float] = json.loads(subprocess.check_output(command))
@@ -135,9 +135,10 @@ def rounds(bus: Bus, capture: Capture, given: argparse.Namespace) -> list[float]
     """The rates beside the capture, each as a share of the rate without it just before."""
     shares = []
     for number in range(given.rounds):
+        count = given.messages // given.rounds
         with capture.stopped():
-            free = traffic(bus, "free", given.free)
-        beside = traffic(bus, "captured", given.messages // given.rounds)
+            free = traffic(bus, "free", count, given.batch)
+        beside = traffic(bus, "captured", count, given.batch)
         shares.append(beside["receive_per_s"] / free["receive_per_s"])
         rates = f"{free['receive_per_s']:>12.0f}{beside['receive_per_s']:>12.0f}"
         print(f"{number + 1:>5}{rates}{shares[-1]:>8.2f}{capture.windows():>9}", flush=True)
@@ -146,7 +147,7 @@ def rounds(bus: Bus, capture: Capture, given: argparse.Namespace) -> list[float]
 
 def run(bus: Bus, directory: Path, given: argparse.Namespace) -> None:
     lake = directory / "lake"
-    traffic(bus, "free", given.free)  # not counted: everything warms up
+    traffic(bus, "free", 10_000)  # not counted: everything warms up
     capture = Capture(bus, lake, directory / "capture.log", given)
     try:
         warm = 1000
@@ -172,7 +173,7 @@ def main() -> None:
     parser.add_argument(
         "--messages", type=int, default=1_000_000, metavar="N", help="(%(default)s)"
     )
-    parser.add_argument("--free", type=int, default=40_000, metavar="N", help="(%(default)s)")
+    parser.add_argument("--batch", type=int, default=100, metavar="N", help="(%(default)s)")
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="(%(default)s)")
     parser.add_argument("--nice", type=int, default=10, metavar="N", help="(%(default)s)")
     parser.add_argument("--window-time", default="15s", metavar="TIME", help="(%(default)s)")

@@ -179,8 +179,11 @@ class TaskFiles:
         times = _times_ms(table)
         width = template.window_time_ms
         starts = pc.multiply(pc.divide(times, width), width)
-        for start in pc.unique(starts).to_pylist():
-            yield template.path(fragment, start), table.filter(pc.equal(starts, start))
+        found = pc.unique(starts).to_pylist()
+        for start in found:
+            # To choose rows is to copy their bodies.
+            rows = table if len(found) == 1 else table.filter(pc.equal(starts, start))
+            yield template.path(fragment, start), rows
 
 
 def window_writer(
