@@ -216,17 +216,38 @@ def test_empty_windows(spark: SparkSession, bus: Bus, tmp_path: Path) -> None:
     assert 1 <= sum(window.is_empty for window in found.windows) <= 2  # the hour may have changed
 
 
-def test_it_goes_on_until_its_time_is_up(spark: SparkSession, bus: Bus, tmp_path: Path) -> None:
+class Interrupting(Seen):
+    """Ctrl-C after so many messages."""
+
+    def __init__(self, act: "object", rows: int) -> None:
+        super().__init__(act)
+        self._rows = rows
+
+    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
+        super().advanced(rows, lag, batch)
+        if sum(rows for rows, _, _ in self.batches) >= self._rows:
+            raise KeyboardInterrupt
+
+
+def test_it_goes_on_until_it_is_interrupted(spark: SparkSession, bus: Bus, tmp_path: Path) -> None:
     queue, lake = bus.queue(), tmp_path / "lake"
     bodies = bus.fill(queue, 20)
     more: list[str] = []
-    seen = Seen(lambda: more.extend(bus.fill(queue, 150, first=20, size=1000)))
+    seen = Interrupting(lambda: more.extend(bus.fill(queue, 150, first=20, size=1000)), 170)
     settings = settings_for(
-        bus, queue, lake, continuous=True, run_time="25s", window_time="1h", starting="earliest"
+        bus, queue, lake, continuous=True, window_time="1h", starting="earliest"
     )
     report = capture(spark, settings, seen)
     assert report.rows == 170  # the second window was full long before its hour was over
     check(lake, bodies + more)
+
+
+def test_it_goes_on_until_its_time_is_up(spark: SparkSession, bus: Bus, tmp_path: Path) -> None:
+    queue, lake = bus.queue(), tmp_path / "lake"
+    bodies = bus.fill(queue, 20)
+    settings = settings_for(bus, queue, lake, continuous=True, run_time="1s", window_time="1h")
+    assert capture(spark, settings).rows == 20
+    check(lake, bodies)
 
 
 def test_a_subscription(spark: SparkSession, bus: Bus, tmp_path: Path) -> None:
