@@ -113,7 +113,7 @@ def test_a_compaction_keeps_every_message(
 def test_a_replay_sends_every_message_once(
     cluster: Cluster, bus: Bus, captured: Path, tmp_path: Path
 ) -> None:
-    given = ["--source", str(captured), "--entity", "again", "--batch", str(COUNT // 2)]
+    given = ["--source", str(captured), "--entity", "again", "--batch", str(COUNT)]
     given += ["--state", str(tmp_path / "positions.json"), *job_options(tmp_path, bus)]
     with submit(cluster, tmp_path, "replay.py", *given) as job:
         job.kill_an_executor_at_work(lambda: reached(bus, "again"), "messages")

@@ -33,8 +33,8 @@ pytestmark = [
     pytest.mark.xdist_group("cluster"),
     pytest.mark.timeout(600),
 ]
-COUNT: Final = 3000
-BATCH: Final = 250
+COUNT: Final = 2000
+BATCH: Final = 200
 LETTERS: Final = 1200
 
 
