@@ -161,6 +161,8 @@ def script_main(
     nice: int = 0,
 ) -> int:
     """The `main` of a pipeline script: options, run, report; gives the exit code."""
+    from pyspark_servicebus.pipelines.session import is_submitted
+
     parser = parser_for(settings, f"{name}.py", description)
     given = parser.parse_args(argv)
     try:
@@ -172,6 +174,8 @@ def script_main(
             conf=pairs(given.conf),
             state_dir=Path(given.state_dir) if given.state_dir else default_state_dir(),
             metrics_file=Path(given.metrics_file) if given.metrics_file else None,
+            # A program that reads the report would find the progress in it.
+            is_quiet=given.json and is_submitted(),
             nice=nice if given.nice is None else given.nice,
         )
         report = run_job(job, lambda spark, progress: work(spark, chosen, progress))

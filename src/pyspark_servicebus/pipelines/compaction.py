@@ -8,6 +8,7 @@ ended by the next. Delta tables are compacted by delta-rs in one commit.
 
 import json
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -229,7 +230,9 @@ def _merged(lake: Lake, name: str, paths: Sequence[str]) -> list[dict[str, Any]]
     # The numbers of a fragment begin with its index: one order for fragments and messages.
     table = table.sort_by("sequence_number")
     folder = paths[0].rpartition("/")[0]
-    file = StagedFile(lake, f"{COMPACTING}/{name}/merged.part", folder, name, table.schema)
+    # A name of its own for each try: one whose executor was given up may still write.
+    staged = f"{COMPACTING}/{name}/{uuid.uuid4().hex}.part"
+    file = StagedFile(lake, staged, folder, name, table.schema)
     file.add_all(table)
     return list(file.close())
 

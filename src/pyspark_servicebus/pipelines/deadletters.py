@@ -188,7 +188,7 @@ def _goals(
     by_path = {info.path.lower(): info for info in known if info.kind != "subscription"}
     own = own_entity(entity.path)
     goals: dict[int, Destination] = {}
-    fragments = 0
+    fragments: dict[str, int] = {}
     for index, rule in enumerate(rules):
         if rule.action not in SENDING or not fits_any(rule.when.entities, entity.path):
             continue
@@ -199,13 +199,12 @@ def _goals(
                 f"rules: rule '{rule.name}', target: there is no queue or topic '{path}'. Make it "
                 f"with `partibus queue create {path}`, or name another."
             )
-        is_own = path.lower() == own.lower()
-        if is_own and not fragments:
-            fragments = _fragment_count(bus, own)
+        if info.path not in fragments:
+            fragments[info.path] = _fragment_count(bus, info.path)
         goals[index] = Destination(
             path=info.path,
-            fragments=fragments if is_own else 1,
-            is_own=is_own,
+            fragments=fragments[info.path],
+            is_own=path.lower() == own.lower(),
             detects_duplicates=info.detects_duplicates,
         )
     return goals

@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import datetime
 import fcntl
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -168,7 +167,7 @@ class PrintedRuns:
 def main(argv: Sequence[str] | None = None) -> int:
     """The script for spark-submit: a declared file, by its schedule."""
     from pyspark_servicebus.pipelines.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
-    from pyspark_servicebus.pipelines.session import spark_session
+    from pyspark_servicebus.pipelines.session import is_submitted, spark_session
 
     parser = argparse.ArgumentParser(prog="declared.py", description="Run a declared pipeline.")
     parser.add_argument("file", type=Path, help="The pipeline, in TOML.")
@@ -178,8 +177,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     state_dir = given.state_dir or default_state_dir()
     try:
         declared = load_declared(given.file, None, state_dir)
-        is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # then its master is the one
-        master = given.master or (None if is_submitted else declared.master)
+        # The master of spark-submit is the one.
+        master = given.master or (None if is_submitted() else declared.master)
         spark = spark_session(declared.name, master, declared.conf)
         try:
             watchers = (ConsoleProgress(),)

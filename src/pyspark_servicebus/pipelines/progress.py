@@ -181,9 +181,43 @@ def _tell(
         if key in told:
             continue
         told.add(key)
-        rows = report.numInputRows if rows_of is None else rows_of(report.batchId)
+        rows = _rows(report) if rows_of is None else rows_of(report.batchId)
         if rows:
             progress.advanced(rows, _lag(report), report.batchId)
+
+
+def _rows(report: Any) -> int:
+    """The messages of a batch.
+
+    Spark counts what a stage read again, when an executor was lost with what it had made, once
+    more: a batch has no more messages than were planned for it."""
+    if not report.numInputRows:
+        return 0
+    return sum(
+        min(source.numInputRows, _planned(source, source.numInputRows)) for source in report.sources
+    )
+
+
+def _planned(source: Any, unknown: int) -> int:
+    """How many messages a batch was planned with, as its offsets tell."""
+    try:
+        end = json.loads(source.endOffset)
+        if end.get("c"):
+            return int(end["k"]) if "k" in end else sum(end["f"].values())
+        counts, first = end["k"], _positions(source.startOffset)
+        moved = {index for index, last in end["f"].items() if last > max(first.get(index, 0), 1)}
+    except (TypeError, KeyError, ValueError):
+        return unknown
+    return sum(counts.values()) if moved <= set(counts) else unknown
+
+
+def _positions(offset: Any) -> dict[str, int]:
+    """Where a batch begins; nothing for the first one, of which Spark tells `None` as a text."""
+    try:
+        found: dict[str, int] = json.loads(offset)["f"]
+    except (TypeError, KeyError, ValueError):
+        return {}
+    return found
 
 
 def _lag(report: Any) -> int | None:

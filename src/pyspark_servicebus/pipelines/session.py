@@ -36,6 +36,11 @@ LOCAL_CONF: Final[dict[str, str]] = {
 }
 
 
+def is_submitted() -> bool:
+    """Whether spark-submit runs this program; it puts what a program says on stderr on stdout."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def spark_session(
     app_name: str,
     master: str | None = None,
@@ -52,8 +57,7 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_REMOTE" in os.environ
-    if master is None and not submitted:
+    if master is None and not is_submitted() and "SPARK_REMOTE" not in os.environ:
         master = LOCAL_MASTER
     if master is not None:
         builder = builder.master(master)

@@ -123,9 +123,11 @@ def _has_key(message: IncomingMessage) -> bool:
 
 
 def _partition_key(message: IncomingMessage, goal: Destination) -> str | None:
-    """A key for a message without one, where a transaction needs it to find its own fragment."""
-    if not goal.is_own or goal.fragments == 1 or _has_key(message) or goal.detects_duplicates:
+    """A key for a message without one, since a transaction needs it to find its fragment."""
+    if goal.fragments == 1 or _has_key(message) or goal.detects_duplicates:
         return None
+    if not goal.is_own:
+        return f"resubmit.{message.sequence_number}"  # any fragment will do, and not all the same
     return _landing("resubmit", _own_fragment(message), goal.fragments)
 
 

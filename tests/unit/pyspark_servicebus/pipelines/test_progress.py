@@ -65,10 +65,12 @@ def test_the_sentence_in_an_error(text: str, words: str) -> None:
 class Reported:
     """A query that has ended, with one report."""
 
-    def __init__(self, end: str, latest: str) -> None:
-        source = SimpleNamespace(endOffset=end, latestOffset=latest)
+    def __init__(self, end: str, latest: str, start: str | None = None, rows: int = 0) -> None:
+        source = SimpleNamespace(
+            startOffset=start, endOffset=end, latestOffset=latest, numInputRows=rows
+        )
         self.recentProgress = [
-            SimpleNamespace(batchId=4, timestamp="t", numInputRows=0, sources=[source])
+            SimpleNamespace(batchId=4, timestamp="t", numInputRows=rows, sources=[source])
         ]
 
     isActive = False  # noqa: N815 - Spark's name
@@ -86,11 +88,41 @@ class Reported:
     ],
 )
 def test_what_still_waits(end: str, latest: str, lag: int | None) -> None:
-    told = []
+    watcher = Noting()
+    watch(Reported(end, latest), watcher, lambda batch: batch * 10)  # type: ignore[arg-type]
+    assert watcher.told == [(40, lag, 4)]
 
-    class Watcher(ConsoleProgress):
-        def advanced(self, rows: int, lag: int | None, batch: int) -> None:
-            told.append((rows, lag, batch))
 
-    watch(Reported(end, latest), Watcher(), lambda batch: batch * 10)  # type: ignore[arg-type]
-    assert told == [(40, lag, 4)]
+class Noting(ConsoleProgress):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[int, int | None, int]] = []
+
+    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
+        self.told.append((rows, lag, batch))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "counted", "rows"),
+    [
+        # A stage that is run again counts its rows again; the batch has what was planned for it.
+        (None, '{"f": {"0": 6, "1": 1}, "k": {"0": 5}}', 10, 5),
+        ("None", '{"f": {"0": 6}, "k": {"0": 5}}', 10, 5),
+        ('{"f": {"0": 6}}', '{"f": {"0": 9, "1": 4}, "k": {"0": 3, "1": 3}}', 12, 6),
+        ('{"f": {}, "c": ""}', '{"f": {"0": 3, "2": 4}, "c": "batch 1"}', 14, 7),
+        ('{"n": 1, "c": "a", "k": 9}', '{"n": 2, "c": "b", "k": 8}', 16, 8),
+        # Some are gone since they were planned.
+        (None, '{"f": {"0": 6}, "k": {"0": 5}}', 4, 4),
+        # What is planned is not known for all.
+        ('{"f": {"0": 6}}', '{"f": {"0": 9, "1": 4}, "k": {"0": 3}}', 6, 6),
+        (None, '{"other": 1}', 6, 6),
+    ],
+)
+def test_a_stage_that_is_run_again_is_counted_once(
+    start: str | None, end: str, counted: int, rows: int
+) -> None:
+    watcher = Noting()
+    watch(Reported(end, "{}", start, counted), watcher)  # type: ignore[arg-type]
+    assert [told[0] for told in watcher.told] == [rows]

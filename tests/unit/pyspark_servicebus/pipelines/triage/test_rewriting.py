@@ -21,11 +21,11 @@ UNIQUE = Destination(path="orders", fragments=FRAGMENTS, is_own=True, detects_du
 DEATH = {"DeadLetterReason": "sour", "DeadLetterErrorDescription": "milk"}
 
 
-def dead(fragment: int = 0, **fields: object) -> IncomingMessage:
+def dead(fragment: int = 0, number: int = 7, **fields: object) -> IncomingMessage:
     properties = {**DEATH, **fields.pop("properties", {})}  # type: ignore[dict-item]
     message = OutgoingMessage(properties=properties, **fields)  # type: ignore[arg-type]
     found = IncomingMessage(message.encode())
-    found.annotations["x-opt-sequence-number"] = fragment << 48 | 7
+    found.annotations["x-opt-sequence-number"] = fragment << 48 | number
     return found
 
 
@@ -119,6 +119,14 @@ def test_what_has_no_key_goes_back_to_its_fragment(fragment: int) -> None:
     found = sent(dead(fragment), PARTED)
     assert found.partition_key is not None
     assert fragment_index(found.partition_key, FRAGMENTS) == fragment
+
+
+def test_what_has_no_key_is_spread_over_another_partitioned_queue() -> None:
+    goal = Destination(path="parked", fragments=FRAGMENTS, is_own=False, detects_duplicates=False)
+    found = [sent(dead(1, number), goal, action="park").partition_key for number in range(100)]
+    assert None not in found
+    assert {fragment_index(str(key), FRAGMENTS) for key in found} == set(range(FRAGMENTS))
+    assert sent(dead(1, partition_key="mine"), goal, action="park").partition_key == "mine"
 
 
 def test_a_key_stays() -> None:
