@@ -53,6 +53,9 @@ class Report(Protocol):
         """For people."""
 
 
+Made = TypeVar("Made", bound=Report)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """How a pipeline is run: what is not its own settings."""
@@ -63,18 +66,16 @@ class Job:
     conf: Mapping[str, str] = field(default_factory=dict)
     state_dir: Path = field(default_factory=default_state_dir)
     metrics_file: Path | None = None
-    is_quiet: bool = False
     log_file: Path | None = None
     nice: int = 0
 
 
-def run_job(job: Job, work: "Callable[[SparkSession, Progress], Report]") -> Report:
+def run_job(job: Job, work: "Callable[[SparkSession, Progress], Made]") -> Made:
     """Make a session, run a pipeline in it, keep its state, and stop the session."""
     from pyspark_servicebus.pipelines.session import spark_session
 
     recorded = RecordedProgress(job.name, job.kind, job.state_dir, job.metrics_file)
-    console: tuple[Progress, ...] = () if job.is_quiet else (ConsoleProgress(),)
-    progress = Several(recorded, *console)
+    progress = Several(recorded, ConsoleProgress())
     recorded.started(job.name, None)
     try:
         with _terminated_as_interrupted():

@@ -6,13 +6,12 @@ run does is the pipeline's. Called by `partibus pipeline run`.
 """
 
 import argparse
-import contextlib
 import datetime
-import fcntl
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyspark_servicebus.pipelines.declared_check import check_names
 from pyspark_servicebus.pipelines.declared_file import Declared, load_declared
 from pyspark_servicebus.pipelines.metrics_port import metrics_at
+from pyspark_servicebus.pipelines.one_process import in_one_process
 from pyspark_servicebus.pipelines.progress import (
     ConsoleProgress,
     PipelineFailed,
@@ -133,20 +133,13 @@ class DeclaredRun:
             return False  # between runs that is an end like any other
         return not self.stopped.is_set()
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> AbstractContextManager[None]:
         """Keep a second process from running the same pipeline."""
-        file = self.state_dir / f"{self.declared.name}.lock"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise PipelineFailed(
-                    f"'{self.declared.name}' runs already on this machine; see it with: partibus "
-                    f"pipeline status {self.declared.name}"
-                ) from None
-            yield
+        name = self.declared.name
+        refusal = (
+            f"'{name}' runs already on this machine; see it with: partibus pipeline status {name}"
+        )
+        return in_one_process(self.state_dir / f"{name}.lock", refusal)
 
 
 class PrintedRuns:
