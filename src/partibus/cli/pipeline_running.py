@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
     from partibus.cli.place import Place
     from partibus.client.connection_string import ConnectionString
-    from pyspark_servicebus.pipelines.arguments import Report
     from pyspark_servicebus.pipelines.place import BusPlace
     from pyspark_servicebus.pipelines.progress import Progress
+    from pyspark_servicebus.pipelines.reports import Report
 
 Settings = TypeVar("Settings")
-Made = TypeVar("Made", bound="Report")
 PIP: Final = "pip install 'partibus[spark]'"
 
 
@@ -80,12 +79,13 @@ def pipelines_ready() -> Iterator[None]:
 def run_pipeline(
     kind: str,
     running: Running,
-    work: "Callable[[SparkSession, Settings, Progress], Made]",
+    work: "Callable[[SparkSession, Settings, Progress], Report]",
     settings: Settings,
     nice: int = 0,
-) -> Made:
-    """Run a pipeline in a session of its own, print its report, and give it."""
+) -> None:
+    """Run a pipeline in a session of its own and print its report; an error if it falls short."""
     from pyspark_servicebus.pipelines.arguments import Job, pairs, run_job
+    from pyspark_servicebus.pipelines.reports import all_done
     from pyspark_servicebus.pipelines.state import checked_name
 
     name = checked_name(running.name or kind)
@@ -101,7 +101,7 @@ def run_pipeline(
     )
     report = run_job(job, lambda spark, progress: work(spark, settings, progress))
     typer.echo(report.as_json() if running.json else report.as_text())
-    return report
+    all_done(report)
 
 
 def bus_of(place: "Place") -> "BusPlace":

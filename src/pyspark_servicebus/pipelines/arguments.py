@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.pipelines.place import PLACE_KEYS
@@ -23,6 +23,7 @@ from pyspark_servicebus.pipelines.progress import (
     Progress,
     Several,
 )
+from pyspark_servicebus.pipelines.reports import Made, Report, all_done
 from pyspark_servicebus.pipelines.settings import SettingsError
 from pyspark_servicebus.pipelines.settings_table import bus_field, settings_of
 from pyspark_servicebus.pipelines.state import RecordedProgress, default_state_dir
@@ -41,19 +42,6 @@ _PLACE_HELP: Final = {
     "connection_string": "The connection string of the bus itself; better a reference to it.",
     "ca_file": "Trust this certificate authority (PEM).",
 }
-
-
-class Report(Protocol):
-    """What a pipeline gives back."""
-
-    def as_json(self) -> str:
-        """For programs."""
-
-    def as_text(self) -> str:
-        """For people."""
-
-
-Made = TypeVar("Made", bound=Report)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,21 +64,16 @@ def run_job(job: Job, work: "Callable[[SparkSession, Progress], Made]") -> Made:
 
     recorded = RecordedProgress(job.name, job.kind, job.state_dir, job.metrics_file)
     progress = Several(recorded, ConsoleProgress())
-    recorded.started(job.name, None)
-    try:
-        with _terminated_as_interrupted():
-            spark = spark_session(
-                f"partibus {job.name}", job.master, job.conf, job.log_file, job.nice
-            )
-            try:
-                report = work(spark, progress)
-            finally:
-                spark.stop()
-    except BaseException as error:
-        recorded.failed(str(error) or type(error).__name__)
-        raise
-    recorded.finished()
-    return report
+
+    def run() -> Made:
+        spark = spark_session(f"partibus {job.name}", job.master, job.conf, job.log_file, job.nice)
+        try:
+            return work(spark, progress)
+        finally:
+            spark.stop()
+
+    with _terminated_as_interrupted():
+        return recorded.run(run)
 
 
 @contextlib.contextmanager
@@ -176,6 +159,8 @@ def script_main(
             nice=nice if given.nice is None else given.nice,
         )
         report = run_job(job, lambda spark, progress: work(spark, chosen, progress))
+        print(report.as_json() if given.json else report.as_text(), flush=True)
+        all_done(report)
     except (SettingsError, OptionsError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -184,7 +169,6 @@ def script_main(
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    print(report.as_json() if given.json else report.as_text())
     return 0
 
 

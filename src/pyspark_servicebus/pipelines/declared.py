@@ -26,13 +26,12 @@ from pyspark_servicebus.pipelines.progress import (
     Progress,
     Several,
 )
+from pyspark_servicebus.pipelines.reports import Report, all_done
 from pyspark_servicebus.pipelines.settings import SettingsError
 from pyspark_servicebus.pipelines.state import RecordedProgress, default_state_dir, metrics_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from pyspark_servicebus.pipelines.arguments import Report
 
 WAIT_S_MAX: Final = 3600.0
 Clock = Callable[[], datetime.datetime]
@@ -41,8 +40,8 @@ Clock = Callable[[], datetime.datetime]
 class Teller(Protocol):
     """Whoever is told what happens between runs."""
 
-    def report(self, report: "Report") -> None:
-        """A run has ended well."""
+    def report(self, report: Report) -> None:
+        """A run has ended; it may have fallen short of what it should do."""
 
     def failed(self, error: Exception) -> None:
         """A run has failed, and another one will come."""
@@ -77,7 +76,7 @@ class DeclaredRun:
                 self.teller.serving(port)
             check_names(declared)
             if not declared.schedule.repeats:
-                self.teller.report(self._run(self.session()))
+                self._run(self.session())
                 return
             due = declared.schedule.first_run(self.clock())
             while self._wait_until(due):
@@ -88,30 +87,23 @@ class DeclaredRun:
     def _try(self) -> None:
         """One of many runs: what fails now may work at the next time."""
         try:
-            self.teller.report(self._run(self.session()))
+            self._run(self.session())
         except SettingsError:
             raise
         except Exception as error:
             self.teller.failed(error)
 
-    def _run(self, spark: "SparkSession") -> "Report":
+    def _run(self, spark: "SparkSession") -> None:
+        """One run, with its report told; PipelineFailed when it did not do all that it should."""
         declared = self.declared
         metrics_file = self.metrics_file or declared.metrics_file
         recorded = RecordedProgress(declared.name, declared.kind.name, self.state_dir, metrics_file)
         self._recorded = recorded
-        recorded.started(declared.name, None)
-        try:
-            report = self._work(spark, Several(recorded, *self.watchers))
-        except KeyboardInterrupt:
-            recorded.failed("interrupted")
-            raise
-        except BaseException as error:
-            recorded.failed(str(error) or type(error).__name__)
-            raise
-        recorded.finished()
-        return report
+        report = recorded.run(lambda: self._work(spark, Several(recorded, *self.watchers)))
+        self.teller.report(report)
+        all_done(report)
 
-    def _work(self, spark: "SparkSession", progress: Progress) -> "Report":
+    def _work(self, spark: "SparkSession", progress: Progress) -> Report:
         try:
             return self.declared.kind.run(spark, self.declared.settings, progress)
         except SettingsError as error:
@@ -145,7 +137,7 @@ class DeclaredRun:
 class PrintedRuns:
     """Says what happens between runs, for a script."""
 
-    def report(self, report: "Report") -> None:
+    def report(self, report: Report) -> None:
         print(report.as_text(), flush=True)
 
     def failed(self, error: Exception) -> None:

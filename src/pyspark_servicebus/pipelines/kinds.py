@@ -15,8 +15,8 @@ from pyspark_servicebus.pipelines.settings import SettingsError, nearest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pyspark_servicebus.pipelines.arguments import Report
     from pyspark_servicebus.pipelines.progress import Progress
+    from pyspark_servicebus.pipelines.reports import Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,4 @@ def deadletters(
     count = sum(plan.counted.values())
     if plan.rules and count and not dry_run:
         confirm(f"Carry out the rules of '{rules}' on {count:,} dead letters?", yes)
-    report = run_pipeline("deadletters", running, work, settings)
-    if report.failed:
-        raise typer.Exit(1)
+    run_pipeline("deadletters", running, work, settings)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from partibus.cli.place import Place
-    from pyspark_servicebus.pipelines.arguments import Report
     from pyspark_servicebus.pipelines.declared_file import Declared
+    from pyspark_servicebus.pipelines.reports import Report
 
 PipelineFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="A pipeline in TOML.", dir_okay=False)
