@@ -6,11 +6,8 @@ that a script and a verb behave alike.
 """
 
 import argparse
-import contextlib
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,6 +24,10 @@ from pyspark_servicebus.pipelines.reports import Made, Report, all_done
 from pyspark_servicebus.pipelines.settings import SettingsError
 from pyspark_servicebus.pipelines.settings_table import bus_field, settings_of
 from pyspark_servicebus.pipelines.state import RecordedProgress, default_state_dir
+from pyspark_servicebus.pipelines.termination import (
+    EXIT_INTERRUPTED,
+    terminated_as_interrupted,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,6 @@ BACKGROUND: Final = 10
 """How much a pipeline gives way that runs beside the bus and its clients."""
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
 _PLACE_HELP: Final = {
     "connection_string_ref": "Where the connection string is: env:NAME or file:PATH.",
     "connection_string": "The connection string of the bus itself; better a reference to it.",
@@ -72,21 +72,8 @@ def run_job(job: Job, work: "Callable[[SparkSession, Progress], Made]") -> Made:
         finally:
             spark.stop()
 
-    with _terminated_as_interrupted():
+    with terminated_as_interrupted():
         return recorded.run(run)
-
-
-@contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """A manager of processes ends a pipeline as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def parser_for(kind: type[object], prog: str, description: str) -> argparse.ArgumentParser:

@@ -29,6 +29,10 @@ from pyspark_servicebus.pipelines.progress import (
 from pyspark_servicebus.pipelines.reports import Report, all_done
 from pyspark_servicebus.pipelines.settings import SettingsError
 from pyspark_servicebus.pipelines.state import RecordedProgress, default_state_dir, metrics_text
+from pyspark_servicebus.pipelines.termination import (
+    EXIT_INTERRUPTED,
+    terminated_as_interrupted,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,7 +156,7 @@ class PrintedRuns:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The script for spark-submit: a declared file, by its schedule."""
-    from pyspark_servicebus.pipelines.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+    from pyspark_servicebus.pipelines.arguments import EXIT_FAILED, EXIT_USAGE
     from pyspark_servicebus.pipelines.session import spark_session
 
     parser = argparse.ArgumentParser(prog="declared.py", description="Run a declared pipeline.")
@@ -169,7 +173,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             watchers = (ConsoleProgress(),)
             told = PrintedRuns()
-            DeclaredRun(declared, lambda: spark, told, state_dir, watchers=watchers).go()
+            run = DeclaredRun(declared, lambda: spark, told, state_dir, watchers=watchers)
+            with terminated_as_interrupted():
+                run.go()
         finally:
             spark.stop()
     except (SettingsError, PipelineFailed) as error:

@@ -18,6 +18,7 @@ from pyspark_servicebus.pipelines.traffic.figures import gini, histogram_of
 from pyspark_servicebus.pipelines.traffic.report import TrafficReport
 from spark.bus import FRAGMENTS, Bus
 from spark.pipelines.letters import Letter, Letters
+from spark.pipelines.ticks import tick
 from support.receiving import collect
 
 pytestmark = [pytest.mark.group("spark"), pytest.mark.xdist_group("spark")]
@@ -136,13 +137,6 @@ def test_a_stream_appends_closed_windows_and_captured_files_give_the_same(
     assert captured.source == "captured"
     assert captured.messages == sum(windows.values())
     assert captured.entities[0].key_gini == pytest.approx(second.entities[0].key_gini)
-
-
-def tick(bus: Bus, queue: str) -> Any:
-    """Send a message; the whole second in which it was enqueued."""
-    bus.send(queue, ServiceBusMessage("tick"))
-    newest = max(message.enqueued_time_utc for message in bus.peek(queue))
-    return newest.replace(microsecond=0)
 
 
 @pytest.mark.parametrize(

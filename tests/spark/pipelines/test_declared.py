@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from spark.bus import Bus, once_each
 from spark.pipelines.arrivals import arrived, bodies_arrive
 from spark.pipelines.declared_files import Files
 from spark.pipelines.verbs import Process
+from spark.pipelines.watchers import After
 from support.repository import ROOT
 from support.server import ServerProcess
 
@@ -179,22 +180,6 @@ set = { subject = "concat('s', cast(body as string))" }
 [sink]
 queue = "target"
 """
-
-
-class After:
-    """Does something after the first batch."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work: Callable[[], None] | None = work
-
-    def started(self, name: str, total: int | None) -> None: ...
-
-    def finished(self) -> None: ...
-
-    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
-        work, self._work = self._work, None
-        if work is not None:
-            work()
 
 
 def test_the_bus_restarts_in_the_middle(spark: SparkSession, own_bus: Bus, tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """The verbs of `partibus pipeline` for tests: in this process, or as a person runs them.
 
 Owns the session that a verb must not stop, and processes of the command or of a script that are
-told to end by a signal. A runner of tests may ignore SIGINT, which a child would inherit; so it is
-set back where a process begins.
+told to end by a signal or are killed.
 """
 
 import os
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cli.command import Done, Partibus
 from support.repository import ROOT
 from support.server import SOURCE
+from support.signals import mind_interrupts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +62,7 @@ class Process:
                 stdout=stream,
                 stderr=stream,
                 start_new_session=True,
-                preexec_fn=_mind_interrupts,  # noqa: PLW1509 - no threads matter before exec
+                preexec_fn=mind_interrupts,  # noqa: PLW1509 - it takes no lock
             )
 
     @classmethod
@@ -101,7 +101,3 @@ class Process:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-
-
-def _mind_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -4,7 +4,6 @@ Owns the options of the verb. Settings are judged, and the work is done, by
 `pyspark_servicebus.pipelines`.
 """
 
-import dataclasses
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -131,11 +130,11 @@ def replay(
         partibus pipeline replay ./lake orders --dry-run
         partibus pipeline replay ./lake orders --speed 2 --rewrite-ids
     """
+    from pyspark_servicebus.pipelines.kinds import KINDS
     from pyspark_servicebus.pipelines.replay import ReplaySettings
     from pyspark_servicebus.pipelines.replay import replay as send_again
     from pyspark_servicebus.pipelines.replay_settings import ID_PREFIX
     from pyspark_servicebus.pipelines.replay_source import found_files
-    from pyspark_servicebus.pipelines.replay_state import replay_name
 
     settings = ReplaySettings.from_table(
         given(
@@ -156,9 +155,8 @@ def replay(
             retry=retry,
         )
     )
-    if state is None and running.state_dir is not None:
-        file = running.state_dir / "replays" / f"{replay_name(settings)}.json"
-        settings = dataclasses.replace(settings, state=str(file))
+    if running.state_dir is not None:
+        settings = KINDS["replay"].in_state_dir(settings, running.state_dir)
     found_files(source)
     check_entity(settings.bus, entity)
     run_pipeline("replay", running, send_again, settings)

@@ -5,7 +5,6 @@ schedule, are in `pyspark_servicebus.pipelines`.
 """
 
 import dataclasses
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +52,7 @@ def run(
     from pyspark_servicebus.pipelines.declared import DeclaredRun
     from pyspark_servicebus.pipelines.progress import ConsoleProgress
     from pyspark_servicebus.pipelines.schedule import Schedule
+    from pyspark_servicebus.pipelines.termination import terminated_as_interrupted
 
     declared = _declared(place, file, running)
     if once:
@@ -60,17 +60,17 @@ def run(
     if metrics_port is not None:
         declared = dataclasses.replace(declared, metrics_port=metrics_port)
     sessions = _Sessions(declared, running)
-    # A manager of processes ends a pipeline as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    runs = DeclaredRun(
+        declared,
+        sessions.get,
+        _Teller(declared.name, running.json),
+        running.state_place(),
+        running.metrics_file,
+        () if running.json else (ConsoleProgress(),),
+    )
     try:
-        DeclaredRun(
-            declared,
-            sessions.get,
-            _Teller(declared.name, running.json),
-            running.state_place(),
-            running.metrics_file,
-            () if running.json else (ConsoleProgress(),),
-        ).go()
+        with terminated_as_interrupted():
+            runs.go()
     finally:
         sessions.stop()
 
