@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from cli.command import Done, Partibus
 from support.repository import ROOT
@@ -87,13 +87,24 @@ class Process:
             assert time.monotonic() < deadline, f"waited in vain for {what}:\n{self.said()}"
             pace.wait(0.05)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.kill()
+
     def ended(self) -> int:
         """Wait for its end; gives the exit code."""
         return self.process.wait(SECONDS_MAX)
 
-    def signal(self, number: int) -> int:
-        """Tell the driver alone to end, as a manager of processes does; gives the exit code."""
-        self.process.send_signal(number)
+    def interrupt(self) -> int:
+        """Ctrl-C, which a terminal gives to the whole group; gives the exit code."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.ended()
+
+    def terminate(self) -> int:
+        """SIGTERM to the driver, as a manager of processes ends it; gives the exit code."""
+        self.process.terminate()
         return self.ended()
 
     def kill(self) -> None:
