@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from partibus.cli.main import app
 from support.server import SOURCE
+from support.signals import mind_interrupts
 
 FRAGMENTS = 8
 STORES = 4
@@ -81,6 +82,7 @@ class Partibus:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            preexec_fn=mind_interrupts,  # noqa: PLW1509 - it takes no lock
         )
 
     def __call__(self, *arguments: str, stdin: str | bytes | None = None) -> Done:

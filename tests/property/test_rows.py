@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from partibus.domain import errors
 from partibus.domain.errors import BusError
 from partibus.fragment import commands, rows, transaction_commands, transfer_commands
+from partibus.fragment.command_rows import DECODERS, ENCODERS
 from partibus.fragment.commands import (
     CancelScheduled,
     Command,
@@ -36,7 +37,7 @@ from partibus.fragment.commands import (
 from partibus.fragment.hosting import Host, Reply
 from partibus.fragment.marks import Origin
 from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
-from partibus.fragment.rows import ANSWERS, DECODERS, ENCODERS, Row
+from partibus.fragment.rows import ANSWERS, Row
 from partibus.fragment.transaction_commands import (
     SILENT,
     CheckLocks,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 
 import typer
 
+from partibus.cli.added_options import options_of, stands_for
 from partibus.cli.options import CaFile, ConnectionString, ContextName, Url
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ SERVER_OPTIONS = {
 
 def on_server(verb: "Callable[Concatenate[Place, P], Any]") -> Callable[..., None]:
     """A verb whose first parameter is the place; the options that find it are added."""
-    signature = inspect.signature(verb)
-    own = list(signature.parameters.values())[1:]
+    own = list(inspect.signature(verb).parameters.values())[1:]
 
     def command(**given: Any) -> None:
         from partibus.cli.failures import told
@@ -43,18 +43,7 @@ def on_server(verb: "Callable[Concatenate[Place, P], Any]") -> Callable[..., Non
             if inspect.iscoroutine(result):
                 _run(result)
 
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in SERVER_OPTIONS.items()
-    ]
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + added
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=parameters, return_annotation=None
-    )
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    command.__name__, command.__doc__ = verb.__name__, verb.__doc__
-    command.__module__ = verb.__module__
-    return command
+    return stands_for(command, verb, [*own, *options_of(SERVER_OPTIONS)])
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

@@ -18,15 +18,10 @@ def session_for_check(running: "Running") -> "Iterator[SparkSession]":
     """A session for the time of the block."""
     from pyspark_servicebus.pipelines.arguments import pairs
     from pyspark_servicebus.pipelines.session import spark_session
-    from pyspark_servicebus.pipelines.state import default_state_dir
     from pyspark_servicebus.pipelines.transform import own_session
 
-    log_file = running.spark_log
-    if log_file is None:
-        log_file = (running.state_dir or default_state_dir()) / "check.log"
     conf = pairs(running.conf or [])
-    target = None if str(log_file) == "-" else log_file
-    spark = spark_session("partibus check", running.master, conf, target)
+    spark = spark_session("partibus check", running.master, conf, running.log_file("check"))
     try:
         yield own_session(spark)
     finally:

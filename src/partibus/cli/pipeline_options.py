@@ -1,13 +1,19 @@
 """Options that every verb of `partibus pipeline` has, in the same words everywhere.
 
-Owns the flags that say where Spark runs and where the state of a pipeline is kept. Nothing is read
-or started here, and neither Spark nor the pipelines are imported.
+Owns the flags that say where Spark runs and where the state of a pipeline is kept, and
+`runs_pipeline`, which gives them to a verb as one `Running`. Nothing is read or started here, and
+neither Spark nor the pipelines are imported.
 """
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+
+from partibus.cli.added_options import options_of, stands_for
+from partibus.cli.options import AsJson
 
 _RUN: Final = "How it is run"
 
@@ -77,3 +83,38 @@ SparkLog = Annotated[
         show_default=False,
     ),
 ]
+
+RUNNING_OPTIONS: Final = {
+    "name": Name,
+    "master": Master,
+    "conf": Conf,
+    "nice": Nice,
+    "state_dir": StateDir,
+    "metrics_file": MetricsFile,
+    "spark_log": SparkLog,
+    "json": AsJson,
+}
+
+
+def runs_pipeline(
+    *without: str,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """For a verb with a parameter `running`: the options above are added, but for some.
+
+    The verb is called with Spark and the pipelines at hand, and what fails in it is told."""
+    kinds = {name: kind for name, kind in RUNNING_OPTIONS.items() if name not in without}
+
+    def added(verb: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(verb).parameters.values() if p.name != "running"]
+
+        def command(*place: Any, **given: Any) -> None:
+            from partibus.cli.failures import told
+            from partibus.cli.pipeline_running import Running, pipelines_ready
+
+            running = Running(**{name: given.pop(name) for name in kinds})
+            with told(), pipelines_ready():
+                verb(*place, running=running, **given)
+
+        return stands_for(command, verb, [*own, *options_of(kinds, {"json": False})])
+
+    return added

@@ -1,15 +1,15 @@
 """From the options of a pipeline verb to a run, and from its failures to one line.
 
 Owns the late import of Spark and of the pipelines, with the pip command where they are missing, and
-the translation of their errors. Every verb of `partibus pipeline` goes through `run`, or through
-`pipelines_ready` when it needs no session.
+the translation of their errors. Every verb of `partibus pipeline` that starts one ready-made
+pipeline goes through `run_pipeline`; all of them stand inside `pipelines_ready`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from partibus.cli.place import Place
     from partibus.client.connection_string import ConnectionString
-    from pyspark_servicebus.pipelines.arguments import Report
     from pyspark_servicebus.pipelines.place import BusPlace
     from pyspark_servicebus.pipelines.progress import Progress
+    from pyspark_servicebus.pipelines.reports import Report
 
+Settings = TypeVar("Settings")
 PIP: Final = "pip install 'partibus[spark]'"
 
 
@@ -36,7 +37,19 @@ class Running:
     metrics_file: Path | None = None
     spark_log: Path | None = None
     json: bool = False
-    nice: int = 0
+    nice: int | None = None
+    """None for what the pipeline does by itself."""
+
+    def state_place(self) -> Path:
+        """Where the state of pipelines is kept."""
+        from pyspark_servicebus.pipelines.state import default_state_dir
+
+        return self.state_dir or default_state_dir()
+
+    def log_file(self, name: str) -> Path | None:
+        """Where Spark's own words go; None for stderr."""
+        file = self.spark_log or self.state_place() / f"{name}.log"
+        return None if str(file) == "-" else file
 
 
 @contextmanager
@@ -63,26 +76,32 @@ def pipelines_ready() -> Iterator[None]:
         raise CommandFailed(str(error), EXIT_FAILED) from error
 
 
-def run(kind: str, running: Running, work: "Callable[[SparkSession, Progress], Report]") -> None:
-    """Run a pipeline in a session of its own and print its report."""
+def run_pipeline(
+    kind: str,
+    running: Running,
+    work: "Callable[[SparkSession, Settings, Progress], Report]",
+    settings: Settings,
+    nice: int = 0,
+) -> None:
+    """Run a pipeline in a session of its own and print its report; an error if it falls short."""
     from pyspark_servicebus.pipelines.arguments import Job, pairs, run_job
-    from pyspark_servicebus.pipelines.state import checked_name, default_state_dir
+    from pyspark_servicebus.pipelines.reports import all_done
+    from pyspark_servicebus.pipelines.state import checked_name
 
     name = checked_name(running.name or kind)
-    state_dir = running.state_dir or default_state_dir()
-    log_file = running.spark_log or state_dir / f"{name}.log"
     job = Job(
         name=name,
         kind=kind,
         master=running.master,
         conf=pairs(running.conf or []),
-        state_dir=state_dir,
+        state_dir=running.state_place(),
         metrics_file=running.metrics_file,
-        nice=running.nice,
-        log_file=None if str(log_file) == "-" else log_file,
+        nice=nice if running.nice is None else running.nice,
+        log_file=running.log_file(name),
     )
-    report = run_job(job, work)
+    report = run_job(job, lambda spark, progress: work(spark, settings, progress))
     typer.echo(report.as_json() if running.json else report.as_text())
+    all_done(report)
 
 
 def bus_of(place: "Place") -> "BusPlace":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from partibus.domain.errors import BusError, EntityNotFound
+from partibus.fragment.command_rows import DECODERS
 from partibus.fragment.commands import (
     AcceptSession,
     Consumer,
@@ -31,7 +32,6 @@ from partibus.fragment.rows import (
     ASK,
     AVAILABLE,
     CONFIRMED,
-    DECODERS,
     DELIVERED,
     DEMAND,
     DETACH,

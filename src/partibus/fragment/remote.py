@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from partibus.domain.errors import OperationTimeout, StoreUnavailable
 from partibus.fragment.broker import Scheduler
+from partibus.fragment.command_rows import ENCODERS
 from partibus.fragment.commands import (
     AcceptSession,
     Command,
@@ -40,7 +41,6 @@ from partibus.fragment.rows import (
     DETACH,
     DETACHED,
     DRAINED,
-    ENCODERS,
     INTEREST,
     NOT_ACCEPTED,
     OPEN,

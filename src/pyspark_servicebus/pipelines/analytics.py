@@ -43,23 +43,31 @@ def analytics(
 ) -> TrafficReport:
     """Look at the traffic, write the report, and give it."""
     with told_plainly():
-        if settings.captured is not None:
-            messages = captured_messages(spark, settings.captured, settings.measured())
-            report = _of_messages(settings, messages, "captured", {}, [], 0)
+        if settings.mode == "stream":
+            report = _of_stream(spark, settings, progress)
         else:
-            report = _of_bus(spark, settings, progress)
+            progress.started(NAME, None)
+            report = _of_what_is_there(spark, settings)
+            progress.advanced(report.messages, None, 0)
+            progress.finished()
     return write_report(Path(settings.output), report)
 
 
-def _of_bus(
+def _of_stream(
     spark: "SparkSession", settings: AnalyticsSettings, progress: Progress
 ) -> TrafficReport:
     chosen = entities_of(settings)
-    if settings.mode == "stream":
-        count = _stream(spark, settings, chosen, progress)
-        fragments, cursors = fragments_and_cursors(settings.bus, chosen)
-        report = _of_facts(spark, settings, fragments, cursors, len(chosen))
-        return replace(report, read_now=count)
+    count = _stream(spark, settings, chosen, progress)
+    fragments, cursors = fragments_and_cursors(settings.bus, chosen)
+    report = _of_facts(spark, settings, fragments, cursors, len(chosen))
+    return replace(report, read_now=count)
+
+
+def _of_what_is_there(spark: "SparkSession", settings: AnalyticsSettings) -> TrafficReport:
+    if settings.captured is not None:
+        messages = captured_messages(spark, settings.captured, settings.measured())
+        return _of_messages(settings, messages, "captured", {}, [], 0)
+    chosen = entities_of(settings)
     fragments, cursors = fragments_and_cursors(settings.bus, chosen)
     waiting = [entity for entity in chosen if _waits(entity)]
     if not waiting:

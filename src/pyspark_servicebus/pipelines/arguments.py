@@ -6,14 +6,11 @@ that a script and a verb behave alike.
 """
 
 import argparse
-import contextlib
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.pipelines.place import PLACE_KEYS
@@ -23,9 +20,14 @@ from pyspark_servicebus.pipelines.progress import (
     Progress,
     Several,
 )
+from pyspark_servicebus.pipelines.reports import Made, Report, all_done
 from pyspark_servicebus.pipelines.settings import SettingsError
 from pyspark_servicebus.pipelines.settings_table import bus_field, settings_of
 from pyspark_servicebus.pipelines.state import RecordedProgress, default_state_dir
+from pyspark_servicebus.pipelines.termination import (
+    EXIT_INTERRUPTED,
+    terminated_as_interrupted,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,22 +37,11 @@ BACKGROUND: Final = 10
 """How much a pipeline gives way that runs beside the bus and its clients."""
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
 _PLACE_HELP: Final = {
     "connection_string_ref": "Where the connection string is: env:NAME or file:PATH.",
     "connection_string": "The connection string of the bus itself; better a reference to it.",
     "ca_file": "Trust this certificate authority (PEM).",
 }
-
-
-class Report(Protocol):
-    """What a pipeline gives back."""
-
-    def as_json(self) -> str:
-        """For programs."""
-
-    def as_text(self) -> str:
-        """For people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,46 +54,28 @@ class Job:
     conf: Mapping[str, str] = field(default_factory=dict)
     state_dir: Path = field(default_factory=default_state_dir)
     metrics_file: Path | None = None
-    is_quiet: bool = False
     log_file: Path | None = None
+    is_quiet: bool = False
     nice: int = 0
 
 
-def run_job(job: Job, work: "Callable[[SparkSession, Progress], Report]") -> Report:
+def run_job(job: Job, work: "Callable[[SparkSession, Progress], Made]") -> Made:
     """Make a session, run a pipeline in it, keep its state, and stop the session."""
     from pyspark_servicebus.pipelines.session import spark_session
 
     recorded = RecordedProgress(job.name, job.kind, job.state_dir, job.metrics_file)
     console: tuple[Progress, ...] = () if job.is_quiet else (ConsoleProgress(),)
     progress = Several(recorded, *console)
-    recorded.started(job.name, None)
-    try:
-        with _terminated_as_interrupted():
-            spark = spark_session(
-                f"partibus {job.name}", job.master, job.conf, job.log_file, job.nice
-            )
-            try:
-                report = work(spark, progress)
-            finally:
-                spark.stop()
-    except BaseException as error:
-        recorded.failed(str(error) or type(error).__name__)
-        raise
-    recorded.finished()
-    return report
 
+    def run() -> Made:
+        spark = spark_session(f"partibus {job.name}", job.master, job.conf, job.log_file, job.nice)
+        try:
+            return work(spark, progress)
+        finally:
+            spark.stop()
 
-@contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """A manager of processes ends a pipeline as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with terminated_as_interrupted():
+        return recorded.run(run)
 
 
 def parser_for(kind: type[object], prog: str, description: str) -> argparse.ArgumentParser:
@@ -179,6 +152,8 @@ def script_main(
             nice=nice if given.nice is None else given.nice,
         )
         report = run_job(job, lambda spark, progress: work(spark, chosen, progress))
+        print(report.as_json() if given.json else report.as_text(), flush=True)
+        all_done(report)
     except (SettingsError, OptionsError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -187,7 +162,6 @@ def script_main(
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    print(report.as_json() if given.json else report.as_text())
     return 0
 
 

@@ -110,6 +110,7 @@ def _triaged(
         tables = Tables(frame, settings.samples)
         report = _report(settings, rules, plan.counted, tables)
         if not rules or settings.dry_run:
+            progress.advanced(report.total, None, 0)
             return report
         works = _works(settings, plan.having, rules, plan.goals, tables)
         return _carried_out(settings, report, works, progress)

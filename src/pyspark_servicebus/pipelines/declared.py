@@ -6,12 +6,11 @@ run does is the pipeline's. Called by `partibus pipeline run`.
 """
 
 import argparse
-import contextlib
 import datetime
-import fcntl
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -19,19 +18,23 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyspark_servicebus.pipelines.declared_check import check_names
 from pyspark_servicebus.pipelines.declared_file import Declared, load_declared
 from pyspark_servicebus.pipelines.metrics_port import metrics_at
+from pyspark_servicebus.pipelines.one_process import in_one_process
 from pyspark_servicebus.pipelines.progress import (
     ConsoleProgress,
     PipelineFailed,
     Progress,
     Several,
 )
+from pyspark_servicebus.pipelines.reports import Report, all_done
 from pyspark_servicebus.pipelines.settings import SettingsError
 from pyspark_servicebus.pipelines.state import RecordedProgress, default_state_dir, metrics_text
+from pyspark_servicebus.pipelines.termination import (
+    EXIT_INTERRUPTED,
+    terminated_as_interrupted,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from pyspark_servicebus.pipelines.arguments import Report
 
 WAIT_S_MAX: Final = 3600.0
 Clock = Callable[[], datetime.datetime]
@@ -40,8 +43,8 @@ Clock = Callable[[], datetime.datetime]
 class Teller(Protocol):
     """Whoever is told what happens between runs."""
 
-    def report(self, report: "Report") -> None:
-        """A run has ended well."""
+    def report(self, report: Report) -> None:
+        """A run has ended; it may have fallen short of what it should do."""
 
     def failed(self, error: Exception) -> None:
         """A run has failed, and another one will come."""
@@ -76,7 +79,7 @@ class DeclaredRun:
                 self.teller.serving(port)
             check_names(declared)
             if not declared.schedule.repeats:
-                self.teller.report(self._run(self.session()))
+                self._run(self.session())
                 return
             due = declared.schedule.first_run(self.clock())
             while self._wait_until(due):
@@ -87,30 +90,23 @@ class DeclaredRun:
     def _try(self) -> None:
         """One of many runs: what fails now may work at the next time."""
         try:
-            self.teller.report(self._run(self.session()))
+            self._run(self.session())
         except SettingsError:
             raise
         except Exception as error:
             self.teller.failed(error)
 
-    def _run(self, spark: "SparkSession") -> "Report":
+    def _run(self, spark: "SparkSession") -> None:
+        """One run, with its report told; PipelineFailed when it did not do all that it should."""
         declared = self.declared
         metrics_file = self.metrics_file or declared.metrics_file
         recorded = RecordedProgress(declared.name, declared.kind.name, self.state_dir, metrics_file)
         self._recorded = recorded
-        recorded.started(declared.name, None)
-        try:
-            report = self._work(spark, Several(recorded, *self.watchers))
-        except KeyboardInterrupt:
-            recorded.failed("interrupted")
-            raise
-        except BaseException as error:
-            recorded.failed(str(error) or type(error).__name__)
-            raise
-        recorded.finished()
-        return report
+        report = recorded.run(lambda: self._work(spark, Several(recorded, *self.watchers)))
+        self.teller.report(report)
+        all_done(report)
 
-    def _work(self, spark: "SparkSession", progress: Progress) -> "Report":
+    def _work(self, spark: "SparkSession", progress: Progress) -> Report:
         try:
             return self.declared.kind.run(spark, self.declared.settings, progress)
         except SettingsError as error:
@@ -132,26 +128,19 @@ class DeclaredRun:
             return False  # between runs that is an end like any other
         return not self.stopped.is_set()
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> AbstractContextManager[None]:
         """Keep a second process from running the same pipeline."""
-        file = self.state_dir / f"{self.declared.name}.lock"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise PipelineFailed(
-                    f"'{self.declared.name}' runs already on this machine; see it with: partibus "
-                    f"pipeline status {self.declared.name}"
-                ) from None
-            yield
+        name = self.declared.name
+        refusal = (
+            f"'{name}' runs already on this machine; see it with: partibus pipeline status {name}"
+        )
+        return in_one_process(self.state_dir / f"{name}.lock", refusal)
 
 
 class PrintedRuns:
     """Says what happens between runs, for a script."""
 
-    def report(self, report: "Report") -> None:
+    def report(self, report: Report) -> None:
         print(report.as_text(), flush=True)
 
     def failed(self, error: Exception) -> None:
@@ -166,7 +155,7 @@ class PrintedRuns:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The script for spark-submit: a declared file, by its schedule."""
-    from pyspark_servicebus.pipelines.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+    from pyspark_servicebus.pipelines.arguments import EXIT_FAILED, EXIT_USAGE
     from pyspark_servicebus.pipelines.session import is_submitted, spark_session
 
     parser = argparse.ArgumentParser(prog="declared.py", description="Run a declared pipeline.")
@@ -183,7 +172,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             watchers = (ConsoleProgress(),)
             told = PrintedRuns()
-            DeclaredRun(declared, lambda: spark, told, state_dir, watchers=watchers).go()
+            run = DeclaredRun(declared, lambda: spark, told, state_dir, watchers=watchers)
+            with terminated_as_interrupted():
+                run.go()
         finally:
             spark.stop()
     except (SettingsError, PipelineFailed) as error:

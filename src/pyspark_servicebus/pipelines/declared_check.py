@@ -5,8 +5,9 @@ master answers. Called by `partibus pipeline check`, and by `pipeline run` befor
 """
 
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from pyspark_servicebus.pipelines.declared_file import Declared
@@ -44,15 +45,44 @@ class CheckReport:
 
 
 def check_names(declared: Declared) -> None:
-    """What can be asked without Spark: whether the bus has the entities."""
+    """What can be asked without Spark: entities of the bus, the files of a capture, rules."""
     settings = declared.settings
     try:
         if isinstance(settings, TransformSettings):
             check_entities(settings)
         for key in declared.kind.entities:
             find_entity(settings.bus, key, getattr(settings, key))
+        if look := _LOOKS.get(declared.kind.name):
+            look(settings)
     except SettingsError as error:
         raise declared.error(error) from None
+
+
+def _look_at_capture(settings: Any) -> None:
+    from pyspark_servicebus.pipelines.replay_source import found_files
+
+    found_files(settings.source)
+
+
+def _look_at_rules(settings: Any) -> None:
+    from pyspark_servicebus.pipelines.deadletters import prepared
+
+    prepared(settings)
+
+
+def _look_at_entities(settings: Any) -> None:
+    from pyspark_servicebus.pipelines.analytics import entities_of
+
+    if settings.captured is None:
+        entities_of(settings)
+
+
+_LOOKS: Final[dict[str, Callable[[Any], None]]] = {
+    "replay": _look_at_capture,
+    "deadletters": _look_at_rules,
+    "analytics": _look_at_entities,
+}
+"""What the verbs of these kinds look at before Spark starts."""
 
 
 def check_declared(spark: "SparkSession", declared: Declared) -> CheckReport:

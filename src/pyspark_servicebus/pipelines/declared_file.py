@@ -211,6 +211,10 @@ class _Reader:
     def _beside(self, path: str) -> Path:
         return self._file.parent / Path(path).expanduser()
 
+    @property
+    def _has_bus(self) -> bool:
+        return "bus" in self._table or self._default_bus is not None
+
     def _bus(self) -> Mapping[str, Any]:
         if "bus" in self._table:
             try:
@@ -223,7 +227,11 @@ class _Reader:
 
     def _settings(self, kind: PipelineKind, name: str, schedule: Schedule) -> Any:
         own = dict(self._section(kind.name))
-        if not any(key in own for key in ("connection_string", "connection_string_ref")):
+        for key in kind.paths:
+            if isinstance(written := own.get(key), str):
+                own[key] = _place(self._file.parent, written)
+        needs_bus = not any(key in own for key in ("connection_string", "connection_string_ref"))
+        if needs_bus and ("captured" not in own or self._has_bus):  # what was captured needs none
             own |= self._bus()
         if schedule.kind == "continuous":
             if not any(found.key == "continuous" for found in settings_of(kind.settings_type())):
@@ -231,9 +239,12 @@ class _Reader:
                     f"schedule: a pipeline of the kind {kind.name} does not go on; write every."
                 )
             own["continuous"] = True
-        if kind.name != "transform":
-            return kind.read(own)
-        return self._transform(own, name)
+        if kind.name == "transform":
+            return self._transform(own, name)
+        settings = kind.read(own)
+        if self._state_dir is None:
+            return settings
+        return kind.in_state_dir(settings, self._state_dir)
 
     def _transform(self, own: dict[str, Any], name: str) -> TransformSettings:
         source, sink = dict(self._section("source")), dict(self._section("sink"))

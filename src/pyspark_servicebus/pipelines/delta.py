@@ -7,6 +7,7 @@ capture has put them, inside the table's folder.
 
 import json
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -73,8 +74,6 @@ def compact_table(lake: Lake, file_bytes: int) -> dict[str, Any]:
 
 
 def _action(file: CapturedFile) -> Any:
-    from deltalake.transaction import AddAction
-
     spans = file.fragments.values()
     stats = {
         "numRecords": file.rows,
@@ -82,9 +81,16 @@ def _action(file: CapturedFile) -> Any:
         "maxValues": {"sequence_number": max(span.last for span in spans)},
         "nullCount": {"sequence_number": 0},
     }
+    return added(file.path, file.bytes, stats)
+
+
+def added(path: str, size: int, stats: Mapping[str, Any]) -> Any:
+    """The line of a commit that brings one file."""
+    from deltalake.transaction import AddAction
+
     return AddAction(
-        path=quote(file.path),
-        size=file.bytes,
+        path=quote(path),
+        size=size,
         partition_values={},
         modification_time=round(time.time() * 1000),
         data_change=True,

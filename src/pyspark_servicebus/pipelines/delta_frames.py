@@ -5,17 +5,14 @@ commit with the number of the batch makes them count. A file that no commit name
 the way of captures (`delta`), for columns that are not those of messages.
 """
 
-import json
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyspark_servicebus.pipelines.delta import make_table
+from pyspark_servicebus.pipelines.delta import added, make_table
 from pyspark_servicebus.pipelines.lake import Lake
 from pyspark_servicebus.pipelines.progress import PipelineFailed
 
@@ -81,13 +78,4 @@ def _task_writer(
 
 
 def _action(row: Any) -> Any:
-    from deltalake.transaction import AddAction
-
-    return AddAction(
-        path=quote(row.path),
-        size=row.bytes,
-        partition_values={},
-        modification_time=round(time.time() * 1000),
-        data_change=True,
-        stats=json.dumps({"numRecords": row.rows}),
-    )
+    return added(row.path, row.bytes, {"numRecords": row.rows})

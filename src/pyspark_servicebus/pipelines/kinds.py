@@ -1,13 +1,15 @@
 """The ready-made pipelines by the names that a declared file calls them.
 
 Owns the table of kinds: where their settings and their function are, imported when they are asked
-for, and which of their settings name an entity of the bus. A kind that is not installed is told by
-its name. Called by declared pipelines.
+for, and which of their settings name an entity of the bus or a place for files. A kind that is not
+installed is told by its name. Called by declared pipelines.
 """
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_servicebus.pipelines.settings import SettingsError, nearest
@@ -15,8 +17,8 @@ from pyspark_servicebus.pipelines.settings import SettingsError, nearest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pyspark_servicebus.pipelines.arguments import Report
     from pyspark_servicebus.pipelines.progress import Progress
+    from pyspark_servicebus.pipelines.reports import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class PipelineKind:
     function: str
     entities: tuple[str, ...] = ()
     """Settings that name an entity which must exist."""
+    paths: tuple[str, ...] = ()
+    """Settings that name a file or a folder."""
 
     def settings_type(self) -> Any:
         """Its dataclass of settings."""
@@ -43,6 +47,15 @@ class PipelineKind:
         function: Callable[..., Report] = getattr(self._module(), self.function)
         return function(spark, settings, progress)
 
+    def in_state_dir(self, settings: Any, directory: Path) -> Any:
+        """The settings with what they keep by themselves in this directory."""
+        if self.name != "replay" or settings.state is not None:
+            return settings
+        from pyspark_servicebus.pipelines.replay_state import replay_name
+
+        file = directory / "replays" / f"{replay_name(settings)}.json"
+        return dataclasses.replace(settings, state=str(file))
+
     def _module(self) -> Any:
         try:
             return importlib.import_module(f"pyspark_servicebus.pipelines.{self.module}")
@@ -55,11 +68,27 @@ class PipelineKind:
 KINDS: Final[dict[str, PipelineKind]] = {
     kind.name: kind
     for kind in (
-        PipelineKind("transform", "transform", "TransformSettings", "transform"),
-        PipelineKind("capture", "capture", "CaptureSettings", "capture", ("entity",)),
-        PipelineKind("replay", "replay", "ReplaySettings", "replay"),
-        PipelineKind("deadletters", "deadletters", "DeadLetterSettings", "deadletters"),
-        PipelineKind("analytics", "analytics", "AnalyticsSettings", "analytics"),
+        PipelineKind(
+            "transform", "transform", "TransformSettings", "transform", paths=("checkpoint",)
+        ),
+        PipelineKind(
+            *("capture", "capture", "CaptureSettings", "capture"),
+            entities=("entity",),
+            paths=("target",),
+        ),
+        PipelineKind(
+            *("replay", "replay", "ReplaySettings", "replay"),
+            entities=("entity",),
+            paths=("source", "state"),
+        ),
+        PipelineKind(
+            *("deadletters", "deadletters", "DeadLetterSettings", "deadletters"),
+            paths=("rules", "output"),
+        ),
+        PipelineKind(
+            *("analytics", "analytics", "AnalyticsSettings", "analytics"),
+            paths=("output", "captured"),
+        ),
     )
 }
 

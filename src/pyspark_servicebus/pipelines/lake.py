@@ -6,7 +6,6 @@ that is no data lies under `_capture`, where readers of Parquet do not look.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 import pyarrow.fs as fs
 
+from pyspark_servicebus.pipelines.one_process import in_one_process
 from pyspark_servicebus.pipelines.progress import PipelineFailed
 from pyspark_servicebus.pipelines.settings import SettingsError
 from pyspark_servicebus.pipelines.state import write_atomically
@@ -149,14 +149,8 @@ class Lake:
             yield
             return
         file = Path(self.full(f"{OWN}/{what}.lock"))
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise PipelineFailed(
-                    f"another process does a {what} in '{self.uri}' now; let it end first."
-                ) from None
+        refusal = f"another process does a {what} in '{self.uri}' now; let it end first."
+        with in_one_process(file, refusal):
             yield
 
     def _info(self, path: str) -> fs.FileInfo:

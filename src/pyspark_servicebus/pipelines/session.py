@@ -66,12 +66,17 @@ def spark_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     _keep_py4j_quiet()
-    # PySpark logs the whole trace of an error beside raising it.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    keep_errors_quiet()
     if nice:
         os.nice(nice)
     with _stderr_to(log_file):
         return builder.getOrCreate()
+
+
+def keep_errors_quiet() -> None:
+    """PySpark logs the whole trace of an error beside raising it; whoever asked is told anyway."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _keep_py4j_quiet() -> None:

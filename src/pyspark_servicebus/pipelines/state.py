@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pyspark_servicebus.pipelines.reports import Made, shortfall_of
 from pyspark_servicebus.pipelines.settings import SettingsError
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -160,6 +161,23 @@ class RecordedProgress:
 
     def finished(self) -> None:
         self._change(is_due=True, finished_ms=round(time.time() * 1000))
+
+    def run(self, work: Callable[[], Made]) -> Made:
+        """Do the work of the run, and keep how it ended."""
+        self.started(self.state.name, None)
+        try:
+            report = work()
+        except KeyboardInterrupt:
+            self.failed("interrupted")
+            raise
+        except BaseException as error:
+            self.failed(str(error) or type(error).__name__)
+            raise
+        if told := shortfall_of(report):
+            self.failed(told)
+        else:
+            self.finished()
+        return report
 
     def failed(self, error: str) -> None:
         """The run ended with an error."""

@@ -9,7 +9,6 @@ pipelines.
 import dataclasses
 import functools
 import json
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark_servicebus.pipelines.arguments import script_main
 from pyspark_servicebus.pipelines.outlets import query_id_in
 from pyspark_servicebus.pipelines.progress import SILENT, PipelineFailed, Progress, watch
+from pyspark_servicebus.pipelines.session import keep_errors_quiet
 from pyspark_servicebus.pipelines.state_function import PROVIDER, PROVIDER_SETTING
 from pyspark_servicebus.pipelines.steps import Surroundings, apply_steps, spark_words
 from pyspark_servicebus.pipelines.transform_batches import BatchTerms, BatchWork, Counts
@@ -121,8 +121,7 @@ def _follow(
 
 def own_session(spark: "SparkSession") -> "SparkSession":
     """A session of the same application whose views and settings are nobody else's."""
-    # Spark logs every statement that fails, with its whole stack; whoever asked is told anyway.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    keep_errors_quiet()
     session = spark.newSession()
     for name, value in spark.conf.getAll.items():
         if session.conf.isModifiable(name):

@@ -1,9 +1,12 @@
 """What `partibus pipeline status` shows, from files that runs have left."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -69,3 +72,29 @@ def test_none(states: Path, tmp_path: Path) -> None:
     assert "there are: going, killed, well, wrong." in done.err
     empty = Partibus(None).try_("pipeline", "status", "--state-dir", str(tmp_path / "empty"))
     assert empty.out == "No pipeline has run yet.\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_watching_ends_as_other_watching_does(states: Path, number: int, code: int) -> None:
+    """What it shows is what is known then, and again when that has changed."""
+    words = ("pipeline", "status", "going", "--watch", "--json", "--state-dir", str(states))
+    with Partibus(None).start(*words) as process:
+        assert process.stdout is not None
+        assert shown(process.stdout)["rows"] == 1200
+        keep(states, "going", process=os.getpid(), rows=1300)
+        while shown(process.stdout)["rows"] != 1300:
+            pass
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (code, "")
+
+
+def shown(stream: IO[str]) -> Any:
+    """The next state; JSON of several lines ends with the bracket it began with."""
+    lines = []
+    for line in stream:
+        lines.append(line)
+        if line == "]\n":
+            break
+    (state,) = json.loads("".join(lines))
+    return state

@@ -1,5 +1,6 @@
 """`pipeline analytics` against a real server: every number is compared with the bus."""
 
+import datetime
 import json
 from collections import Counter
 from pathlib import Path
@@ -14,10 +15,12 @@ from conformance.settlement.steps import until
 from partibus.client.message import OutgoingMessage
 from pyspark_servicebus.pipelines.analytics import AnalyticsSettings, analytics
 from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.traffic.figures import gini, histogram_of
+from pyspark_servicebus.pipelines.traffic.figures import age_bucket, gini, histogram_of
+from pyspark_servicebus.pipelines.traffic.frames import deliveries_and_ages
 from pyspark_servicebus.pipelines.traffic.report import TrafficReport
 from spark.bus import FRAGMENTS, Bus
 from spark.pipelines.letters import Letter, Letters
+from spark.pipelines.ticks import tick
 from support.receiving import collect
 
 pytestmark = [pytest.mark.group("spark"), pytest.mark.xdist_group("spark")]
@@ -75,6 +78,46 @@ def test_a_snapshot_is_what_the_bus_has(spark: SparkSession, bus: Bus, tmp_path:
     assert [(cursor.cursor, cursor.lag) for cursor in report.cursors] == [("keeper", 8)]
     assert bus.left(queue) == (210, 0, 0)
     check_files(tmp_path, report)
+
+
+NOW = datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.UTC)
+DAY_S = 86_400.0
+AGED: dict[int, list[float]] = {
+    0: [-5.0, 0.0, 0.999],  # a clock that is behind makes nothing younger than now
+    1: [1.0, 9.999],
+    2: [10.0, 59.5],
+    3: [60.0],
+    4: [600.0, 3599.0],
+    5: [3600.0],
+    6: [6 * 3600.0, DAY_S - 1],
+    7: [DAY_S],
+    8: [7 * DAY_S, 400 * DAY_S],
+}
+"""Ages in seconds by the bucket that they belong to: its first moment, and some later ones."""
+
+
+def test_buckets_of_ages_and_deliveries_are_exact(spark: SparkSession) -> None:
+    ages = [(bucket, age) for bucket, some in AGED.items() for age in some]
+    rows = [
+        ("aged", NOW - datetime.timedelta(seconds=age), bucket % 3, 0, None, 0)
+        for bucket, age in ages
+    ]
+    rows += [("even", NOW - datetime.timedelta(seconds=n), 7, 0, None, 0) for n in range(1, 101)]
+    columns = "entity string, enqueued_time timestamp, delivery_count int, fragment int"
+    frame = spark.createDataFrame(rows, f"{columns}, key string, bytes long")
+    deliveries, buckets, told = deliveries_and_ages(frame, NOW)
+    assert buckets["aged"] == {bucket: len(some) for bucket, some in AGED.items()}
+    assert all(age_bucket(age) == bucket for bucket, age in ages)
+    assert deliveries["aged"] == Counter(bucket % 3 for bucket, _ in ages)
+    # 1 to 9 s, 10 to 59 s, 60 to 100 s.
+    assert (buckets["even"], deliveries["even"]) == ({1: 9, 2: 50, 3: 41}, {7: 100})
+    by_name = {age.entity: age for age in told}
+    assert by_name["aged"].oldest_s == 400 * DAY_S
+    even = by_name["even"]
+    assert even.oldest_s == 100
+    # As the guide has it: right within 12 %.
+    assert even.median_s == pytest.approx(50, rel=0.125)
+    assert even.p95_s == pytest.approx(95, rel=0.125)
 
 
 def not_waiting(bus: Bus, queue: str) -> None:
@@ -136,13 +179,6 @@ def test_a_stream_appends_closed_windows_and_captured_files_give_the_same(
     assert captured.source == "captured"
     assert captured.messages == sum(windows.values())
     assert captured.entities[0].key_gini == pytest.approx(second.entities[0].key_gini)
-
-
-def tick(bus: Bus, queue: str) -> Any:
-    """Send a message; the whole second in which it was enqueued."""
-    bus.send(queue, ServiceBusMessage("tick"))
-    newest = max(message.enqueued_time_utc for message in bus.peek(queue))
-    return newest.replace(microsecond=0)
 
 
 @pytest.mark.parametrize(

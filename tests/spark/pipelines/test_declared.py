@@ -1,15 +1,9 @@
 """Declared pipelines against a real bus: files, tables and entities, restarts and kills."""
 
-import contextlib
 import dataclasses
 import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -17,58 +11,23 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pyspark_servicebus.pipelines.declared import DeclaredRun, PrintedRuns
-from pyspark_servicebus.pipelines.declared_check import check_declared
-from pyspark_servicebus.pipelines.declared_file import Declared, FileError, load_declared
+from pyspark_servicebus.pipelines.declared_file import FileError, load_declared
 from pyspark_servicebus.pipelines.place import BusPlace
-from pyspark_servicebus.pipelines.progress import SILENT
 from pyspark_servicebus.pipelines.schedule import Schedule
 from pyspark_servicebus.pipelines.state import load_state
 from spark.bus import Bus, once_each
 from spark.pipelines.arrivals import arrived, bodies_arrive
+from spark.pipelines.declared_files import Files
+from spark.pipelines.verbs import Process
+from spark.pipelines.watchers import After
 from support.repository import ROOT
-from support.server import SOURCE, ServerProcess
+from support.server import ServerProcess
 
 pytestmark = [
     pytest.mark.group("spark"),
     pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(900),
 ]
-HERE = Path(__file__).parent
-
-
-class Files:
-    """Declared pipelines in a folder, and their runs."""
-
-    def __init__(self, spark: SparkSession, bus: Bus, place: Path) -> None:
-        self._spark, self._bus, self._place = spark, bus, place
-
-    def declare(self, text: str) -> Declared:
-        file = self._place / "p.toml"
-        file.write_text(text, encoding="utf-8")
-        (self._place / "work.py").write_bytes((HERE / "work.py").read_bytes())
-        bus = BusPlace(connection_string=self._bus.connection_string)
-        return load_declared(file, bus, self._place / "state")
-
-    def run(self, text: str, watcher: Any = SILENT) -> Any:
-        reports = []
-
-        class Teller(PrintedRuns):
-            def report(self, report: Any) -> None:
-                reports.append(report)
-
-        state_dir = self._place / "state"
-        DeclaredRun(
-            self.declare(text), lambda: self._spark, Teller(), state_dir, watchers=(watcher,)
-        ).go()
-        return reports[-1]
-
-    def check(self, text: str) -> Any:
-        return check_declared(self._spark.newSession(), self.declare(text))
-
-
-@pytest.fixture
-def files(spark: SparkSession, bus: Bus, tmp_path: Path) -> Files:
-    return Files(spark, bus, tmp_path)
 
 
 def test_from_entity_to_entity(files: Files, bus: Bus, tmp_path: Path) -> None:
@@ -223,22 +182,6 @@ queue = "target"
 """
 
 
-class After:
-    """Does something after the first batch."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work: Callable[[], None] | None = work
-
-    def started(self, name: str, total: int | None) -> None: ...
-
-    def finished(self) -> None: ...
-
-    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
-        work, self._work = self._work, None
-        if work is not None:
-            work()
-
-
 def test_the_bus_restarts_in_the_middle(spark: SparkSession, own_bus: Bus, tmp_path: Path) -> None:
     sent = own_bus.fill("source", 250)
     files = Files(spark, own_bus, tmp_path)
@@ -248,41 +191,26 @@ def test_the_bus_restarts_in_the_middle(spark: SparkSession, own_bus: Bus, tmp_p
     assert own_bus.left("source") == (0, 0, 0)
 
 
-def command(own_bus: Bus, place: Path) -> "subprocess.Popen[str]":
+def command(own_bus: Bus, place: Path) -> Process:
     file = place / "killed.toml"
     file.write_text(SMALL_BATCHES, encoding="utf-8")
-    words = ["pipeline", "run", str(file), "--state-dir", str(place / "state")]
-    words += ["--master", "local[2,4]", "--metrics-file", str(place / "metrics.prom")]
-    environment = os.environ | {
-        "PARTIBUS_CONNECTION_STRING": own_bus.connection_string,
-        "PYTHONPATH": str(SOURCE),
-    }
-    return subprocess.Popen(
-        [sys.executable, "-m", "partibus", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
+    words = ["run", file, "--state-dir", place / "state"]
+    words += ["--master", "local[2,4]", "--metrics-file", place / "metrics.prom"]
+    return Process.verb(own_bus.connection_string, place / "said.txt", *words)
 
 
 def test_the_driver_is_killed_and_goes_on(own_bus: Bus, tmp_path: Path) -> None:
     """The whole way of a person: the verb, killed in the middle, and the same verb again."""
     sent = own_bus.fill("source", 400)
     process = command(own_bus, tmp_path)
-    while own_bus.totals("target")["active"] == 0:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            assert process.wait(0.2) is None, process.communicate()[0]
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.until("the first batch", lambda: own_bus.totals("target")["active"] > 0)
+    process.kill()
     state = load_state(tmp_path / "state" / "interrupted.json")
     assert state is not None
     assert state.status == "running"
     again = command(own_bus, tmp_path)
-    told = again.communicate(timeout=240)[0]
-    assert again.returncode == 0, told
-    assert "messages of source read" in told
+    assert again.ended() == 0, again.said()
+    assert "messages of source read" in again.said()
     bodies_arrive(own_bus, "target", sent)
     assert own_bus.left("source") == (0, 0, 0)
     metrics = (tmp_path / "metrics.prom").read_text(encoding="utf-8")

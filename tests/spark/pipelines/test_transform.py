@@ -16,6 +16,7 @@ from pyspark_servicebus.pipelines.transform import TransformReport, transform
 from pyspark_servicebus.pipelines.transform_settings import TransformSettings
 from spark.bus import Bus, once_each
 from spark.pipelines.arrivals import arrived, bodies_arrive
+from spark.pipelines.watchers import After, interrupt
 
 pytestmark = [
     pytest.mark.group("spark"),
@@ -196,16 +197,7 @@ def test_windows_are_sent_when_they_are_over(run: Run, bus: Bus) -> None:
 def test_continuous_until_it_is_interrupted(run: Run, bus: Bus) -> None:
     source, target = bus.queue("plain"), bus.queue("plain")
     bus.fill(source, 5)
-
-    class Impatient:
-        def started(self, name: str, total: int | None) -> None: ...
-
-        def finished(self) -> None: ...
-
-        def advanced(self, rows: int, lag: int | None, batch: int) -> None:
-            raise KeyboardInterrupt
-
-    report = run(source, target, Impatient(), continuous=True, interval="200ms")
+    report = run(source, target, After(interrupt), continuous=True, interval="200ms")
     assert (report.read, report.written) == (5, 5)
     arrived(bus, target, 5)
 

@@ -5,40 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
-from typer.testing import CliRunner, Result
 
-from partibus.cli.main import app
-from pyspark_servicebus.pipelines import session
 from pyspark_servicebus.pipelines.state import load_states
 from spark.bus import Bus
 
 pytestmark = [pytest.mark.group("spark"), pytest.mark.xdist_group("spark")]
-
-
-class Shared:
-    """The session of the tests, which a verb must not stop."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._spark, name)
-
-    def stop(self) -> None:
-        pass
-
-
-@pytest.fixture
-def partibus(spark: SparkSession, bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(session, "spark_session", lambda *given: Shared(spark))
-    monkeypatch.setenv("PARTIBUS_CONNECTION_STRING", bus.connection_string)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
-    def run(*words: object) -> Result:
-        return CliRunner().invoke(app, ["pipeline", *map(str, words)])
-
-    return run
 
 
 def test_a_capture_and_its_replay(partibus: Any, bus: Bus, tmp_path: Path) -> None:
@@ -46,26 +17,26 @@ def test_a_capture_and_its_replay(partibus: Any, bus: Bus, tmp_path: Path) -> No
     bodies = bus.fill(queue, 100)
     state = ("--state-dir", tmp_path / "state", "--metrics-file", tmp_path / "m.prom")
     done = partibus("capture", queue, lake, "--name", "nightly", *state)
-    assert done.exit_code == 0, done.stderr
-    assert f"{queue} -> {lake} (parquet)\n  100 messages of 4 fragments in 1 window," in done.stdout
-    assert "nightly" not in done.stdout
-    assert f"{queue}: 100 messages" in done.stderr
+    assert done.code == 0, done.err
+    assert f"{queue} -> {lake} (parquet)\n  100 messages of 4 fragments in 1 window," in done.out
+    assert "nightly" not in done.out
+    assert f"{queue}: 100 messages" in done.err
     [told] = load_states(tmp_path / "state")
     assert (told.name, told.kind, told.status, told.rows) == ("nightly", "capture", "finished", 100)
     assert 'rows_total{name="nightly",kind="capture"} 100' in (tmp_path / "m.prom").read_text()
 
     shown = partibus("capture", "show", lake)
-    assert "100 messages of 4 fragments, 1 window, 4 files" in shown.stdout
-    assert json.loads(partibus("capture", "show", lake, "--json").stdout)["rows"] == 100
+    assert "100 messages of 4 fragments, 1 window, 4 files" in shown.out
+    assert json.loads(partibus("capture", "show", lake, "--json").out)["rows"] == 100
     compacted = partibus("capture", "compact", lake, *state)
-    assert "4 files before, 4 now; 0 messages written anew" in compacted.stdout
+    assert "4 files before, 4 now; 0 messages written anew" in compacted.out
 
     dry = partibus("replay", lake, again, "--dry-run", "--speed", "2", *state)
-    assert dry.exit_code == 0, dry.stderr
-    assert "100 messages of 4 fragments would be sent" in dry.stdout
+    assert dry.code == 0, dry.err
+    assert "100 messages of 4 fragments would be sent" in dry.out
     assert bus.left(again) == (0, 0, 0)
     sent = partibus("replay", lake, again, "--rewrite-ids", "--json", *state)
-    assert json.loads(sent.stdout)["rows"] == 100
+    assert json.loads(sent.out)["rows"] == 100
     assert sorted(str(message) for message in bus.peek(again)) == sorted(bodies)
     assert all(message.message_id.startswith("replay-") for message in bus.peek(again))
 
@@ -91,7 +62,7 @@ def test_what_is_wrong_is_told_in_a_line(
 ) -> None:
     places = {"Q": "plain-0", "L": str(tmp_path / "lake")}
     done = partibus(*(places.get(word, word) for word in words))
-    assert (done.exit_code, done.stdout) == (code, "")
-    assert told in done.stderr
-    assert done.stderr.startswith("partibus: ")
-    assert done.stderr.count("\n") == 1
+    assert (done.code, done.out) == (code, "")
+    assert told in done.err
+    assert done.err.startswith("partibus: ")
+    assert done.err.count("\n") == 1

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from partibus.cli.asking import on_server
-from partibus.cli.options import AsJson
-from partibus.cli.pipeline_options import Conf, Master, MetricsFile, Name, SparkLog, StateDir
+from partibus.cli.pipeline_options import runs_pipeline
+from partibus.cli.pipeline_running import Running, bus_of, given, run_pipeline
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -20,8 +20,10 @@ _STREAM = "Streams"
 
 
 @on_server
+@runs_pipeline()
 def analytics(
     place: "Place",
+    running: Running,
     output: Annotated[
         str, typer.Argument(metavar="DIR", help="Where the report goes: HTML, PNG, Parquet, JSON.")
     ],
@@ -111,13 +113,6 @@ def analytics(
             rich_help_panel=_STREAM,
         ),
     ] = None,
-    name: Name = None,
-    master: Master = None,
-    conf: Conf = None,
-    state_dir: StateDir = None,
-    metrics_file: MetricsFile = None,
-    spark_log: SparkLog = None,
-    json: AsJson = False,
 ) -> None:
     """Rates, bytes, ages, lag of cursors, and skew over fragments and keys, as a report.
 
@@ -132,40 +127,27 @@ def analytics(
         partibus pipeline analytics ./traffic orders --stream --continuous --run-time 1h
         partibus pipeline analytics ./traffic --captured ./lake
     """
-    from partibus.cli.pipeline_running import Running, bus_of, given, pipelines_ready
-    from partibus.cli.pipeline_running import run as run_pipeline
+    from pyspark_servicebus.pipelines.analytics import AnalyticsSettings, entities_of
+    from pyspark_servicebus.pipelines.analytics import analytics as work
 
-    with pipelines_ready():
-        from pyspark_servicebus.pipelines.analytics import AnalyticsSettings, entities_of
-        from pyspark_servicebus.pipelines.analytics import analytics as work
-
-        settings = AnalyticsSettings.from_table(
-            given(
-                bus=bus_of(place),
-                output=output,
-                entities=entities,
-                captured=captured,
-                mode="stream" if stream else None,
-                window=window,
-                key=key,
-                top=top,
-                sizes=False if no_sizes else None,
-                cursor=cursor,
-                watermark=watermark,
-                trigger=trigger,
-                continuous=continuous or None,
-                run_time=run_time,
-            )
+    settings = AnalyticsSettings.from_table(
+        given(
+            bus=bus_of(place),
+            output=output,
+            entities=entities,
+            captured=captured,
+            mode="stream" if stream else None,
+            window=window,
+            key=key,
+            top=top,
+            sizes=False if no_sizes else None,
+            cursor=cursor,
+            watermark=watermark,
+            trigger=trigger,
+            continuous=continuous or None,
+            run_time=run_time,
         )
-        if captured is None:
-            entities_of(settings)
-        running = Running(
-            name=name,
-            master=master,
-            conf=conf,
-            state_dir=state_dir,
-            metrics_file=metrics_file,
-            spark_log=spark_log,
-            json=json,
-        )
-        run_pipeline("analytics", running, lambda spark, seen: work(spark, settings, seen))
+    )
+    if captured is None:
+        entities_of(settings)
+    run_pipeline("analytics", running, work, settings)

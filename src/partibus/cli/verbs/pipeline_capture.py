@@ -11,15 +11,8 @@ import typer
 from partibus.cli.asking import on_server
 from partibus.cli.help_pages import VerbGroup
 from partibus.cli.options import AsJson, Entity
-from partibus.cli.pipeline_options import (
-    Conf,
-    Master,
-    MetricsFile,
-    Name,
-    Nice,
-    SparkLog,
-    StateDir,
-)
+from partibus.cli.pipeline_options import runs_pipeline
+from partibus.cli.pipeline_running import Running, bus_of, check_entity, given, run_pipeline
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -47,8 +40,10 @@ app = typer.Typer(
 
 @app.command()
 @on_server
+@runs_pipeline()
 def run(
     place: "Place",
+    running: Running,
     entity: Entity,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A folder, or a URI.")],
     format: Annotated[  # noqa: A002 - the name of the option
@@ -145,14 +140,6 @@ def run(
             metavar="TIME", help="How long a bus that is away is waited for. (default 5m)"
         ),
     ] = None,
-    name: Name = None,
-    master: Master = None,
-    conf: Conf = None,
-    nice: Nice = None,
-    state_dir: StateDir = None,
-    metrics_file: MetricsFile = None,
-    spark_log: SparkLog = None,
-    json: AsJson = False,
 ) -> None:
     """Copy what passes a queue or subscription to Parquet files or a Delta table, exactly once.
 
@@ -165,62 +152,43 @@ def run(
         partibus pipeline capture orders ./lake
         partibus pipeline capture orders ./lake --continuous --window-time 1m
     """
-    from partibus.cli.pipeline_running import Running, bus_of, check_entity, given, pipelines_ready
-    from partibus.cli.pipeline_running import run as run_pipeline
+    from pyspark_servicebus.pipelines.arguments import BACKGROUND
+    from pyspark_servicebus.pipelines.capture import CaptureSettings, capture
 
-    with pipelines_ready():
-        from pyspark_servicebus.pipelines.arguments import BACKGROUND
-        from pyspark_servicebus.pipelines.capture import CaptureSettings, capture
-
-        settings = CaptureSettings.from_table(
-            given(
-                bus=bus_of(place),
-                entity=entity,
-                target=target,
-                format=format,
-                template=template,
-                window_size=window_size,
-                window_time=window_time,
-                empty_windows=empty_windows,
-                continuous=continuous,
-                run_time=run_time,
-                include_amqp=include_amqp,
-                starting=starting,
-                cursor=cursor,
-                retention=retention,
-                retention_size=retention_size,
-                accept_loss=accept_loss,
-                retry=retry,
-            )
+    settings = CaptureSettings.from_table(
+        given(
+            bus=bus_of(place),
+            entity=entity,
+            target=target,
+            format=format,
+            template=template,
+            window_size=window_size,
+            window_time=window_time,
+            empty_windows=empty_windows,
+            continuous=continuous,
+            run_time=run_time,
+            include_amqp=include_amqp,
+            starting=starting,
+            cursor=cursor,
+            retention=retention,
+            retention_size=retention_size,
+            accept_loss=accept_loss,
+            retry=retry,
         )
-        check_entity(settings.bus, entity)
-        running = Running(
-            name=name,
-            master=master,
-            conf=conf,
-            state_dir=state_dir,
-            metrics_file=metrics_file,
-            spark_log=spark_log,
-            json=json,
-            nice=BACKGROUND if nice is None else nice,
-        )
-        run_pipeline("capture", running, lambda spark, seen: capture(spark, settings, seen))
+    )
+    check_entity(settings.bus, entity)
+    run_pipeline("capture", running, capture, settings, BACKGROUND)
 
 
 @app.command()
+@runs_pipeline()
 def compact(
+    running: Running,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A folder, or a URI.")],
     file_size: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Files grow up to this size. (default 128MiB)"),
     ] = None,
-    name: Name = None,
-    master: Master = None,
-    conf: Conf = None,
-    state_dir: StateDir = None,
-    metrics_file: MetricsFile = None,
-    spark_log: SparkLog = None,
-    json: AsJson = False,
 ) -> None:
     """Put the small files of a capture together, folder by folder.
 
@@ -231,25 +199,11 @@ def compact(
 
         partibus pipeline capture compact ./lake --file-size 256m
     """
-    from partibus.cli.failures import told
-    from partibus.cli.pipeline_running import Running, given, pipelines_ready
-    from partibus.cli.pipeline_running import run as run_pipeline
+    from pyspark_servicebus.pipelines.compaction import CompactSettings
+    from pyspark_servicebus.pipelines.compaction import compact as compact_files
 
-    with told(), pipelines_ready():
-        from pyspark_servicebus.pipelines.compaction import CompactSettings
-        from pyspark_servicebus.pipelines.compaction import compact as compact_files
-
-        settings = CompactSettings.from_table(given(target=target, file_size=file_size))
-        running = Running(
-            name=name,
-            master=master,
-            conf=conf,
-            state_dir=state_dir,
-            metrics_file=metrics_file,
-            spark_log=spark_log,
-            json=json,
-        )
-        run_pipeline("compact", running, lambda spark, seen: compact_files(spark, settings, seen))
+    settings = CompactSettings.from_table(given(target=target, file_size=file_size))
+    run_pipeline("compact", running, compact_files, settings)
 
 
 @app.command()

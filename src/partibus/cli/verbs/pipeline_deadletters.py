@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from partibus.cli.asking import on_server
-from partibus.cli.options import AsJson, Yes
-from partibus.cli.pipeline_options import Conf, Master, MetricsFile, Name, SparkLog, StateDir
+from partibus.cli.options import Yes
+from partibus.cli.pipeline_options import runs_pipeline
+from partibus.cli.pipeline_running import Running, bus_of, given, run_pipeline
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from partibus.cli.place import Place
-    from pyspark_servicebus.pipelines.progress import Progress
-    from pyspark_servicebus.pipelines.triage.report import DeadLetterReport
 
 _RULES = "Rules"
 
 
 @on_server
+@runs_pipeline()
 def deadletters(
     place: "Place",
+    running: Running,
     entities: Annotated[
         list[str] | None,
         typer.Argument(
@@ -80,13 +79,6 @@ def deadletters(
         int | None,
         typer.Option(metavar="N", help="Of their bodies, so many characters. (default 200)"),
     ] = None,
-    name: Name = None,
-    master: Master = None,
-    conf: Conf = None,
-    state_dir: StateDir = None,
-    metrics_file: MetricsFile = None,
-    spark_log: SparkLog = None,
-    json: AsJson = False,
 ) -> None:
     """Report on the dead letters of all queues and subscriptions, and carry out rules on them.
 
@@ -102,45 +94,24 @@ def deadletters(
         partibus pipeline deadletters 'orders*' --rules rules.toml --yes
     """
     from partibus.cli.confirming import confirm
-    from partibus.cli.pipeline_running import Running, bus_of, given, pipelines_ready
-    from partibus.cli.pipeline_running import run as run_pipeline
+    from pyspark_servicebus.pipelines.deadletters import DeadLetterSettings, prepared
+    from pyspark_servicebus.pipelines.deadletters import deadletters as work
 
-    with pipelines_ready():
-        from pyspark_servicebus.pipelines.deadletters import DeadLetterSettings, prepared
-        from pyspark_servicebus.pipelines.deadletters import deadletters as work
-
-        settings = DeadLetterSettings.from_table(
-            given(
-                bus=bus_of(place),
-                entities=entities,
-                rules=rules,
-                dry_run=dry_run,
-                output=output,
-                samples=samples,
-                sample_characters=sample_characters,
-                wait=wait,
-                retry=retry,
-            )
+    settings = DeadLetterSettings.from_table(
+        given(
+            bus=bus_of(place),
+            entities=entities,
+            rules=rules,
+            dry_run=dry_run,
+            output=output,
+            samples=samples,
+            sample_characters=sample_characters,
+            wait=wait,
+            retry=retry,
         )
-        plan = prepared(settings)
-        count = sum(plan.counted.values())
-        if plan.rules and count and not dry_run:
-            confirm(f"Carry out the rules of '{rules}' on {count:,} dead letters?", yes)
-        running = Running(
-            name=name,
-            master=master,
-            conf=conf,
-            state_dir=state_dir,
-            metrics_file=metrics_file,
-            spark_log=spark_log,
-            json=json,
-        )
-        reports: list[DeadLetterReport] = []
-
-        def triage(spark: "SparkSession", seen: "Progress") -> "DeadLetterReport":
-            reports.append(work(spark, settings, seen))
-            return reports[0]
-
-        run_pipeline("deadletters", running, triage)
-    if reports[0].failed:
-        raise typer.Exit(1)
+    )
+    plan = prepared(settings)
+    count = sum(plan.counted.values())
+    if plan.rules and count and not dry_run:
+        confirm(f"Carry out the rules of '{rules}' on {count:,} dead letters?", yes)
+    run_pipeline("deadletters", running, work, settings)

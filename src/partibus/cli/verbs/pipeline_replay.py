@@ -4,14 +4,14 @@ Owns the options of the verb. Settings are judged, and the work is done, by
 `pyspark_servicebus.pipelines`.
 """
 
-import dataclasses
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from partibus.cli.asking import on_server
-from partibus.cli.options import AsJson, Destination
-from partibus.cli.pipeline_options import Conf, Master, MetricsFile, Name, SparkLog, StateDir
+from partibus.cli.options import Destination
+from partibus.cli.pipeline_options import runs_pipeline
+from partibus.cli.pipeline_running import Running, bus_of, check_entity, given, run_pipeline
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -22,8 +22,10 @@ _RESUMING: Final = "Resuming"
 
 
 @on_server
+@runs_pipeline()
 def replay(
     place: "Place",
+    running: Running,
     source: Annotated[
         str,
         typer.Argument(
@@ -125,13 +127,6 @@ def replay(
             metavar="TIME", help="How long a bus that is away is waited for. (default 5m)"
         ),
     ] = None,
-    name: Name = None,
-    master: Master = None,
-    conf: Conf = None,
-    state_dir: StateDir = None,
-    metrics_file: MetricsFile = None,
-    spark_log: SparkLog = None,
-    json: AsJson = False,
 ) -> None:
     """Send captured messages to a queue or topic, in order for each key.
 
@@ -143,48 +138,34 @@ def replay(
         partibus pipeline replay ./lake orders --dry-run
         partibus pipeline replay ./lake orders --speed 2 --rewrite-ids
     """
-    from partibus.cli.pipeline_running import Running, bus_of, check_entity, given, pipelines_ready
-    from partibus.cli.pipeline_running import run as run_pipeline
+    from pyspark_servicebus.pipelines.kinds import KINDS
+    from pyspark_servicebus.pipelines.replay import ReplaySettings
+    from pyspark_servicebus.pipelines.replay import replay as send_again
+    from pyspark_servicebus.pipelines.replay_settings import ID_PREFIX
+    from pyspark_servicebus.pipelines.replay_source import found_files
 
-    with pipelines_ready():
-        from pyspark_servicebus.pipelines.replay import ReplaySettings
-        from pyspark_servicebus.pipelines.replay import replay as send_again
-        from pyspark_servicebus.pipelines.replay_settings import ID_PREFIX
-        from pyspark_servicebus.pipelines.replay_source import found_files
-        from pyspark_servicebus.pipelines.replay_state import replay_name
-
-        settings = ReplaySettings.from_table(
-            given(
-                bus=bus_of(place),
-                source=source,
-                entity=entity,
-                pace=pace,
-                speed=speed,
-                dry_run=dry_run,
-                filter=filter,
-                since=since,
-                until=until,
-                id_prefix=id_prefix or (ID_PREFIX if rewrite_ids else None),
-                schedule=schedule,
-                deliver=deliver,
-                restart=restart,
-                state=state,
-                batch=batch,
-                retry=retry,
-            )
+    settings = ReplaySettings.from_table(
+        given(
+            bus=bus_of(place),
+            source=source,
+            entity=entity,
+            pace=pace,
+            speed=speed,
+            dry_run=dry_run,
+            filter=filter,
+            since=since,
+            until=until,
+            id_prefix=id_prefix or (ID_PREFIX if rewrite_ids else None),
+            schedule=schedule,
+            deliver=deliver,
+            restart=restart,
+            state=state,
+            batch=batch,
+            retry=retry,
         )
-        if state is None and state_dir is not None:
-            file = state_dir / "replays" / f"{replay_name(settings)}.json"
-            settings = dataclasses.replace(settings, state=str(file))
-        found_files(source)
-        check_entity(settings.bus, entity)
-        running = Running(
-            name=name,
-            master=master,
-            conf=conf,
-            state_dir=state_dir,
-            metrics_file=metrics_file,
-            spark_log=spark_log,
-            json=json,
-        )
-        run_pipeline("replay", running, lambda spark, seen: send_again(spark, settings, seen))
+    )
+    if running.state_dir is not None:
+        settings = KINDS["replay"].in_state_dir(settings, running.state_dir)
+    found_files(source)
+    check_entity(settings.bus, entity)
+    run_pipeline("replay", running, send_again, settings)

@@ -42,14 +42,17 @@ def status(
     from partibus.cli.pipeline_running import pipelines_ready
 
     with told(), pipelines_ready():
-        while True:
-            states = _states(name, state_dir)
-            if watch and not json:
-                _clear()
-            _show(states, json)
-            if not watch:
-                return
-            time.sleep(WATCH_S)
+        from pyspark_servicebus.pipelines.termination import terminated_as_interrupted
+
+        with terminated_as_interrupted():
+            while True:
+                states = _states(name, state_dir)
+                if watch and not json:
+                    _clear()
+                _show(states, json)
+                if not watch:
+                    return
+                time.sleep(WATCH_S)
 
 
 def _clear() -> None:

@@ -4,6 +4,7 @@ Owns the options of the verb. The work, and the same settings for files and scri
 `pyspark_servicebus.pipelines.transform`.
 """
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -11,11 +12,10 @@ import typer
 
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.completion import complete_entity
-from partibus.cli.options import AsJson
-from partibus.cli.pipeline_options import Conf, Master, MetricsFile, Name, SparkLog, StateDir
+from partibus.cli.pipeline_options import runs_pipeline
+from partibus.cli.pipeline_running import Running, bus_of, given, run_pipeline
 
 if TYPE_CHECKING:
-    from partibus.cli.pipeline_running import Running
     from partibus.cli.place import Place
     from pyspark_servicebus.pipelines.transform_settings import TransformSettings
 
@@ -25,8 +25,10 @@ _READ: Final = "How messages are read"
 
 
 @on_server
+@runs_pipeline()
 def transform(
     place: "Place",
+    running: Running,
     source: Annotated[
         str,
         typer.Argument(
@@ -185,13 +187,6 @@ def transform(
     check: Annotated[
         bool, typer.Option("--check", help="Say whether it would work; touch no message.")
     ] = False,
-    name: Name = None,
-    master: Master = None,
-    conf: Conf = None,
-    state_dir: StateDir = None,
-    metrics_file: MetricsFile = None,
-    spark_log: SparkLog = None,
-    json: AsJson = False,
 ) -> None:
     """Send the messages of SOURCE on to TARGET, changed by SQL or a function.
 
@@ -200,61 +195,48 @@ def transform(
 
         partibus pipeline transform orders bills --sql 'select body, subject from messages'
     """
-    from partibus.cli.pipeline_running import Running, bus_of, given, pipelines_ready
+    from pyspark_servicebus.pipelines.transform_settings import TransformSettings
 
-    with pipelines_ready():
-        from pyspark_servicebus.pipelines.transform_settings import TransformSettings
-
-        settings = TransformSettings.from_table(
-            given(
-                bus=bus_of(place),
-                source=source,
-                target=target,
-                sql=_statement(sql),
-                python=python,
-                rows=rows,
-                stateful=stateful,
-                key=key,
-                forget_after=forget_after,
-                extra_columns=extra_columns,
-                mode=mode,
-                continuous=continuous or None,
-                interval=interval,
-                max_messages=max_messages,
-                watermark=watermark,
-                owner=owner or name,
-                checkpoint=checkpoint,
-                deliver=deliver,
-                dedup_key=dedup_key,
-                failure_queue=failure_queue,
-                failures_max=failures_max,
-            )
+    settings = TransformSettings.from_table(
+        given(
+            bus=bus_of(place),
+            source=source,
+            target=target,
+            sql=_statement(sql),
+            python=python,
+            rows=rows,
+            stateful=stateful,
+            key=key,
+            forget_after=forget_after,
+            extra_columns=extra_columns,
+            mode=mode,
+            continuous=continuous or None,
+            interval=interval,
+            max_messages=max_messages,
+            watermark=watermark,
+            owner=owner or running.name,
+            checkpoint=checkpoint,
+            deliver=deliver,
+            dedup_key=dedup_key,
+            failure_queue=failure_queue,
+            failures_max=failures_max,
         )
-
-        if state_dir is not None and checkpoint is None:
-            settings = settings.in_state_dir(state_dir)
-        running = Running(
-            name=name or settings.owner,
-            master=master,
-            conf=conf,
-            state_dir=state_dir,
-            metrics_file=metrics_file,
-            spark_log=spark_log,
-            json=json,
-        )
-        (_check if check else _run)(settings, running)
+    )
+    if running.state_dir is not None and checkpoint is None:
+        settings = settings.in_state_dir(running.state_dir)
+    running = dataclasses.replace(running, name=running.name or settings.owner)
+    (_check if check else _run)(settings, running)
 
 
-def _run(settings: "TransformSettings", running: "Running") -> None:
-    from partibus.cli.pipeline_running import run
+def _run(settings: "TransformSettings", running: Running) -> None:
     from pyspark_servicebus.pipelines.transform import transform
     from pyspark_servicebus.pipelines.transform_check import check_entities
 
     check_entities(settings)  # a name that is wrong is told before Spark has started
-    run("transform", running, lambda spark, progress: transform(spark, settings, progress))
+    run_pipeline("transform", running, transform, settings)
 
 
-def _check(settings: "TransformSettings", running: "Running") -> None:
+def _check(settings: "TransformSettings", running: Running) -> None:
     from partibus.cli.pipeline_checking import session_for_check
     from pyspark_servicebus.pipelines.transform_check import check_transform
 

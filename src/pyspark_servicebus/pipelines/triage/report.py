@@ -97,6 +97,13 @@ class DeadLetterReport:
         """Dead letters that a rule was not carried out on, though it fits."""
         return sum(rule.failed + rule.held for rule in self.rules)
 
+    def shortfall(self) -> str | None:
+        """What the rules were not carried out on, for an exit code that says so."""
+        if not self.failed:
+            return None
+        were = "was" if self.failed == 1 else "were"
+        return f"{_plural(self.failed, 'dead letter')} {were} not moved; the report says which."
+
     def as_json(self) -> str:
         return json.dumps(
             dataclasses.asdict(self), default=plain_json, indent=2, ensure_ascii=False

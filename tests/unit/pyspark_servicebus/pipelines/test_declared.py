@@ -24,7 +24,13 @@ FILE = (
 )
 
 
+@dataclass
 class Report:
+    lacking: str | None = None
+
+    def shortfall(self) -> str | None:
+        return self.lacking
+
     def as_text(self) -> str:
         return "done"
 
@@ -43,6 +49,8 @@ class Bench:
     told: list[str] = field(default_factory=list)
     began: list[datetime.datetime] = field(default_factory=list)
     port: int = 0
+    lacking: str | None = None
+    """What its runs fall short of."""
 
     def report(self, report: Any) -> None:
         self.told.append(report.as_text())
@@ -91,7 +99,7 @@ class Kind:
         self.bench.began.append(self.bench.now)
         self.bench.works.pop(0)(self.bench)
         progress.advanced(5, 2, 0)
-        return Report()
+        return Report(self.bench.lacking)
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +148,17 @@ def test_a_run_that_fails_is_followed_by_the_next(tmp_path: Path) -> None:
     works = [fails(PipelineFailed("the bus is away.")), takes(1)]
     bench = Bench(tmp_path, 'every = "5m"', works).run()
     assert bench.told == ["failed: the bus is away.", "until 12:05", "done", "until 12:10"]
+
+
+def test_a_run_that_falls_short_is_told_and_is_a_failure(tmp_path: Path) -> None:
+    words = "1 dead letter was not moved."
+    with pytest.raises(PipelineFailed, match=words):
+        Bench(tmp_path, "once = true", [takes(1)], lacking=words).run()
+    state = load_state(tmp_path / "p.json")
+    assert state is not None
+    assert (state.status, state.error, state.rows) == ("failed", words, 5)
+    bench = Bench(tmp_path, 'every = "5m"', [takes(1), takes(1)], lacking=words).run()
+    assert bench.told[:4] == ["done", f"failed: {words}", "until 12:05", "done"]
 
 
 def test_settings_that_are_wrong_end_it(tmp_path: Path) -> None:
