@@ -23,6 +23,8 @@ class Files:
 
     def __init__(self, spark: SparkSession, bus: Bus, place: Path) -> None:
         self._spark, self._bus, self._place = spark, bus, place
+        self.port = 0
+        """Where the metrics of the run are answered, if they are."""
 
     def declare(self, text: str) -> Declared:
         file = self._place / "p.toml"
@@ -33,10 +35,14 @@ class Files:
 
     def run(self, text: str, watcher: Any = SILENT) -> Any:
         reports = []
+        files = self
 
         class Teller(PrintedRuns):
             def report(self, report: Any) -> None:
                 reports.append(report)
+
+            def serving(self, port: int) -> None:
+                files.port = port
 
         state_dir = self._place / "state"
         DeclaredRun(

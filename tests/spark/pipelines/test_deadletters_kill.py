@@ -1,9 +1,7 @@
 """Rules are being carried out when the bus or the driver is killed: nothing is lost or doubled."""
 
 import asyncio
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -13,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from cluster import children
 from pyspark.sql import SparkSession
 
 from conformance.partitioning.operator import Operator
@@ -24,6 +21,7 @@ from pyspark_servicebus.pipelines.triage.carrying_out import EntityWork
 from pyspark_servicebus.pipelines.triage.rewriting import Destination
 from pyspark_servicebus.pipelines.triage.rules import Rule
 from spark.pipelines.letters import Letter, Letters, body_of
+from spark.pipelines.verbs import Process
 from support.repository import ROOT
 from support.server import SOURCE, ServerProcess
 
@@ -161,17 +159,11 @@ def test_the_driver_is_killed_and_run_again(
     rules = tmp_path / "rules.toml"
     rules.write_text(RULES)
     operator = Operator(place)
-    job = [sys.executable, str(ROOT / "examples" / "jobs" / "deadletters.py")]
-    job += ["--connection-string-ref", "env:BUS", "--rules", str(rules), "--samples", "0"]
-    job += ["--master", "local[1]", "--state-dir", str(tmp_path / "state")]
-    environment = os.environ | {"BUS": place.connection_string, "PYTHONPATH": str(SOURCE)}
-    with (tmp_path / "job.log").open("wb") as log:
-        process = subprocess.Popen(job, env=environment, stdout=log, stderr=log)
-    try:
-        until_in_the_middle(operator, process)
-        assert process.poll() is None, (tmp_path / "job.log").read_text()[-3000:]
-    finally:
-        kill_all(process)
+    words = ["--connection-string-ref", "env:BUS", "--rules", rules, "--samples", "0"]
+    words += ["--master", "local[1]", "--state-dir", tmp_path / "state"]
+    log = tmp_path / "job.log"
+    with Process.job(place.connection_string, log, "deadletters", *words) as job:
+        job.until("some are moved", lambda: is_in_the_middle(operator))
     left = operator.entity("orders")["totals"]["dead_letter"]
     assert 0 < left < COUNT
     table = {"connection_string": place.connection_string, "rules": str(rules), "samples": 0}
@@ -181,24 +173,15 @@ def test_the_driver_is_killed_and_run_again(
     check(place, letters)
 
 
+def is_in_the_middle(operator: Operator) -> bool:
+    return bool(operator.entity("parked")["totals"]["active"] > COUNT // 8)
+
+
 def until_in_the_middle(operator: Operator, process: "subprocess.Popen[bytes]") -> None:
     """Wait until some messages are moved; a JVM takes its time to start on a busy machine."""
     deadline = time.monotonic() + START_SECONDS_MAX
-    while operator.entity("parked")["totals"]["active"] <= COUNT // 8:
+    while not is_in_the_middle(operator):
         assert time.monotonic() < deadline, "the job moves nothing"
         if process.poll() is not None:
             return
         threading.Event().wait(0.02)
-
-
-def kill_all(process: "subprocess.Popen[bytes]") -> None:
-    """The driver and all that it has started, at once."""
-    found, waiting = [process.pid], [process.pid]
-    while waiting:
-        below = children(waiting.pop())
-        found += below
-        waiting += below
-    for pid in found:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.wait()

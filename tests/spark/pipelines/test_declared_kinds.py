@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pyarrow.parquet as parquet
 import pytest
@@ -194,8 +195,21 @@ def test_a_stream_that_goes_on_is_declared_by_its_schedule(
         trigger = "200ms"
         [schedule]
         continuous = true
+        [metrics]
+        port = 0
         """
-    assert files.run(text, After(interrupt)).read_now == 7
+    metrics: list[str] = []
+
+    def look_and_interrupt() -> None:
+        with urlopen(f"http://127.0.0.1:{files.port}/metrics") as answer:
+            metrics.extend(answer.read().decode().splitlines())
+        interrupt()
+
+    assert files.run(text, After(look_and_interrupt)).read_now == 7
+    labels = '{name="going",kind="analytics"}'
+    assert {f"partibus_pipeline_rows_total{labels} 7", f"partibus_pipeline_running{labels} 1"} <= {
+        *metrics
+    }
     assert json.loads((tmp_path / "traffic" / "report.json").read_text())["read_now"] == 7
     state = load_state(tmp_path / "state" / "going.json")
     assert state is not None

@@ -54,6 +54,8 @@ class Process:
     def __init__(self, words: list[str], bus: str, log: Path) -> None:
         self._log = log
         environment = os.environ | {"PYTHONPATH": str(SOURCE), "BUS": bus}
+        # What a driver that is killed leaves behind goes with the folder of the test.
+        environment["SPARK_LOCAL_DIRS"] = str(log.parent)
         with log.open("ab") as stream:
             self.process = subprocess.Popen(
                 [sys.executable, *words],
