@@ -35,6 +35,7 @@ QUEUES: Final = {
     "served": _PARTED,
     "spoiled": {},
     "declared": _PARTED,
+    "refused": {},
     "dead": _LONG_LOCKS,
     "parked": _PARTED,
     "watched": _PARTED,

@@ -36,6 +36,8 @@ pytestmark = [
 COUNT: Final = 2000
 BATCH: Final = 200
 LETTERS: Final = 1200
+SPOILED: Final = frozenset(range(7, COUNT, 20))
+"""The numbers for which the function of rows fails."""
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +102,9 @@ def test_a_function_of_rows_sends_or_fails_every_message_once(
     (tmp_path / "work.py").write_text(ROWS)
     how = ["--rows", f"{tmp_path}/work.py:served", "--failure-queue", "spoiled"]
     report = transform(cluster, bus, tmp_path, "rows", "served", *how)
-    spoiled = set(range(7, COUNT, 20))
-    assert report["failed"] == len(spoiled)
-    arrived(bus, "spoiled", spoiled)
-    for number, found in arrived(bus, "served", set(range(COUNT)) - spoiled).items():
+    assert report["failed"] == len(SPOILED)
+    arrived(bus, "spoiled", SPOILED)
+    for number, found in arrived(bus, "served", set(range(COUNT)) - SPOILED).items():
         assert (b"".join(found.body), found.subject) == (message(number).body, f"n{number}")
     assert_nothing_held(bus, "rows", "served", "spoiled")
 
@@ -119,27 +120,37 @@ queue = "declared"
 max_messages = {batch}
 min_partitions = 2
 [[step]]
-select = ["fragment", "sequence_number", "body"]
+rows = "work.py:served"
+[[step]]
+select = ["fragment", "sequence_number", "body", "subject"]
 [sink]
 delta = "table"
+failure_queue = "refused"
 """
 
 
 def test_a_declared_pipeline_fills_a_table(cluster: Cluster, bus: Bus, tmp_path: Path) -> None:
+    """With steps that fail for some messages, so that each batch is worked on in several jobs."""
     fill(bus, "declared", COUNT)
     waiting = as_peeked(bus, "declared")
     file, table = tmp_path / "declared.toml", tmp_path / "table"
     file.write_text(DECLARED.format(reference=reference(bus), batch=BATCH))
+    (tmp_path / "work.py").write_text(ROWS)
     given = [str(file), "--state-dir", str(tmp_path / "state")]
     with submit(cluster, tmp_path, "declared.py", *given) as job:
         commits = table / "_delta_log"
         job.kill_an_executor_at_work(lambda: len(list(commits.glob("*.json"))) > 2, "commits")
-        assert f"{COUNT:,} messages of declared read, {COUNT:,} sent on" in job.ended()
+        told = job.ended()
+    sent = COUNT - len(SPOILED)
+    assert f"{COUNT:,} messages of declared read, {sent:,} sent on, {len(SPOILED)} failed" in told
     rows = by_number(table_rows(table))
-    assert {number: row["body"] for number, row in rows.items()} == waiting
+    good = {number: body for number, body in waiting.items() if number_of(body) not in SPOILED}
+    assert {number: row["body"] for number, row in rows.items()} == good
     assert all(row["fragment"] == number >> 48 for number, row in rows.items())
+    assert all(row["subject"] == f"n{number_of(row['body'])}" for row in rows.values())
+    arrived(bus, "refused", SPOILED)
     assert bus.left("declared") == (0, 0, 0)
-    assert_nothing_held(bus, "declared")
+    assert_nothing_held(bus, "declared", "refused")
 
 
 # --- dead letters ---------------------------------------------------------------------------
