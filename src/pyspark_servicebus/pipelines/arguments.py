@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Settings = TypeVar("Settings")
-BACKGROUND: Final = 10
-"""How much a pipeline gives way that runs beside the bus and its clients."""
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 _PLACE_HELP: Final = {

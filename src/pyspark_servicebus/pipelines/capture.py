@@ -267,7 +267,8 @@ class _Run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The script for spark-submit."""
-    from pyspark_servicebus.pipelines.arguments import BACKGROUND, script_main
+    from pyspark_servicebus.pipelines.arguments import script_main
+    from pyspark_servicebus.pipelines.session import BACKGROUND
 
     return script_main(
         argv,

@@ -168,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         declared = load_declared(given.file, None, state_dir)
         # The master of spark-submit is the one.
         master = given.master or (None if is_submitted() else declared.master)
-        spark = spark_session(declared.name, master, declared.conf)
+        spark = spark_session(declared.name, master, declared.conf, nice=declared.kind.nice)
         try:
             watchers = (ConsoleProgress(),)
             told = PrintedRuns()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark_servicebus.pipelines.session import BACKGROUND
 from pyspark_servicebus.pipelines.settings import SettingsError, nearest
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class PipelineKind:
     """Settings that name an entity which must exist."""
     paths: tuple[str, ...] = ()
     """Settings that name a file or a folder."""
+    nice: int = 0
+    """How far it gives way to other processes, unless it is told."""
 
     def settings_type(self) -> Any:
         """Its dataclass of settings."""
@@ -75,6 +78,7 @@ KINDS: Final[dict[str, PipelineKind]] = {
             *("capture", "capture", "CaptureSettings", "capture"),
             entities=("entity",),
             paths=("target",),
+            nice=BACKGROUND,
         ),
         PipelineKind(
             *("replay", "replay", "ReplaySettings", "replay"),

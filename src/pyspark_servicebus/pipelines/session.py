@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LOCAL_MASTER: Final = "local[*,4]"
 """All cores; a task that fails is tried again, as on a cluster."""
+BACKGROUND: Final = 10
+"""How much a pipeline gives way that runs beside the bus and its clients."""
 REDACTION: Final = "(?i)secret|password|token|access[.]?key|connection[_]?string|sharedaccess|sas"
 CONF: Final[dict[str, str]] = {
     "spark.redaction.regex": REDACTION,

@@ -109,7 +109,6 @@ def test_a_compaction_keeps_every_message(
     check_capture(bus, lake)
 
 
-@pytest.mark.xfail(reason="a replay sends again what a task that was lost had sent", strict=False)
 def test_a_replay_sends_every_message_once(
     cluster: Cluster, bus: Bus, captured: Path, tmp_path: Path
 ) -> None:

@@ -152,8 +152,8 @@ def run(
         partibus pipeline capture orders ./lake
         partibus pipeline capture orders ./lake --continuous --window-time 1m
     """
-    from pyspark_servicebus.pipelines.arguments import BACKGROUND
     from pyspark_servicebus.pipelines.capture import CaptureSettings, capture
+    from pyspark_servicebus.pipelines.session import BACKGROUND
 
     settings = CaptureSettings.from_table(
         given(

@@ -154,8 +154,9 @@ class _Sessions:
         if self._session is not None and _is_alive(self._session):
             return self._session
         declared, running = self._declared, self._running
-        # This process has given way already when another session has died.
-        nice = 0 if self._session is not None else running.nice or 0
+        nice = declared.kind.nice if running.nice is None else running.nice
+        if self._session is not None:
+            nice = 0  # this process has given way already, when another session has died
         self._session = spark_session(
             f"partibus {declared.name}",
             running.master or declared.master,
