@@ -41,10 +41,11 @@ def traffic(bus: Bus, queue: str, count: int, batch: int = 100) -> dict[str, flo
     words = ["bench", queue, "-n", str(count), "--size", str(BODY_BYTES), "--batch", str(batch)]
     words += ["--yes", "--json", "--connection-string", connection(bus)]
     command = [sys.executable, "-m", "partibus", *words]
+    before_s = gauge.cpu_seconds(bus.pid)
     told: dict[str, float] = json.loads(subprocess.check_output(command))
     if told["received"] != count:
         raise RuntimeError(f"{told['received']} of {count} messages came back")
-    return told
+    return told | {"bus_us": 1e6 * (gauge.cpu_seconds(bus.pid) - before_s) / count}
 
 
 class Capture:
@@ -141,7 +142,9 @@ def rounds(bus: Bus, capture: Capture, given: argparse.Namespace) -> list[float]
         beside = traffic(bus, "captured", count, given.batch)
         shares.append(beside["receive_per_s"] / free["receive_per_s"])
         rates = f"{free['receive_per_s']:>12.0f}{beside['receive_per_s']:>12.0f}"
-        print(f"{number + 1:>5}{rates}{shares[-1]:>8.2f}{capture.windows():>9}", flush=True)
+        costs = f"{free['bus_us']:>9.1f}{beside['bus_us']:>9.1f}"
+        line = f"{number + 1:>5}{rates}{shares[-1]:>8.2f}{costs}{capture.windows():>9}"
+        print(line, flush=True)
     return shares
 
 
@@ -155,7 +158,8 @@ def run(bus: Bus, directory: Path, given: argparse.Namespace) -> None:
         traffic(bus, "captured", warm)
         capture.wait_for(lambda: capture.windows() > 0)
         began = capture.cpu_s()
-        print(f"{'round':>5}{'free/s':>12}{'beside/s':>12}{'share':>8}{'windows':>9}")
+        heads = f"{'share':>8}{'bus us':>9}{'beside':>9}{'windows':>9}"
+        print(f"{'round':>5}{'free/s':>12}{'beside/s':>12}{heads}")
         shares = rounds(bus, capture, given)
         used_s, rows = capture.cpu_s() - began, captured_rows(lake) - warm
         capture.end()
@@ -175,7 +179,7 @@ def main() -> None:
     )
     parser.add_argument("--batch", type=int, default=100, metavar="N", help="(%(default)s)")
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="(%(default)s)")
-    parser.add_argument("--nice", type=int, default=10, metavar="N", help="(%(default)s)")
+    parser.add_argument("--nice", type=int, default=19, metavar="N", help="(%(default)s)")
     parser.add_argument("--window-time", default="15s", metavar="TIME", help="(%(default)s)")
     parser.add_argument("--window-size", default="64MiB", metavar="SIZE", help="(%(default)s)")
     parser.add_argument("--directory", type=Path, default=Path("build"), help="(%(default)s)")

@@ -81,7 +81,6 @@ def run_pipeline(
     running: Running,
     work: "Callable[[SparkSession, Settings, Progress], Report]",
     settings: Settings,
-    nice: int = 0,
 ) -> None:
     """Run a pipeline in a session of its own and print its report; an error if it falls short."""
     from pyspark_servicebus.pipelines.arguments import Job, pairs, run_job
@@ -96,7 +95,7 @@ def run_pipeline(
         conf=pairs(running.conf or []),
         state_dir=running.state_place(),
         metrics_file=running.metrics_file,
-        nice=nice if running.nice is None else running.nice,
+        nice=running.nice,
         log_file=running.log_file(name),
     )
     report = run_job(job, lambda spark, progress: work(spark, settings, progress))

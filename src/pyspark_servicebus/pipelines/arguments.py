@@ -54,19 +54,28 @@ class Job:
     metrics_file: Path | None = None
     log_file: Path | None = None
     is_quiet: bool = False
-    nice: int = 0
+    nice: int | None = None
+    """None for what the kind does by itself."""
 
 
 def run_job(job: Job, work: "Callable[[SparkSession, Progress], Made]") -> Made:
     """Make a session, run a pipeline in it, keep its state, and stop the session."""
+    from pyspark_servicebus.pipelines.kinds import KINDS
     from pyspark_servicebus.pipelines.session import spark_session
 
     recorded = RecordedProgress(job.name, job.kind, job.state_dir, job.metrics_file)
     console: tuple[Progress, ...] = () if job.is_quiet else (ConsoleProgress(),)
     progress = Several(recorded, *console)
+    kind = KINDS.get(job.kind)
+    jvm_options = kind.jvm_options if kind else ""
+    nice = job.nice
+    if nice is None:
+        nice = kind.nice if kind else 0
 
     def run() -> Made:
-        spark = spark_session(f"partibus {job.name}", job.master, job.conf, job.log_file, job.nice)
+        spark = spark_session(
+            f"partibus {job.name}", job.master, job.conf, job.log_file, nice, jvm_options
+        )
         try:
             return work(spark, progress)
         finally:
@@ -129,7 +138,6 @@ def script_main(
     settings: type[Settings],
     read: Callable[[Mapping[str, object]], Settings],
     work: "Callable[[SparkSession, Settings, Progress], Report]",
-    nice: int = 0,
 ) -> int:
     """The `main` of a pipeline script: options, run, report; gives the exit code."""
     from pyspark_servicebus.pipelines.session import is_submitted
@@ -147,7 +155,7 @@ def script_main(
             metrics_file=Path(given.metrics_file) if given.metrics_file else None,
             # A program that reads the report would find the progress in it.
             is_quiet=given.json and is_submitted(),
-            nice=nice if given.nice is None else given.nice,
+            nice=given.nice,
         )
         report = run_job(job, lambda spark, progress: work(spark, chosen, progress))
         print(report.as_json() if given.json else report.as_text(), flush=True)

@@ -268,7 +268,6 @@ class _Run:
 def main(argv: Sequence[str] | None = None) -> int:
     """The script for spark-submit."""
     from pyspark_servicebus.pipelines.arguments import script_main
-    from pyspark_servicebus.pipelines.session import BACKGROUND
 
     return script_main(
         argv,
@@ -277,5 +276,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings=CaptureSettings,
         read=CaptureSettings.from_table,
         work=capture,
-        nice=BACKGROUND,
     )

@@ -168,7 +168,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         declared = load_declared(given.file, None, state_dir)
         # The master of spark-submit is the one.
         master = given.master or (None if is_submitted() else declared.master)
-        spark = spark_session(declared.name, master, declared.conf, nice=declared.kind.nice)
+        kind = declared.kind
+        spark = spark_session(
+            declared.name, master, declared.conf, nice=kind.nice, jvm_options=kind.jvm_options
+        )
         try:
             watchers = (ConsoleProgress(),)
             told = PrintedRuns()

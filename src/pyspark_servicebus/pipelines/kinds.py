@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_servicebus.pipelines.session import BACKGROUND
+from pyspark_servicebus.pipelines.session import BACKGROUND, LIGHT_JVM
 from pyspark_servicebus.pipelines.settings import SettingsError, nearest
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class PipelineKind:
     """Settings that name a file or a folder."""
     nice: int = 0
     """How far it gives way to other processes, unless it is told."""
+    jvm_options: str = ""
+    """For its JVM, where that is on this machine."""
 
     def settings_type(self) -> Any:
         """Its dataclass of settings."""
@@ -79,6 +81,7 @@ KINDS: Final[dict[str, PipelineKind]] = {
             entities=("entity",),
             paths=("target",),
             nice=BACKGROUND,
+            jvm_options=LIGHT_JVM,
         ),
         PipelineKind(
             *("replay", "replay", "ReplaySettings", "replay"),

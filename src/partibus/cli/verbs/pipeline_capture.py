@@ -153,7 +153,6 @@ def run(
         partibus pipeline capture orders ./lake --continuous --window-time 1m
     """
     from pyspark_servicebus.pipelines.capture import CaptureSettings, capture
-    from pyspark_servicebus.pipelines.session import BACKGROUND
 
     settings = CaptureSettings.from_table(
         given(
@@ -177,7 +176,7 @@ def run(
         )
     )
     check_entity(settings.bus, entity)
-    run_pipeline("capture", running, capture, settings, BACKGROUND)
+    run_pipeline("capture", running, capture, settings)
 
 
 @app.command()

@@ -163,6 +163,7 @@ class _Sessions:
             {**declared.conf, **pairs(running.conf or [])},
             running.log_file(declared.name),
             nice,
+            declared.kind.jvm_options,
         )
         return self._session
 
