@@ -1,8 +1,9 @@
 """Functions of the user, named as `module:function` or `file.py:function`.
 
 Owns how such a name is found, and that what it finds reaches Spark's workers: a module that is
-installed there is imported there, and one that only lies beside the job travels by value. Never
-calls the function. Called by the steps, on the driver, before anything is read.
+installed there is imported there, and one that only lies beside the job travels by value. A file
+is run once, and again when it has changed. Never calls the function. Called by the steps, on the
+driver, for every batch.
 """
 
 import importlib
@@ -18,6 +19,8 @@ from typing import Any
 from pyspark_servicebus.pipelines.settings import SettingsError
 
 Function = Callable[..., Any]
+_ran: dict[Path, tuple[tuple[int, int], ModuleType]] = {}
+"""Files that were run, as they were then: when they were written, and how long they are."""
 
 
 def load_function(setting: str, name: str, beside: Path | None = None) -> Function:
@@ -56,10 +59,14 @@ def _module_of_file(file: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None or not file.is_file():
         raise FileNotFoundError(f"there is no file {file}")
-    module = importlib.util.module_from_spec(spec)
+    found = file.stat()
+    form, known = (found.st_mtime_ns, found.st_size), _ran.get(file)
+    module = importlib.util.module_from_spec(spec) if known is None else known[1]
     # By its name it can be found again when its functions are pickled.
     sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
+    if known is None or known[0] != form:
+        spec.loader.exec_module(module)
+        _ran[file] = (form, module)
     return module
 
 

@@ -38,6 +38,15 @@ def test_a_module_beside_the_job_travels_by_value(tmp_path: Path, name: str) -> 
     assert str(tmp_path) not in sys.path
 
 
+def test_a_file_is_run_once_and_again_when_it_has_changed(tmp_path: Path) -> None:
+    """Every batch asks for its functions; a module that loads a model does it once."""
+    text = "import itertools\nRUNS = itertools.count()\ndef runs():\n    return next(RUNS)\n"
+    write(tmp_path, "mine_b.py", text)
+    assert [load_function("rows", "mine_b.py:runs", tmp_path)() for _ in range(3)] == [0, 1, 2]
+    write(tmp_path, "mine_b.py", text + "# corrected\n")
+    assert load_function("rows", "mine_b.py:runs", tmp_path)() == 0
+
+
 def test_an_installed_module_travels_by_name() -> None:
     function = load_function("rows", "json:dumps")
     assert function([1]) == "[1]"
