@@ -26,7 +26,7 @@ def partibus(
     from pyspark_servicebus.pipelines import session
     from spark.pipelines.verbs import PipelineVerbs, Shared
 
-    monkeypatch.setattr(session, "spark_session", lambda *given: Shared(spark))
+    monkeypatch.setattr(session, "spark_session", lambda *given, **named: Shared(spark))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return PipelineVerbs(bus.connection_string)
 

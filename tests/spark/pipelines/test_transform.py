@@ -231,9 +231,8 @@ def test_continuous_until_it_is_interrupted(run: Run, bus: Bus) -> None:
 def test_refused_before_anything_is_consumed(
     run: Run, bus: Bus, given: dict[str, Any], words: str
 ) -> None:
-    source, target = "plain-59", "plain-58"
-    if not bus.left(source)[0]:
-        bus.fill(source, 3)
+    source, target = bus.queue("plain"), bus.queue("plain")
+    bus.fill(source, 3)
     with pytest.raises(SettingsError, match=words):
         run(source, **{"target": target, "deliver": "atLeastOnce", **given})
     assert bus.left(source) == (3, 0, 0)
