@@ -54,6 +54,7 @@ from partibus.fragment.rows import (
     SESSION_LOST,
     SETTLED,
     STATE_FOUND,
+    UNSENDABLE,
     Row,
     error_row,
     fail,
@@ -115,6 +116,19 @@ class Host:
         """Answer, unless nobody is there any more."""
         if not self.is_closed:
             self._outbox.post(row, byte_count)
+
+    def unsendable(self, row: Row) -> None:
+        """A row could not be encoded: answer its request, or hand back its messages."""
+        if row[0] == DELIVERED:
+            receiver = self._receivers.get(row[1])
+            if receiver is not None:
+                receiver.hand_back([held[5] for held in row[2] if held[5]])
+        elif CONFIRMED <= row[0] <= LISTED or row[0] == RESERVED:
+            text = (
+                "The answer holds a value that the workers of this server cannot pass to each "
+                "other; the outcome is not known. The server's log has the details."
+            )
+            self.post((UNSENDABLE, row[1], error_row(BusError(text))))
 
     def close(self) -> None:
         """The far process is gone."""
@@ -235,6 +249,10 @@ class FarReceiver:
         rows = [held_row(held) for held in messages]
         byte_count = sum([held.length for held in messages])
         self._host.post((DELIVERED, self._number, rows, bodies), byte_count + ROW_BYTES)
+
+    def hand_back(self, tokens: Sequence[int]) -> None:
+        """Messages cannot be sent; each try counts, so that they end as dead letters."""
+        self.fragment.submit(Settle(None, None, self._lane, list(tokens), Outcome.ABANDON))
 
     def drained(self) -> None:
         if not self._is_gone:

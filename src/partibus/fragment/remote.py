@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from partibus.domain.errors import OperationTimeout, StoreUnavailable
+from partibus.domain.errors import ArgumentError, OperationTimeout, StoreUnavailable
 from partibus.fragment.broker import Scheduler
 from partibus.fragment.command_rows import ENCODERS
 from partibus.fragment.commands import (
@@ -50,6 +50,7 @@ from partibus.fragment.rows import (
     ROW_BYTES,
     SESSION_LOST,
     STORES_DOWN,
+    UNSENDABLE,
     Row,
     fail,
     is_request,
@@ -127,6 +128,7 @@ class FarBroker:
             ACCEPTED: self._accepted,
             NOT_ACCEPTED: self._not_accepted,
             SESSION_LOST: self._session_lost,
+            UNSENDABLE: self._answer_missing,
         }
 
     @property
@@ -162,6 +164,16 @@ class FarBroker:
                 fail(command, self._outcome_unknown())
         for far in list(self._consumers.values()):
             self._interrupt(far)
+
+    def unsendable(self, row: Row) -> None:
+        """A row could not be encoded and was never sent: refuse its command alone."""
+        command = self._pending.pop(row[1], None) if is_request(row) else None
+        if command is not None:
+            text = (
+                "The request holds a value that the workers of this server cannot pass to each "
+                "other, such as a time or number out of range. Correct the value and try again."
+            )
+            self._soon(partial(fail, command, ArgumentError(text)))
 
     def _interrupt(self, far: FarConsumer) -> None:
         far.is_open = False
@@ -335,6 +347,12 @@ class FarBroker:
         else:
             del self._pending[number]
         ANSWERS[row[0]](command, row)
+
+    def _answer_missing(self, row: Row) -> None:
+        """The far process has an answer that it cannot send."""
+        command = self._pending.pop(row[1])
+        self._unanswered.pop(row[1], None)
+        fail(command, to_error(row[2]))
 
     def _delivered(self, row: Row) -> None:
         consumer = self._by_number[row[1]].consumer

@@ -94,6 +94,8 @@ STORES_DOWN: Final = 53
 ACCEPTED: Final = 54
 NOT_ACCEPTED: Final = 55
 SESSION_LOST: Final = 56
+UNSENDABLE: Final = 57
+"""The answer to a request exists but cannot be encoded; an error takes its place."""
 
 ROW_BYTES: Final = 256
 """What a row is counted as beside its messages: about its size in memory."""

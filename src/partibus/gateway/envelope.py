@@ -24,6 +24,7 @@ from partibus.amqp.sections import (
 )
 from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMessage
 from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, PROPERTY_BYTES_MAX
+from partibus.domain.moments import checked_moment
 from partibus.fragment.message import Held, NewMessage, Overlay
 
 STORED_VERSION: Final = 1
@@ -262,6 +263,8 @@ def _with_properties(payload: bytes, sections: MessageSections) -> bytes:
     Clients that send no id still settle by it; when a message expires is the broker's to say.
     """
     properties = decode_properties(payload, sections)
+    if properties.absolute_expiry_time_ms is not None:
+        checked_moment("absolute-expiry-time", properties.absolute_expiry_time_ms)
     properties.absolute_expiry_time_ms = None
     if properties.message_id is None:
         properties.message_id = uuid.uuid4().hex
@@ -280,7 +283,7 @@ def _sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str 
         key, value_at = decode_value(pairs, at, end)
         value, next_at = decode_value(pairs, value_at, end)
         if key == SCHEDULED and isinstance(value, int):
-            scheduled_ms = max(0, int(value))
+            scheduled_ms = max(0, checked_moment(f"annotation '{SCHEDULED}'", int(value)))
         elif key == PARTITION_KEY and value is not None:
             partition_key = _checked_key(str(value))
         if key not in _BROKER_ANNOTATIONS:

@@ -4,7 +4,8 @@ Owns the frames (a length of four bytes, then a msgpack list of rows), the gathe
 of one loop turn into one frame, and the bounds on what waits unsent. Who asks and who answers is
 the business of the two ends, `server.peers`. Three policies: beyond UNSENT_BYTES_MAX behind a
 peer that does not read, the channel says that it is full and no more messages should be given
-to it; beyond UNSENT_BYTES_CUT it is cut; and a frame that cannot be read cuts it as well.
+to it; beyond UNSENT_BYTES_CUT it is cut; and a frame that cannot be read cuts it as well. A row
+that cannot be encoded is reported by itself; the other rows of its frame are sent.
 """
 
 import asyncio
@@ -61,6 +62,8 @@ class PeerChannel(asyncio.Protocol):
         self.last_heard = loop.time()
         self.after_flush: Callable[[], None] | None = None
         self.on_blocked: Callable[[bool], None] | None = None
+        self.on_unsendable: Callable[[Row], None] | None = None
+        """Hears of each row that cannot be encoded, so that whoever waits for it is answered."""
 
     # --- out ------------------------------------------------------------------------------
 
@@ -85,15 +88,35 @@ class PeerChannel(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         while self._rows and not self._is_paused:
-            buffer = bytearray(_HEAD_BYTES)
-            self._encode(self._take(), buffer, _HEAD_BYTES)
-            _LENGTH.pack_into(buffer, 0, len(buffer) - _HEAD_BYTES)
-            transport.write(buffer)
+            transport.write(self._frame(self._take()))
         if self._unsent_bytes > UNSENT_BYTES_CUT:
             log.error("another worker does not read its messages: connecting anew")
             self.abort()
         elif self.after_flush is not None and not self._is_paused:
             self.after_flush()
+
+    def _frame(self, rows: list[Row]) -> bytearray:
+        """The encoded rows; those that cannot be encoded are left out and reported."""
+        buffer = bytearray(_HEAD_BYTES)
+        try:
+            self._encode(rows, buffer, _HEAD_BYTES)
+        except Exception:
+            # The rows are many clients': one of them must not take the others with it.
+            buffer = bytearray(_HEAD_BYTES)
+            self._encode([row for row in rows if self._is_sendable(row)], buffer, _HEAD_BYTES)
+        _LENGTH.pack_into(buffer, 0, len(buffer) - _HEAD_BYTES)
+        return buffer
+
+    def _is_sendable(self, row: Row) -> bool:
+        """Whether a row can be encoded; one that cannot is reported."""
+        try:
+            self._encode(row, bytearray())
+        except Exception:
+            log.exception("a row of code %s cannot be sent to another worker", row[0])
+            if self.on_unsendable is not None:
+                self.on_unsendable(row)
+            return False
+        return True
 
     def _take(self) -> list[Row]:
         """The rows of the next frame."""

@@ -247,6 +247,7 @@ class Caller:
             self._greeted.set_result(True)
             self._is_connected = True
             self.channel.receive = self._far.receive
+            self.channel.on_unsendable = self._far.unsendable
             self._far.connected(self.channel)
             self._peers.count_connected()
 
@@ -279,6 +280,7 @@ class Guest:
         self.channel.flush()
         self._host = self._peers.make_host(self)
         self.channel.receive = partial(self._serve, self._host)
+        self.channel.on_unsendable = self._host.unsendable
 
     def _serve(self, host: Host, rows: Sequence[Row]) -> None:
         host.receive(rows)

@@ -3,6 +3,7 @@
 import pytest
 
 from partibus.domain.errors import (
+    ArgumentError,
     BusError,
     EntityNotFound,
     MessageNotFound,
@@ -29,7 +30,7 @@ from partibus.fragment.commands import (
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import MessageState, NewMessage, Overlay
 from partibus.fragment.remote import RemoteFragment
-from partibus.fragment.rows import STORES_DOWN
+from partibus.fragment.rows import DELIVERED, FOUND, STORES_DOWN
 from partibus.fragment.spec import FragmentSpec
 from partibus.testing.fragment import Delivered, FragmentBench, Inbox, Ports
 from support.far_side import FarSide
@@ -418,3 +419,49 @@ def test_an_answer_that_fails_keeps_none_of_the_others_back(
 def test_only_commands_for_far_fragments_are_taken(bench: Bench) -> None:
     with pytest.raises(AssertionError, match="Tick"):
         bench.fragment.submit(Tick())
+
+
+# --- rows that cannot be encoded ------------------------------------------------------------------
+
+
+def test_a_request_that_cannot_be_sent_is_refused_alone(bench: Bench) -> None:
+    bench.enqueue(b"odd", requests=[1])
+    bench.enqueue(b"plain", requests=[2])
+    bench.side.far.unsendable(bench.side.requests.rows.pop(0))
+    assert bench.ports.refusals == [], "never inside the call that asked"
+    bench.side.run()
+    ((request, error),) = bench.ports.refusals
+    assert (request, kind(error)) == (1, ArgumentError)
+    assert "out of range" in error.text
+    assert bench.ports.confirmations == [2]
+
+
+def test_an_answer_that_cannot_be_sent_fails_its_request_alone(bench: Bench) -> None:
+    bench.send(b"one")
+    bench.fragment.submit(Peek(bench.ports, Lane.MAIN, 0, 10, 1_000))
+    bench.enqueue(b"two", requests=[7])
+    bench.side.carry_requests()
+    host = bench.side.host
+    assert host is not None
+    (row,) = [row for row in bench.side.answers.rows if row[0] == FOUND]
+    bench.side.answers.rows.remove(row)
+    host.unsendable(row)
+    bench.side.run()
+    (error,) = [answer for answer in bench.ports.answers if isinstance(answer, BusError)]
+    assert "outcome is not known" in error.text
+    assert 7 in bench.ports.confirmations
+
+
+def test_messages_that_cannot_be_sent_are_handed_back_and_counted(bench: Bench) -> None:
+    bench.send(b"one")
+    _inbox, consumer = bench.receiver()
+    bench.fragment.submit(Demand(consumer, 1, False))
+    bench.side.carry_requests()
+    host = bench.side.host
+    assert host is not None
+    (row,) = [row for row in bench.side.answers.rows if row[0] == DELIVERED]
+    bench.side.answers.rows.remove(row)
+    host.unsendable(row)
+    bench.side.run()
+    (again,) = bench.receive(1)
+    assert (again.body, again.delivery_count) == (b"one", 1)

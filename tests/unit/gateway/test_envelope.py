@@ -167,3 +167,21 @@ def test_what_cannot_be_stored_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(error, match=text):
         to_stored(payload)
+
+
+@pytest.mark.rule("SCH-1")
+@pytest.mark.parametrize("at_ms", [2**62, 2**63 - 1, -(2**63), 253_402_300_800_000])
+def test_a_time_out_of_range_is_refused_with_the_range(at_ms: int) -> None:
+    scheduled = message({"x-opt-scheduled-enqueue-time": Timestamp(at_ms)})
+    expiring = message(properties=MessageProperties(absolute_expiry_time_ms=at_ms))
+    for payload, name in ((scheduled, "scheduled-enqueue-time"), (expiring, "absolute-expiry")):
+        with pytest.raises(ArgumentError, match=rf"{name}.* out of range.*9999-12-31"):
+            to_stored(payload)
+
+
+def test_the_last_moment_of_the_year_9999_and_the_vendor_s_least_are_accepted() -> None:
+    last_ms = 253_402_300_799_999
+    payload = message({"x-opt-scheduled-enqueue-time": Timestamp(last_ms)})
+    assert to_stored(payload).scheduled_ms == last_ms
+    payload = message({"x-opt-scheduled-enqueue-time": Timestamp(-62_135_596_800_000)})
+    assert to_stored(payload).scheduled_ms == 0

@@ -147,3 +147,19 @@ async def test_what_was_posted_after_the_end_was_never_sent() -> None:
     assert bench.lost_count == 1
     assert bench.channel.unsent() == [(1,)]
     assert bench.transport.written == []
+
+
+async def test_a_row_that_cannot_be_encoded_is_reported_and_the_others_go(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    reported: list[Row] = []
+    bench.channel.on_unsendable = reported.append
+    rows: list[Row] = [(1, 1, b"mine"), (1, 2, 2**64), (1, 3, object()), (1, 4, b"yours")]
+    for row in rows:
+        bench.channel.post(row, 10)
+    await asyncio.sleep(0)
+    assert bench.frames() == [[[1, 1, b"mine"], [1, 4, b"yours"]]]
+    assert reported == rows[1:3]
+    assert not bench.transport.is_cut
+    assert "cannot be sent" in caplog.text

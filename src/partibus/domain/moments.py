@@ -1,0 +1,24 @@
+"""The moments that a client may name: from the year 1 to the end of the year 9999 (UTC).
+
+Owns the range, which is that of the vendor's DateTime, and the refusal of what lies outside it.
+Times of messages are checked once, where they come in; everything behind may trust them.
+"""
+
+from typing import Final
+
+from partibus.domain.errors import ArgumentError
+
+MOMENT_MS_MIN: Final = -62_135_596_800_000
+"""0001-01-01T00:00:00Z."""
+MOMENT_MS_MAX: Final = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z."""
+
+
+def checked_moment(name: str, at_ms: int) -> int:
+    """The moment itself, in milliseconds since 1970; an ArgumentError when it is out of range."""
+    if not MOMENT_MS_MIN <= at_ms <= MOMENT_MS_MAX:
+        raise ArgumentError(
+            f"The message's {name} is {at_ms} ms after 1970-01-01, which is out of range; times "
+            "from 0001-01-01 to 9999-12-31 (UTC) are allowed. Correct it and send again."
+        )
+    return at_ms
