@@ -7,6 +7,7 @@ catalog only says that they exist. Called by the server, the gateway and the adm
 all on one thread.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Final
 
 from partibus.control.catalog_database import CatalogDatabase
 from partibus.control.differences import differences, policy_differences
+from partibus.control.placement import StoreLoads, UnknownLoads, choose_stores
 from partibus.control.policies import AccessPolicy, check_policy
 from partibus.control.quotas import check_filters, check_forwarding, check_room
 from partibus.control.record import Change, ChangeKind, ChangeListener, EntityRecord, Placement
@@ -116,8 +118,9 @@ class Catalog:
 
     # --- entities -----------------------------------------------------------------------
 
-    def create(self, path: str, spec: EntitySpec) -> EntityRecord:
-        """A new entity with its fragments; a used name is an error (ENT-9)."""
+    def create(self, path: str, spec: EntitySpec, loads: StoreLoads | None = None) -> EntityRecord:
+        """A new entity with its fragments; a used name is an error (ENT-9). What is known of
+        the stores decides with the fragments that they have where the new ones go."""
         with self.batch():
             path, admitted = self._admit(path, spec)
             if self.lookup(path) is not None:
@@ -132,24 +135,32 @@ class Catalog:
                 path=path,
                 kind=kind_of(admitted),
                 spec=admitted,
-                fragments=self._place(entity_id, path, admitted),
+                fragments=self._place(entity_id, path, admitted, loads),
                 created_ms=now_ms,
                 updated_ms=now_ms,
             )
             self._put_record(Change(ChangeKind.CREATED, path, None, record))
         return record
 
-    def _place(self, entity_id: int, path: str, spec: EntitySpec) -> tuple[Placement, ...]:
-        """Fragments on the stores in turn; those of a subscription with those of its topic,
-        since a message is stored once for all who share it."""
-        beside: list[int | None] = [None] * spec.fragments
+    def _place(
+        self, entity_id: int, path: str, spec: EntitySpec, loads: StoreLoads | None
+    ) -> tuple[Placement, ...]:
+        """Fragments where there is room; those of a subscription with those of its topic, since
+        a message is stored once for all who share it."""
         if isinstance(spec, SubscriptionSpec):
             topic = self.entity(parse_address(path).entity)
-            beside = [placement.store for placement in topic.fragments]
+            chosen = [placement.store for placement in topic.fragments]
+        else:
+            known = UnknownLoads() if loads is None else loads
+            chosen = choose_stores(spec.fragments, self.stores, self._fragment_counts(), known)
         return tuple(
-            Placement(*self._database.insert_fragment(entity_id, ordinal, self.stores, store))
-            for ordinal, store in enumerate(beside)
+            Placement(self._database.insert_fragment(entity_id, ordinal, store), store)
+            for ordinal, store in enumerate(chosen)
         )
+
+    def _fragment_counts(self) -> Mapping[int, int]:
+        """How many fragments each store has."""
+        return Counter(p.store for record in self._records.values() for p in record.fragments)
 
     def update(self, path: str, spec: EntitySpec) -> EntityRecord:
         """Put `spec` in the place of the entity's own; fixed properties must stay (PRP-2)."""

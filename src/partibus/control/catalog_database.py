@@ -245,23 +245,14 @@ class CatalogDatabase:
         assert cursor.lastrowid is not None
         return cursor.lastrowid
 
-    def insert_fragment(
-        self, entity_id: int, ordinal: int, stores: int, beside: int | None = None
-    ) -> tuple[int, int]:
-        """A new fragment; returns its id and its store, which go round with the ids, unless it
-        is to be `beside` another in the same store."""
+    def insert_fragment(self, entity_id: int, ordinal: int, store: int) -> int:
+        """A new fragment; returns its id, which no other fragment had or will have."""
         cursor = self._connection.execute(
-            "INSERT INTO fragment (entity_id, ordinal, store) VALUES (?, ?, 0)",
-            (entity_id, ordinal),
+            "INSERT INTO fragment (entity_id, ordinal, store) VALUES (?, ?, ?)",
+            (entity_id, ordinal, store),
         )
-        fragment_id = cursor.lastrowid
-        assert fragment_id is not None
-        store = (fragment_id - 1) % stores if beside is None else beside
-        if store:
-            self._connection.execute(
-                "UPDATE fragment SET store = ? WHERE fragment_id = ?", (store, fragment_id)
-            )
-        return fragment_id, store
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
 
     def update_entity(self, entity_id: int, spec: EntitySpec, now_ms: int) -> None:
         """Put another spec in the place of the entity's own."""

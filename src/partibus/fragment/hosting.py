@@ -83,11 +83,17 @@ class Host:
     """Serves the fragments of this process to one far process."""
 
     def __init__(
-        self, outbox: Outbox, find: Callable[[int], Fragment | None], answer: Answerer
+        self,
+        outbox: Outbox,
+        find: Callable[[int], Fragment | None],
+        answer: Answerer,
+        store_bytes: Callable[[], Sequence[tuple[int, int]]] = tuple,
     ) -> None:
         self._outbox = outbox
         self._find = find
         self._answer = answer
+        self._store_bytes = store_bytes
+        """How much each store of this process holds; told with every pong."""
         self._receivers: dict[int, FarReceiver] = {}
         self.is_closed = False
         self.unanswered_bytes = 0
@@ -165,7 +171,7 @@ class Host:
             self.post((ANSWERED, row[1], answer))
 
     def _pong(self, row: Row) -> None:
-        self.post((PONG, row[1]))
+        self.post((PONG, row[1], self._store_bytes()))
 
     # --- receivers ----------------------------------------------------------------------------
 

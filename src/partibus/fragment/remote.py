@@ -109,6 +109,8 @@ class FarBroker:
         self._scheduler = scheduler
         self._outbox: Outbox | None = None
         self._stores_down: frozenset[int] = frozenset()
+        self.store_bytes: dict[int, int] = {}
+        """What the stores of the far process held when it was last heard of."""
         self._next_number = 1
         self._pending: dict[int, Command] = {}
         self._unanswered: dict[int, int] = {}
@@ -129,6 +131,7 @@ class FarBroker:
             NOT_ACCEPTED: self._not_accepted,
             SESSION_LOST: self._session_lost,
             UNSENDABLE: self._answer_missing,
+            PONG: self._pong,
         }
 
     @property
@@ -323,7 +326,7 @@ class FarBroker:
             try:
                 if handler is not None:
                     handler(row)
-                elif row[0] != PONG:
+                else:
                     self._answered(row)
             except Exception:
                 # Whoever is told has a fault of its own; the others must be told all the same.
@@ -384,6 +387,9 @@ class FarBroker:
 
     def _detached(self, row: Row) -> None:
         self._forget(self._by_number[row[1]])
+
+    def _pong(self, row: Row) -> None:
+        self.store_bytes = dict(row[2])
 
     def _stores_changed(self, row: Row) -> None:
         self._stores_down = frozenset(row[2])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from partibus.bulk.service import BulkService
 from partibus.bulk.staging import StagingService
 from partibus.control.access import AccessControl, require
+from partibus.control.placement import worker_of
 from partibus.domain.clock import Clock
 from partibus.domain.errors import NotImplementedHere, OperationTimeout, Unauthorized
 from partibus.domain.rights import Rights
@@ -133,7 +134,7 @@ class BulkDesk:
             self.authorize(token, path, Rights.SEND)
 
     def _owner(self, store: int) -> int:
-        return store % self._settings.workers
+        return worker_of(store, self._settings.workers)
 
     async def _locations(self, host: str) -> dict[int, str]:
         """The address of every worker's Flight server, once all that answer have one."""

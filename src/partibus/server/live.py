@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from partibus.control.catalog import Catalog
+from partibus.control.placement import StoreLoads, UnknownLoads
 from partibus.control.policies import AccessPolicy, KeyName, regenerate
 from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address, path_key
@@ -31,11 +32,11 @@ class ServerNamespace:
     """The `LiveNamespace` of a server, whatever the number of its workers."""
 
     def __init__(
-        self, catalog: Catalog, control: ControlHub, is_available: Callable[[int], bool]
+        self, catalog: Catalog, control: ControlHub, loads: StoreLoads | None = None
     ) -> None:
         self._catalog = catalog
         self._control = control
-        self._is_available = is_available
+        self._loads = UnknownLoads() if loads is None else loads
         self._under_way: set[str] = set()
 
     # --- entities -------------------------------------------------------------------------
@@ -46,7 +47,7 @@ class ServerNamespace:
         def write() -> EntityRecord:
             with self._catalog.batch():
                 # Refused inside, so that a refusal leaves nothing: only here its place is known.
-                return self._with_stores(self._catalog.create(path, spec))
+                return self._with_stores(self._catalog.create(path, spec, self._loads))
 
         return await self._change(path, write)
 
@@ -73,7 +74,7 @@ class ServerNamespace:
     def _with_stores(self, record: EntityRecord) -> EntityRecord:
         """Refuse while one of the entity's fragments could not follow (SEED-60)."""
         stores = {placement.store for placement in record.fragments}
-        down = sorted(store for store in stores if not self._is_available(store))
+        down = sorted(store for store in stores if not self._loads.is_available(store))
         if down:
             raise StoreUnavailable(
                 f"'{record.path}' cannot be created, changed or deleted now: store "

@@ -1,13 +1,14 @@
 """The place of a process among the workers of one server.
 
-Owns who writes which store (store i belongs to worker i modulo N) and what all workers of one
-run share: the number of the run, the catalog's file, the TLS directory, and the directory with
-the sockets over which they reach each other. The supervisor makes it once and hands it to
-every worker; it holds no secret.
+Owns what all workers of one run share: the number of the run, the catalog's file, the TLS
+directory, and the directory with the sockets over which they reach each other. The supervisor
+makes it once and hands it to every worker; it holds no secret.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
+
+from partibus.control.placement import worker_of
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Membership:
 
     def owner_of(self, store: int) -> int:
         """The worker that is the one writer of a store."""
-        return store % self.workers
+        return worker_of(store, self.workers)
 
     def owns(self, store: int) -> bool:
         """Whether this worker is that one."""

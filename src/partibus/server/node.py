@@ -50,6 +50,7 @@ from partibus.server.live import ServerNamespace
 from partibus.server.membership import Membership
 from partibus.server.peers import Peers
 from partibus.server.scheduler import LoopScheduler
+from partibus.server.store_loads import ServerLoads
 from partibus.server.stores import StoreMaker
 from partibus.server.topics import Topics
 from partibus.store.interface import StoreState
@@ -120,7 +121,8 @@ class Node:
             broker = Broker(store, self._clock, scheduler, stop_at_once, first_token)
             broker.open()
             self._brokers[number] = broker
-        self.live = ServerNamespace(self.catalog, self.control, self.is_store_available)
+        loads = ServerLoads(self._brokers)
+        self.live = ServerNamespace(self.catalog, self.control, loads)
         namespace = Namespace(self.catalog)
         to_transfer = self._settings.forward_failures_to_transfer
         failures = Lane.TRANSFER_DEAD_LETTER if to_transfer else Lane.DEAD_LETTER
@@ -129,6 +131,7 @@ class Node:
             find = partial(find_fragment, self._local, self.catalog)
             self._peers = Peers(self._membership, loop, scheduler, find, self.control)
             self._peers.watch(self._brokers)
+            loads.peers = self._peers
         self._topics = Topics(self.catalog)
         # A topic comes before its subscriptions: it is older.
         for record in self.catalog.entities():
@@ -234,13 +237,6 @@ class Node:
     def _access_control(self) -> AccessControl:
         jwt = self._settings.jwt
         return AccessControl(self.catalog, None if jwt is None else JwtVerifier(jwt))
-
-    def is_store_available(self, store: int) -> bool:
-        """Whether a store answers, whichever worker has it."""
-        if self._owns(store):
-            return self._brokers[store].store.state is not StoreState.DOWN
-        assert self._peers is not None
-        return self._peers.is_available(store)
 
     def _open_administration(self, stores: StoreMaker, scheduler: LoopScheduler) -> None:
         """Let operators look at this process, and break it where that was asked for."""

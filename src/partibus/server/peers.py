@@ -85,6 +85,10 @@ class Peers:
         """Whether a store of another worker answers, as far as is known here."""
         return self._far[self.membership.owner_of(store)].is_available(store)
 
+    def live_bytes(self, store: int) -> int:
+        """What a store of another worker holds, as of its last answer."""
+        return self._far[self.membership.owner_of(store)].store_bytes.get(store, 0)
+
     # --- life -----------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -144,7 +148,7 @@ class Peers:
 
     def make_host(self, guest: "Guest") -> Host:
         """Serve a worker that has greeted."""
-        host = Host(guest.channel, self._find, self._answer)
+        host = Host(guest.channel, self._find, self._answer, self._store_bytes)
         self._guests.add(guest)
         guest.channel.post(self._stores_row(), ROW_BYTES)
         if not self.is_serving:
@@ -158,6 +162,9 @@ class Peers:
     def _stores_row(self) -> Row:
         brokers = self._brokers.items()
         return (STORES_DOWN, 0, [n for n, b in brokers if b.store.state is StoreState.DOWN])
+
+    def _store_bytes(self) -> list[tuple[int, int]]:
+        return [(number, broker.store.live_bytes) for number, broker in self._brokers.items()]
 
     def _store_changed(self, _state: StoreState) -> None:
         for guest in self._guests:

@@ -146,6 +146,27 @@ def test_fragments_go_round_the_stores() -> None:
     assert [p.fragment_id for p in many] == list(range(5, 21))
 
 
+def test_topics_with_a_subscription_each_spread_over_the_stores() -> None:
+    catalog = Catalog(stores=2)
+    stores = []
+    for number in range(12):
+        topic = catalog.create(f"t{number}", TopicSpec())
+        made = catalog.create(f"t{number}/Subscriptions/s", SubscriptionSpec())
+        assert made.fragments[0].store == topic.fragments[0].store
+        stores.append(topic.fragments[0].store)
+    assert stores == [0, 1] * 6
+
+
+def test_a_store_that_entities_left_is_filled_first() -> None:
+    catalog = Catalog(stores=3)
+    made = [catalog.create(f"q{n}", QueueSpec()) for n in range(9)]
+    for record in made:
+        if record.fragments[0].store == 1:
+            catalog.delete(record.path)
+    again = [catalog.create(f"n{n}", QueueSpec()).fragments[0].store for n in range(4)]
+    assert again == [1, 1, 1, 0]
+
+
 def test_a_missing_store_is_noticed_at_the_start(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "catalog.db", stores=2)
     catalog.create("a", QueueSpec())

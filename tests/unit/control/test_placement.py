@@ -1,14 +1,32 @@
-"""Where the catalog places the fragments of subscriptions: with those of their topics."""
+"""Stores are chosen by what they hold, and never by an id."""
 
-from partibus.control.catalog import Catalog
-from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
+import pytest
+
+from partibus.control.placement import UnknownLoads, choose_stores, worker_of
 
 
-def test_a_subscription_lies_beside_its_topic() -> None:
-    catalog = Catalog(stores=3)
-    catalog.create("q", QueueSpec())
-    topic = catalog.create("t", TopicSpec(enable_partitioning=True, fragments=4))
-    for name in ("a", "b"):
-        made = catalog.create(f"t/Subscriptions/{name}", SubscriptionSpec())
-        assert [p.store for p in made.fragments] == [p.store for p in topic.fragments]
-    assert [p.store for p in topic.fragments] == [1, 2, 0, 1]
+class Loads(UnknownLoads):
+    """Stores of which some are down."""
+
+    def __init__(self, *down: int) -> None:
+        self._down = down
+
+    def is_available(self, store: int) -> bool:
+        return store not in self._down
+
+
+@pytest.mark.rule("SEED-4")
+def test_a_partitioned_entity_is_spread_over_all_stores_whatever_they_hold() -> None:
+    chosen = choose_stores(16, 4, {0: 900, 1: 5}, Loads())
+    assert [chosen.count(store) for store in range(4)] == [4, 4, 4, 4]
+    assert chosen[:4] == [2, 3, 1, 0]
+
+
+@pytest.mark.rule("SEED-60")
+def test_an_entity_that_needs_every_store_gets_the_one_that_is_down_too() -> None:
+    assert set(choose_stores(4, 4, {}, Loads(2))) == {0, 1, 2, 3}
+    assert set(choose_stores(3, 4, {}, Loads(2))) == {0, 1, 3}
+
+
+def test_every_store_has_one_worker() -> None:
+    assert [worker_of(store, 3) for store in range(7)] == [0, 1, 2, 0, 1, 2, 0]

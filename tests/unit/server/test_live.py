@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from partibus.control.catalog import Catalog
+from partibus.control.placement import FRAGMENT_BYTES
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import (
@@ -59,7 +60,14 @@ class Bench:
             Follower(catalog, self.scheduler).start(hub)
         self.far = Far(hubs[1])
         hubs[0].reach(self.far)
-        self.live = ServerNamespace(self.catalogs[0], hubs[0], lambda s: s not in self.down)
+        self.full: dict[int, int] = {}
+        self.live = ServerNamespace(self.catalogs[0], hubs[0], self)
+
+    def is_available(self, store: int) -> bool:
+        return store not in self.down
+
+    def live_bytes(self, store: int) -> int:
+        return self.full.get(store, 0)
 
     @property
     def other(self) -> Catalog:
@@ -122,6 +130,24 @@ async def test_a_store_that_is_down_refuses_what_concerns_it(bench: Bench) -> No
     await bench.live.put_policy("wide", AccessPolicy("p", "k1", "k2", Rights.SEND))
     bench.down = set()
     await bench.live.create("more", PARTITIONED)
+
+
+async def test_what_fits_elsewhere_is_created_while_a_store_is_down(bench: Bench) -> None:
+    """Each try used to choose the same store again."""
+    bench.down = {0}
+    stores = [(await bench.live.create(f"q{n}", QueueSpec())).fragments[0].store for n in range(6)]
+    assert stores == [1, 2, 3, 1, 2, 3]
+    few = QueueSpec(enable_partitioning=True, fragments=2)
+    assert {p.store for p in (await bench.live.create("few", few)).fragments} <= {1, 2, 3}
+    bench.down = {0, 1, 2, 3}
+    with pytest.raises(StoreUnavailable):
+        await bench.live.create("nowhere", QueueSpec())
+
+
+async def test_a_store_that_holds_much_gets_fewer_new_entities(bench: Bench) -> None:
+    bench.full = {0: 2 * FRAGMENT_BYTES, 1: FRAGMENT_BYTES - 1}
+    stores = [(await bench.live.create(f"q{n}", QueueSpec())).fragments[0].store for n in range(7)]
+    assert stores == [1, 2, 3, 1, 2, 3, 0]
 
 
 async def test_a_worker_that_does_not_answer_holds_nobody_up(bench: Bench) -> None:
