@@ -7,20 +7,22 @@ catalog only says that they exist. Called by the server, the gateway and the adm
 all on one thread.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from partibus.control.catalog_database import CatalogDatabase
+from partibus.control.change_log import News
 from partibus.control.differences import differences, policy_differences
+from partibus.control.entity_index import EntityIndex
 from partibus.control.placement import StoreLoads, UnknownLoads, choose_stores
 from partibus.control.policies import AccessPolicy, check_policy
+from partibus.control.policy_index import PolicyIndex
 from partibus.control.quotas import check_filters, check_forwarding, check_room
 from partibus.control.record import Change, ChangeKind, ChangeListener, EntityRecord, Placement
-from partibus.domain.address import covers, parse_address, path_key, subscription_path
+from partibus.domain.address import parse_address, path_key, subscription_path
 from partibus.domain.admission import admit, refuse_immutable_change
 from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.entity import (
@@ -63,9 +65,8 @@ class Catalog:
         self.stores = stores
         self._clock = clock if clock is not None else SystemClock()
         self._database = CatalogDatabase(file)
-        self._records: dict[str, EntityRecord] = {}
-        self._policies: dict[str, dict[str, AccessPolicy]] = {}
-        self._by_policy_name: dict[str, list[tuple[str, AccessPolicy]]] | None = None
+        self._entities = EntityIndex()
+        self._policies = PolicyIndex()
         self._listeners: list[ChangeListener] = []
         self._pending: list[Change] | None = None
         try:
@@ -84,7 +85,7 @@ class Catalog:
 
     def lookup(self, path: str) -> EntityRecord | None:
         """The entity of that path in any case; a subscription is `topic/Subscriptions/name`."""
-        return self._records.get(path.lower())
+        return self._entities.find(path.lower())
 
     def entity(self, path: str) -> EntityRecord:
         """The entity of that path; a missing one is an error."""
@@ -95,26 +96,23 @@ class Catalog:
 
     def entities(self, kind: EntityKind | None = None) -> tuple[EntityRecord, ...]:
         """Every entity, or those of one kind, oldest first."""
-        return tuple(r for r in self._records.values() if kind is None or r.kind is kind)
+        return tuple(r for r in self._entities.records if kind is None or r.kind is kind)
 
     def subscriptions(self, topic: str) -> tuple[EntityRecord, ...]:
         """The subscriptions of a topic, oldest first."""
-        scope = f"{path_key(topic)}/subscriptions"
-        return tuple(r for r in self._records.values() if covers(scope, path_key(r.path)))
+        return tuple(self._entities.subscriptions(topic))
 
     def policy(self, path: str, name: str) -> AccessPolicy | None:
         """The policy of that name on an entity, or on the namespace when `path` is ""."""
-        return self._policies.get(path_key(path), {}).get(name)
+        return self._policies.of_scope(path_key(path)).get(name)
 
     def policies(self, path: str = "") -> tuple[AccessPolicy, ...]:
         """The policies of an entity, or of the namespace when `path` is ""."""
-        return tuple(self._policies.get(path_key(path), {}).values())
+        return tuple(self._policies.of_scope(path_key(path)).values())
 
     def policies_named(self, name: str) -> tuple[tuple[str, AccessPolicy], ...]:
         """(scope in lower case, policy) wherever a policy of that name sits."""
-        if self._by_policy_name is None:
-            self._by_policy_name = self._index_policies()
-        return tuple(self._by_policy_name.get(name, ()))
+        return tuple(self._policies.named(name).items())
 
     # --- entities -----------------------------------------------------------------------
 
@@ -125,7 +123,7 @@ class Catalog:
             path, admitted = self._admit(path, spec)
             if self.lookup(path) is not None:
                 raise EntityExists(f"An entity named '{path}' exists already; choose another name.")
-            check_room(self._records.values(), path, admitted, self.profile)
+            check_room(self._entities, path, admitted, self.profile)
             now_ms = self._clock.now_ms()
             entity_id = self._database.insert_entity(
                 path, path_key(path), kind_of(admitted), admitted, now_ms
@@ -152,15 +150,12 @@ class Catalog:
             chosen = [placement.store for placement in topic.fragments]
         else:
             known = UnknownLoads() if loads is None else loads
-            chosen = choose_stores(spec.fragments, self.stores, self._fragment_counts(), known)
+            fragments = self._entities.fragments_of_stores
+            chosen = choose_stores(spec.fragments, self.stores, fragments, known)
         return tuple(
             Placement(self._database.insert_fragment(entity_id, ordinal, store), store)
             for ordinal, store in enumerate(chosen)
         )
-
-    def _fragment_counts(self) -> Mapping[int, int]:
-        """How many fragments each store has."""
-        return Counter(p.store for record in self._records.values() for p in record.fragments)
 
     def update(self, path: str, spec: EntitySpec) -> EntityRecord:
         """Put `spec` in the place of the entity's own; fixed properties must stay (PRP-2)."""
@@ -171,7 +166,7 @@ class Catalog:
             refuse_immutable_change(before.spec, admitted)
             if admitted == before.spec:
                 return before
-            check_filters(self._records.values(), before.path, admitted, self.profile)
+            check_filters(self._entities, before.path, admitted, self.profile)
             now_ms = self._clock.now_ms()
             after = replace(before, spec=admitted, updated_ms=now_ms)
             self._database.update_entity(before.entity_id, admitted, now_ms)
@@ -186,11 +181,8 @@ class Catalog:
             if record.kind is EntityKind.TOPIC:
                 doomed = [*self.subscriptions(record.path), record]
             for gone in doomed:
-                key = path_key(gone.path)
-                self._database.delete_entity(gone.entity_id, key)
-                del self._records[key]
-                self._policies.pop(key, None)
-                self._by_policy_name = None
+                self._database.delete_entity(gone.entity_id, path_key(gone.path))
+                self._forget(gone)
                 self._note(Change(ChangeKind.DELETED, gone.path, gone, None))
         return record
 
@@ -205,7 +197,7 @@ class Catalog:
                 path = record.path
                 if record.kind is EntityKind.SUBSCRIPTION:
                     raise ArgumentError("A subscription has no policies; put them on its topic.")
-            level = self._policies.get(path_key(path), {})
+            level = self._policies.of_scope(path_key(path))
             if level.get(policy.name) == policy:
                 return
             if policy.name not in level and len(level) >= self.profile.policies_per_level_max:
@@ -213,19 +205,16 @@ class Catalog:
                     f"'{path or 'the namespace'}' has {len(level)} policies, which is the most."
                 )
             self._database.put_policy(path_key(path), policy)
-            self._policies.setdefault(path_key(path), {})[policy.name] = policy
-            self._by_policy_name = None
+            self._policies.put(path_key(path), policy)
             self._note(Change(ChangeKind.POLICIES, path))
 
     def delete_policy(self, path: str, name: str) -> None:
         """Remove a policy; a missing one is an error."""
         with self.batch():
-            level = self._policies.get(path_key(path), {})
-            if name not in level:
+            if self.policy(path, name) is None:
                 raise EntityNotFound(f"There is no policy '{name}' on '{path or 'the namespace'}'.")
             self._database.delete_policy(path_key(path), name)
-            del level[name]
-            self._by_policy_name = None
+            self._policies.remove(path_key(path), name)
             self._note(Change(ChangeKind.POLICIES, path))
 
     # --- what is fixed when the namespace is made -------------------------------------------
@@ -240,7 +229,7 @@ class Catalog:
                 )
             return
         fixed = self._database.setting(PARTITIONS)
-        if fixed is None and self._records:
+        if fixed is None and self._entities.records:
             fixed = "1"
         if fixed is None:
             with self._database.transaction():
@@ -296,25 +285,66 @@ class Catalog:
                 yield
                 check_forwarding(pending, self.lookup)
         except BaseException:
-            if pending:
-                self._load()
+            self._undo(pending)
             raise
         finally:
             self._pending = None
+        # Nobody else wrote while this did, so that what is in the log is known here.
+        self._database.changes.catch_up()
         self._tell(pending)
+
+    def _undo(self, changes: Sequence[Change]) -> None:
+        """Be again what is on disk: the changes were not made after all."""
+        if any(change.kind is ChangeKind.DELETED for change in changes):
+            self._load()  # The order of the entities is lost.
+            return
+        for change in reversed(changes):
+            if change.before is not None:
+                self._entities.put(change.before)
+            elif change.after is not None:
+                self._entities.remove(change.after)
+            else:
+                self._read_policies(path_key(change.path))
 
     def refresh(self) -> list[Change]:
         """Take over what other processes have written, and tell of it; answers the changes."""
         if not self._database.has_news():
             return []
-        records, policies = self._records, self._policies
-        self._load()
-        changes = [
-            *differences(records, self._records),
-            *policy_differences(policies, self._policies),
-        ]
+        try:
+            with self._database.snapshot():
+                news = self._database.changes.news()
+                changes = self._read_all_anew() if news is None else self._read_news(news)
+        except BaseException:
+            self._database.look_again()
+            raise
         self._tell(changes)
         return changes
+
+    def _read_news(self, news: News) -> list[Change]:
+        """Take over what the log names; entities first, since their policies go with them."""
+        before = [r for r in map(self._entities.by_id, news.entity_ids) if r is not None]
+        after = [r for number in news.entity_ids for r in self._read_entities(number)]
+        changes = list(differences(before, after))
+        for change in changes:
+            if change.after is not None:
+                self._entities.put(change.after)
+            elif change.before is not None:
+                self._forget(change.before)
+        policies = {scope: dict(self._policies.of_scope(scope)) for scope in news.scopes}
+        for scope in news.scopes:
+            self._read_policies(scope)
+        found = {scope: self._policies.of_scope(scope) for scope in news.scopes}
+        self._database.changes.seen = news.last
+        return [*changes, *policy_differences(policies, found)]
+
+    def _read_all_anew(self) -> list[Change]:
+        """Compare everything: too much has happened since the last look."""
+        entities, policies = self._entities, self._policies
+        self._read()
+        return [
+            *differences(entities.records, self._entities.records),
+            *policy_differences(policies.scopes, self._policies.scopes),
+        ]
 
     def _tell(self, changes: Iterable[Change]) -> None:
         for change in changes:
@@ -327,8 +357,13 @@ class Catalog:
 
     def _put_record(self, change: Change) -> None:
         assert change.after is not None
-        self._records[path_key(change.path)] = change.after
+        self._entities.put(change.after)
         self._note(change)
+
+    def _forget(self, record: EntityRecord) -> None:
+        """An entity is gone, and its policies with it."""
+        self._entities.remove(record)
+        self._policies.replace(path_key(record.path), ())
 
     # --- what only the whole namespace can tell -------------------------------------------
 
@@ -380,11 +415,16 @@ class Catalog:
             self._read()
 
     def _read(self) -> None:
+        self._entities = EntityIndex(self._read_entities())
+        self._policies = PolicyIndex(self._database.policies())
+        self._database.changes.catch_up()
+
+    def _read_entities(self, wanted: int | None = None) -> Iterator[EntityRecord]:
+        """Every entity on disk, oldest first, or one."""
         placements: dict[int, list[Placement]] = {}
-        for entity_id, fragment_id, store in self._database.fragments():
+        for entity_id, fragment_id, store in self._database.fragments(wanted):
             placements.setdefault(entity_id, []).append(Placement(fragment_id, store))
-        records: dict[str, EntityRecord] = {}
-        for entity_id, path, kind, spec, created_ms, updated_ms in self._database.entities():
+        for entity_id, path, kind, spec, created_ms, updated_ms in self._database.entities(wanted):
             record = EntityRecord(
                 entity_id=entity_id,
                 path=path,
@@ -395,12 +435,10 @@ class Catalog:
                 updated_ms=updated_ms,
             )
             self._check_placement(record)
-            records[path_key(path)] = record
-        policies: dict[str, dict[str, AccessPolicy]] = {}
-        for scope, policy in self._database.policies():
-            policies.setdefault(scope, {})[policy.name] = policy
-        self._records, self._policies = records, policies
-        self._by_policy_name = None
+            yield record
+
+    def _read_policies(self, scope: str) -> None:
+        self._policies.replace(scope, self._database.policies_of(scope))
 
     def _check_placement(self, record: EntityRecord) -> None:
         for placement in record.fragments:
@@ -410,10 +448,3 @@ class Catalog:
                     f"the server has {self.stores} store(s), numbered from 0. Start it with all "
                     "the stores it had."
                 )
-
-    def _index_policies(self) -> dict[str, list[tuple[str, AccessPolicy]]]:
-        index: dict[str, list[tuple[str, AccessPolicy]]] = {}
-        for scope, level in self._policies.items():
-            for policy in level.values():
-                index.setdefault(policy.name, []).append((scope, policy))
-        return index

@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from partibus.control.change_log import SCHEMA as CHANGE_SCHEMA
+from partibus.control.change_log import ChangeLog
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import (
     EntityKind,
@@ -30,6 +32,7 @@ SCHEMA_VERSION: Final = 1
 BUSY_TIMEOUT_MS: Final = 250
 """How long a write waits for another process: theirs take some milliseconds. Whoever can wait
 without keeping others waiting tries again."""
+_ID_MAX: Final = 2**63 - 1
 _APPLICATION_ID: Final = 0x50425553  # "PBUS", so that a foreign database is recognised
 
 # AUTOINCREMENT keeps the ids of deleted rows out of use for good.
@@ -83,13 +86,12 @@ FragmentRow = tuple[int, int, int]
 class CatalogDatabase:
     """One open database, on disk or in memory."""
 
-    __slots__ = ("_connection", "_name", "_specs", "_version")
+    __slots__ = ("_connection", "_name", "_version", "changes")
 
     def __init__(self, file: Path | None) -> None:
         self._name = str(file) if file is not None else "the catalog in memory"
         self._connection = _connect(file)
-        self._specs: dict[int, tuple[str, EntitySpec]] = {}
-        """By entity, the text of its spec and what it says: reading again decodes changes only."""
+        self.changes = ChangeLog(self._connection)
         self._version = 0
         try:
             self._prepare()
@@ -121,7 +123,7 @@ class CatalogDatabase:
                 f"{self._name} has schema version {version}, this release reads "
                 f"{SCHEMA_VERSION}; use the release that wrote it, or a newer one."
             )
-        self._connection.executescript(_LATER_TABLES)
+        self._connection.executescript(_LATER_TABLES + CHANGE_SCHEMA)
 
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""
@@ -169,22 +171,22 @@ class CatalogDatabase:
         before, self._version = self._version, version
         return bool(version != before)
 
+    def look_again(self) -> None:
+        """What is new could not be taken over: it stays new."""
+        self._version = 0
+
     # --- reading ------------------------------------------------------------------------
 
-    def entities(self) -> Iterator[EntityRow]:
-        """Every entity, oldest first, so that a topic comes before its subscriptions."""
+    def entities(self, wanted: int | None = None) -> Iterator[EntityRow]:
+        """Every entity, oldest first, so that a topic comes before its subscriptions; or one."""
         rows = self._connection.execute(
             "SELECT entity_id, path, kind, spec, created_ms, updated_ms FROM entity"
-            " ORDER BY entity_id"
+            " WHERE entity_id BETWEEN ? AND ? ORDER BY entity_id",
+            _id_range(wanted),
         )
-        known, self._specs = self._specs, {}
         for entity_id, path, kind_name, text, created_ms, updated_ms in rows:
             kind = EntityKind(kind_name)
-            read = known.get(entity_id)
-            if read is None or read[0] != text:
-                read = (text, self._decode(path, kind, text))
-            self._specs[entity_id] = read
-            yield entity_id, path, kind, read[1], created_ms, updated_ms
+            yield entity_id, path, kind, self._decode(path, kind, text), created_ms, updated_ms
 
     def _decode(self, path: str, kind: EntityKind, text: str) -> EntitySpec:
         try:
@@ -194,10 +196,12 @@ class CatalogDatabase:
                 f"{self._name}: the entity '{path}' is unreadable: {error}"
             ) from error
 
-    def fragments(self) -> Iterator[FragmentRow]:
-        """(entity id, fragment id, store) in the order of the entity's fragments."""
+    def fragments(self, wanted: int | None = None) -> Iterator[FragmentRow]:
+        """(entity id, fragment id, store) in the order of the fragments, of all entities or one."""
         yield from self._connection.execute(
-            "SELECT entity_id, fragment_id, store FROM fragment ORDER BY entity_id, ordinal"
+            "SELECT entity_id, fragment_id, store FROM fragment"
+            " WHERE entity_id BETWEEN ? AND ? ORDER BY entity_id, ordinal",
+            _id_range(wanted),
         )
 
     def policies(self) -> Iterator[tuple[str, AccessPolicy]]:
@@ -206,9 +210,18 @@ class CatalogDatabase:
             "SELECT scope, name, primary_key, secondary_key, rights FROM policy"
             " ORDER BY scope, name"
         )
-        for scope, name, primary_key, secondary_key, rights in rows:
-            held = rights_from_names(rights.split())
-            yield scope, AccessPolicy(name, primary_key, secondary_key, held)
+        for scope, *fields in rows:
+            yield scope, _policy(*fields)
+
+    def policies_of(self, scope: str) -> Iterator[AccessPolicy]:
+        """The policies of one scope, by name."""
+        rows = self._connection.execute(
+            "SELECT name, primary_key, secondary_key, rights FROM policy WHERE scope = ?"
+            " ORDER BY name",
+            (scope,),
+        )
+        for fields in rows:
+            yield _policy(*fields)
 
     def idle_times(self) -> dict[int, int]:
         """By entity, for how long nobody had used it when that was last written."""
@@ -243,6 +256,7 @@ class CatalogDatabase:
             (path, key, kind.value, _encode(spec), now_ms, now_ms),
         )
         assert cursor.lastrowid is not None
+        self.changes.note_entity(cursor.lastrowid)
         return cursor.lastrowid
 
     def insert_fragment(self, entity_id: int, ordinal: int, store: int) -> int:
@@ -260,11 +274,13 @@ class CatalogDatabase:
             "UPDATE entity SET spec = ?, updated_ms = ? WHERE entity_id = ?",
             (_encode(spec), now_ms, entity_id),
         )
+        self.changes.note_entity(entity_id)
 
     def delete_entity(self, entity_id: int, key: str) -> None:
         """Remove an entity with its fragments and policies."""
         self._connection.execute("DELETE FROM entity WHERE entity_id = ?", (entity_id,))
         self._connection.execute("DELETE FROM policy WHERE scope = ?", (key,))
+        self.changes.note_entity(entity_id)
 
     def put_policy(self, scope: str, policy: AccessPolicy) -> None:
         """Write a policy, new or in the place of the one with its name."""
@@ -279,10 +295,12 @@ class CatalogDatabase:
                 " ".join(names_of_rights(policy.rights)),
             ),
         )
+        self.changes.note_policies(scope)
 
     def delete_policy(self, scope: str, name: str) -> None:
         """Remove a policy."""
         self._connection.execute("DELETE FROM policy WHERE scope = ? AND name = ?", (scope, name))
+        self.changes.note_policies(scope)
 
 
 def _connect(file: Path | None) -> sqlite3.Connection:
@@ -294,6 +312,15 @@ def _connect(file: Path | None) -> sqlite3.Connection:
         return sqlite3.connect(file, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{file} cannot be opened: {error}.") from error
+
+
+def _id_range(wanted: int | None) -> tuple[int, int]:
+    """All ids, or one."""
+    return (0, _ID_MAX) if wanted is None else (wanted, wanted)
+
+
+def _policy(name: str, primary_key: str, secondary_key: str, rights: str) -> AccessPolicy:
+    return AccessPolicy(name, primary_key, secondary_key, rights_from_names(rights.split()))
 
 
 def _encode(spec: EntitySpec) -> str:

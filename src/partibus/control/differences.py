@@ -5,19 +5,18 @@ did not make a change themselves. An entity is known by its id: one that was del
 anew under the same name is two changes. Pure; called by the catalog.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from partibus.control.policies import AccessPolicy
 from partibus.control.record import Change, ChangeKind, EntityRecord
 
-Records = Mapping[str, EntityRecord]
 Policies = Mapping[str, Mapping[str, AccessPolicy]]
 
 
-def differences(before: Records, after: Records) -> Iterator[Change]:
+def differences(before: Iterable[EntityRecord], after: Iterable[EntityRecord]) -> Iterator[Change]:
     """What became of the entities: deletions first, since their names may be in use again."""
-    old = {record.entity_id: record for record in before.values()}
-    new = {record.entity_id: record for record in after.values()}
+    old = {record.entity_id: record for record in before}
+    new = {record.entity_id: record for record in after}
     # The youngest first: subscriptions go before their topic.
     for entity_id, record in reversed(old.items()):
         if entity_id not in new:

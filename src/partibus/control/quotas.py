@@ -8,6 +8,7 @@ writes.
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from partibus.control.entity_index import EntityIndex
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.entity import (
@@ -35,25 +36,21 @@ class TopicFull(QuotaExceeded):
         super().__init__(text)
 
 
-def check_room(
-    records: Iterable[EntityRecord], path: str, spec: EntitySpec, profile: Profile
-) -> None:
+def check_room(index: EntityIndex, path: str, spec: EntitySpec, profile: Profile) -> None:
     """Refuse a new entity where the profile has no room for it (QTA-2, QTA-3, QTA-11)."""
     if isinstance(spec, SubscriptionSpec):
-        _check_subscriptions(records, path, spec, profile)
+        _check_subscriptions(index, path, spec, profile)
         return
-    if profile.entities_max == UNLIMITED:  # nothing to count, and counting costs at each start
+    if profile.entities_max == UNLIMITED:
         return
-    others = [r.spec for r in records if not isinstance(r.spec, SubscriptionSpec)]
-    if len(others) >= profile.entities_max:
+    if index.main_count >= profile.entities_max:
         raise QuotaExceeded(
             f"The namespace has {profile.entities_max} queues and topics, which is the most "
             f"of the {profile.name} profile; delete one, or choose another profile."
         )
     if not spec.enable_partitioning:
         return
-    partitioned = sum(other.enable_partitioning for other in others)
-    if partitioned >= profile.partitioned_entities_max:
+    if index.partitioned_count >= profile.partitioned_entities_max:
         raise QuotaExceeded(
             f"The namespace has {profile.partitioned_entities_max} partitioned entities, which "
             f"is the most of the {profile.name} profile; create this one without partitioning."
@@ -61,29 +58,26 @@ def check_room(
 
 
 def _check_subscriptions(
-    records: Iterable[EntityRecord], path: str, spec: SubscriptionSpec, profile: Profile
+    index: EntityIndex, path: str, spec: SubscriptionSpec, profile: Profile
 ) -> None:
     if profile.subscriptions_per_topic_max == UNLIMITED:
         return
-    records = tuple(records)
     topic = parse_address(path).entity
-    if len(_subscriptions(records, topic)) >= profile.subscriptions_per_topic_max:
+    if len(index.subscriptions(topic)) >= profile.subscriptions_per_topic_max:
         raise TopicFull(
             f"The topic '{topic}' has {profile.subscriptions_per_topic_max} subscriptions, which "
             f"is the most of the {profile.name} profile; delete one first.",
             _SUBSCRIPTIONS,
         )
-    check_filters(records, path, spec, profile)
+    check_filters(index, path, spec, profile)
 
 
-def check_filters(
-    records: Iterable[EntityRecord], path: str, spec: EntitySpec, profile: Profile
-) -> None:
+def check_filters(index: EntityIndex, path: str, spec: EntitySpec, profile: Profile) -> None:
     """Refuse rules beyond what a topic may have over all its subscriptions (QTA-12)."""
     if not isinstance(spec, SubscriptionSpec):
         return
     rules: list[RuleSpec] = list(spec.rules)
-    for other in _subscriptions(records, parse_address(path).entity):
+    for other in index.subscriptions(parse_address(path).entity):
         if path_key(other.path) != path_key(path) and isinstance(other.spec, SubscriptionSpec):
             rules += other.spec.rules
     correlations = sum(rule.filter_type is FilterType.CORRELATION for rule in rules)
@@ -97,15 +91,6 @@ def check_filters(
                 f"A topic has at most {most} {kind} filters in the {profile.name} profile.",
                 _FILTERS[kind],
             )
-
-
-def _subscriptions(records: Iterable[EntityRecord], topic: str) -> list[EntityRecord]:
-    prefix = f"{path_key(topic)}/subscriptions/"
-    return [
-        r
-        for r in records
-        if r.kind is EntityKind.SUBSCRIPTION and path_key(r.path).startswith(prefix)
-    ]
 
 
 def check_forwarding(

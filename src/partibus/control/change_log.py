@@ -1,0 +1,81 @@
+"""The numbered log of changes to the catalog, for the processes that did not make them.
+
+Owns the table `change`: one row for every entity that was created, changed or deleted and for every
+scope whose policies changed, written in the transaction of the change itself. The numbers have no
+gaps, so whoever knows the last number that it has seen reads exactly what is new, and whoever has
+missed rows that are no longer kept notices it. It says what changed, not how: an entity that
+is no longer in its table was deleted. Called by the catalog's database and the catalog.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+CHANGES_KEPT: Final = 10_000
+"""Far more than happen between two looks, which are a second apart; beyond it all is read anew."""
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS change (
+    change_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    entity_id INTEGER,
+    scope TEXT
+);
+"""
+
+
+class News(NamedTuple):
+    """What has changed, up to a number: entities by id, oldest first, and scopes of policies."""
+
+    last: int
+
+    entity_ids: Sequence[int]
+    scopes: Sequence[str]
+
+
+class ChangeLog:
+    """The log in one open database; `seen` is the last change that this process knows of."""
+
+    __slots__ = ("_connection", "seen")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.seen = 0
+
+    def note_entity(self, entity_id: int) -> None:
+        """An entity was created, changed or deleted in this transaction."""
+        self._note(entity_id, None)
+
+    def note_policies(self, scope: str) -> None:
+        """The policies of a scope changed in this transaction."""
+        self._note(None, scope)
+
+    def _note(self, entity_id: int | None, scope: str | None) -> None:
+        run = self._connection.execute
+        number = run(
+            "INSERT INTO change (entity_id, scope) VALUES (?, ?)", (entity_id, scope)
+        ).lastrowid
+        assert number is not None
+        run("DELETE FROM change WHERE change_id <= ?", (number - CHANGES_KEPT,))
+
+    def catch_up(self) -> None:
+        """All that is in the log is known to this process."""
+        (self.seen,) = self._connection.execute(
+            "SELECT coalesce(max(change_id), 0) FROM change"
+        ).fetchone()
+
+    def news(self) -> News | None:
+        """What has changed since `seen`; None when that can no longer be told. Whoever has taken
+        it over moves `seen` on to its last number."""
+        rows = self._connection.execute(
+            "SELECT change_id, entity_id, scope FROM change WHERE change_id > ? ORDER BY change_id",
+            (self.seen,),
+        ).fetchall()
+        if not rows:
+            return News(self.seen, (), ())
+        if rows[0][0] != self.seen + 1:
+            return None
+        return News(
+            rows[-1][0],
+            sorted({entity_id for _, entity_id, _ in rows if entity_id is not None}),
+            list(dict.fromkeys(scope for _, _, scope in rows if scope is not None)),
+        )

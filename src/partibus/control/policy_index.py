@@ -1,0 +1,60 @@
+"""The access policies in memory, by the scope they sit on and by their name.
+
+Owns both ways to find one and keeps them in step, scope by scope, so that a change costs what it
+changes. It checks nothing; the catalog alone writes it. A scope is a path in lower case, "" for the
+namespace.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from partibus.control.policies import AccessPolicy
+
+_NONE: Final[Mapping[str, AccessPolicy]] = MappingProxyType({})
+
+
+class PolicyIndex:
+    """All policies."""
+
+    __slots__ = ("_by_name", "_by_scope")
+
+    def __init__(self, policies: Iterable[tuple[str, AccessPolicy]] = ()) -> None:
+        self._by_scope: dict[str, dict[str, AccessPolicy]] = {}
+        self._by_name: dict[str, dict[str, AccessPolicy]] = {}
+        for scope, policy in policies:
+            self.put(scope, policy)
+
+    def of_scope(self, scope: str) -> Mapping[str, AccessPolicy]:
+        """The policies of a scope by name."""
+        return self._by_scope.get(scope, _NONE)
+
+    def named(self, name: str) -> Mapping[str, AccessPolicy]:
+        """The policies of a name by scope."""
+        return self._by_name.get(name, _NONE)
+
+    @property
+    def scopes(self) -> Mapping[str, Mapping[str, AccessPolicy]]:
+        """Every scope that has policies."""
+        return self._by_scope
+
+    def put(self, scope: str, policy: AccessPolicy) -> None:
+        """A new policy, or one in the place of that with its name."""
+        self._by_scope.setdefault(scope, {})[policy.name] = policy
+        self._by_name.setdefault(policy.name, {})[scope] = policy
+
+    def remove(self, scope: str, name: str) -> None:
+        """A policy is no more; a missing one does nothing."""
+        for index, outer, inner in ((self._by_scope, scope, name), (self._by_name, name, scope)):
+            level = index.get(outer)
+            if level is not None:
+                level.pop(inner, None)
+                if not level:
+                    del index[outer]
+
+    def replace(self, scope: str, policies: Iterable[AccessPolicy]) -> None:
+        """A scope has these policies and no others."""
+        for name in list(self.of_scope(scope)):
+            self.remove(scope, name)
+        for policy in policies:
+            self.put(scope, policy)
