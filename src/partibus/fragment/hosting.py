@@ -48,6 +48,7 @@ from partibus.fragment.rows import (
     OPEN_SESSION,
     PING,
     PONG,
+    QUIET,
     REFUSED,
     RENEWED,
     ROW_BYTES,
@@ -96,6 +97,8 @@ class Host:
         """How much each store of this process holds; told with every pong."""
         self._receivers: dict[int, FarReceiver] = {}
         self.is_closed = False
+        self.is_quiet = False
+        """The far process has said that it asks for nothing more."""
         self.unanswered_bytes = 0
         self._handlers: dict[int, Callable[[Row], None]] = {
             OPEN: self._open,
@@ -105,6 +108,7 @@ class Host:
             INTEREST: self._interest,
             DETACH: self._detach,
             PING: self._pong,
+            QUIET: self._be_quiet,
             ASK: self._question,
         }
 
@@ -169,6 +173,9 @@ class Host:
             self.post((FAILED, row[1], error_row(error)))
         else:
             self.post((ANSWERED, row[1], answer))
+
+    def _be_quiet(self, row: Row) -> None:
+        self.is_quiet = True
 
     def _pong(self, row: Row) -> None:
         self.post((PONG, row[1], self._store_bytes()))

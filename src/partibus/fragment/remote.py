@@ -139,6 +139,11 @@ class FarBroker:
         """Whether the far process can be reached."""
         return self._outbox is not None
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether everything that was asked has been answered."""
+        return not self._pending and not self._later
+
     def is_available(self, store: int) -> bool:
         """Whether a store of the far process takes messages, as far as is known here."""
         outbox = self._outbox

@@ -67,6 +67,8 @@ DEMAND: Final = 17
 INTEREST: Final = 18
 DETACH: Final = 19
 PING: Final = 20
+QUIET: Final = 23
+"""The process asks for nothing more: it is about to stop."""
 OPEN_SESSION: Final = 21
 """A receiver of one session; known by its number like any other."""
 ACCEPT: Final = 22

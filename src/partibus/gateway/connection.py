@@ -72,6 +72,10 @@ class Wire(Protocol):
         """End after what was written is sent."""
         ...
 
+    def linger(self) -> None:
+        """The same, though the client may still be sending: it must see what was written."""
+        ...
+
     def abort(self) -> None: ...
 
     def pause_reading(self) -> None: ...
@@ -102,6 +106,8 @@ class ClientConnection:
         self._is_flush_due = False
         self._is_reading = True
         self._is_over = False
+        self._is_deaf = False
+        """Nothing more is taken from the client: the server is about to stop."""
         self._cut_off_at_ms: int | None = None
         self.unconfirmed_bytes = 0
         """Bytes of sends that the store has not confirmed."""
@@ -128,6 +134,8 @@ class ClientConnection:
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client: run the engine and everything it reports."""
+        if self._is_deaf:
+            return
         self._handle(self._engine.receive_data(data, self.gateway.now_ms()))
         if self._sending:
             sending, self._sending = self._sending, []
@@ -151,6 +159,8 @@ class ClientConnection:
 
     def resume_writing(self) -> None:
         """The client has caught up."""
+        if self._is_deaf:
+            return
         self.is_writable = True
         for owner in list(self._links.values()):
             if isinstance(owner, OutboundLink):
@@ -270,13 +280,21 @@ class ClientConnection:
             self._finish()
             self._wire.abort()
 
+    def quiesce(self) -> None:
+        """The server is about to stop: take and hand out nothing more; answers still go."""
+        self._is_deaf = True
+        self.is_writable = False
+        for owner in list(self._links.values()):
+            if isinstance(owner, OutboundLink):
+                owner.withdraw()
+
     def force_close(self, error: AmqpError) -> None:
         """The server stops: say so, and go."""
         if not self._is_over:
             self._engine.close(error)
             self._flush()
             self._finish()
-            self._wire.close()
+            self._wire.linger()
 
     # --- engine events --------------------------------------------------------------------
 

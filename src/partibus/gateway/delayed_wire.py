@@ -24,6 +24,7 @@ class DelayedWire:
 
     __slots__ = (
         "_is_closing",
+        "_lingers",
         "_now_ms",
         "_scheduler",
         "_timer",
@@ -45,6 +46,7 @@ class DelayedWire:
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._waiting_bytes = 0
         self._is_closing = False
+        self._lingers = False
         self._timer: Timer | None = None
         self.peer = wire.peer
         self.secure = wire.secure
@@ -67,6 +69,17 @@ class DelayedWire:
         """End after what was written is sent, however late that is."""
         self._is_closing = True
         if not self._waiting:
+            self._end()
+
+    def linger(self) -> None:
+        """The same, though the peer may still be sending."""
+        self._lingers = True
+        self.close()
+
+    def _end(self) -> None:
+        if self._lingers:
+            self._wire.linger()
+        else:
             self._wire.close()
 
     def abort(self) -> None:
@@ -104,7 +117,7 @@ class DelayedWire:
             self._set_timer()
         elif self._is_closing:
             self._is_closing = False
-            self._wire.close()
+            self._end()
 
     def _let_go(self) -> None:
         _, data = self._waiting.popleft()

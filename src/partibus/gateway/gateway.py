@@ -120,6 +120,12 @@ class Gateway:
         """Have others that serve clients hear when to stop."""
         self._farewells.append(farewell)
 
+    def quiesce(self) -> None:
+        """The server is about to stop: nothing more is taken from clients or handed to them,
+        and what they have sent is still answered."""
+        for connection in list(self._connections):
+            connection.quiesce()
+
     def close(self) -> None:
         """Tell every client that the server stops."""
         for farewell in self._farewells:

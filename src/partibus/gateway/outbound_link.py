@@ -118,6 +118,12 @@ class OutboundLink:
         elif self._drain_waits:
             self._drain_next()
 
+    def withdraw(self) -> None:
+        """Ask for nothing more: what has not been handed out stays where it is."""
+        for source in self._sources:
+            if source.granted > 0:
+                source.demand(0, False)
+
     def _room(self) -> int:
         """How many messages may be written now."""
         if self._connection.is_writable:

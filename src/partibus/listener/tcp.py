@@ -17,6 +17,9 @@ from partibus.listener.deadlines import Deadlines
 # small messages cost a wake-up each. 5,000 peers that never read hold 1.25 GiB at most.
 WRITE_BUFFER_BYTES_HIGH: Final = 256 * 1024
 WRITE_BUFFER_BYTES_LOW: Final = 64 * 1024
+# A peer that is sent away while it sends has seen our last words, or is gone, when it has
+# been silent for so long: several round trips of a slow network.
+LINGER_QUIET_S: Final = 0.25
 
 
 class Client(Protocol):
@@ -34,7 +37,17 @@ class Client(Protocol):
 class AmqpProtocol(asyncio.Protocol):
     """Both ends of the pump: a protocol for the loop, a wire for the gateway."""
 
-    __slots__ = ("_client", "_closing", "_connect", "_lost", "_transport", "peer", "secure")
+    __slots__ = (
+        "_client",
+        "_closing",
+        "_connect",
+        "_is_lingering",
+        "_lost",
+        "_transport",
+        "_was_heard",
+        "peer",
+        "secure",
+    )
 
     def __init__(
         self,
@@ -47,6 +60,8 @@ class AmqpProtocol(asyncio.Protocol):
         self._lost = lost
         self._client: Client | None = None
         self._transport: asyncio.Transport | None = None
+        self._is_lingering = False
+        self._was_heard = False
         self.peer = ""
         self.secure = False
 
@@ -60,6 +75,9 @@ class AmqpProtocol(asyncio.Protocol):
         self._client = self._connect(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_lingering:
+            self._was_heard = True
+            return
         client = self._client
         if client is not None:
             client.data_received(data)
@@ -94,6 +112,35 @@ class AmqpProtocol(asyncio.Protocol):
         if not self._transport.is_closing():
             self._closing.watch(self)
             self._transport.close()
+
+    def linger(self) -> None:
+        """End after what was written is sent, though the peer may be sending itself.
+
+        To close a socket on which something lies unread resets the connection, and the peer loses
+        what it has not read yet: the answers to its last sends. So what comes is read and
+        thrown away until the peer has gone or is silent."""
+        transport = self._transport
+        assert transport is not None
+        if self._is_lingering or transport.is_closing():
+            return
+        self._is_lingering = True
+        self._closing.watch(self)
+        if transport.can_write_eof():
+            transport.write_eof()
+        transport.resume_reading()
+        self._listen_on()
+
+    def _listen_on(self) -> None:
+        self._was_heard = False
+        asyncio.get_running_loop().call_later(LINGER_QUIET_S, self._end_if_silent)
+
+    def _end_if_silent(self) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            if self._was_heard:
+                self._listen_on()
+            else:
+                transport.close()
 
     def abort(self) -> None:
         """End at once, dropping what was not sent."""

@@ -100,11 +100,15 @@ class WebSocketProtocol(AmqpProtocol):
             self._closing.watch(self)
             self._say_goodbye(CloseReason.NORMAL_CLOSURE, "")
 
+    def linger(self) -> None:
+        """Say goodbye behind what was written; what comes until it is answered is not passed on."""
+        self.close()
+
     # --- called by the listener -------------------------------------------------------------
 
     def finish(self) -> None:
-        """The server stops: wait for no answer to our goodbye."""
-        super().close()
+        """The server stops: wait no longer for an answer to our goodbye than the peer sends."""
+        super().linger()
 
     # --- frames -----------------------------------------------------------------------------
 

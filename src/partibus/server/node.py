@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +64,8 @@ EXIT_INTERNAL: Final = 70
 """EX_SOFTWARE of sysexits."""
 IDLE_POLL_S: Final = 0.005
 """How often a stopping node looks whether its brokers have come to rest."""
+ANSWER_S_MAX: Final = 10.0
+"""How long clients of a stopping node wait for the answers to what they have sent."""
 FLUSH_S_MAX: Final = 30.0
 """A store that does not answer by then is closed with what it has."""
 
@@ -163,26 +165,37 @@ class Node:
             await self._peers.start()
 
     async def stop(self) -> None:
-        """Tell the clients, make everything durable, close."""
+        """Answer what was taken from clients, tell them, make everything durable, close.
+
+        What is stored and not confirmed would be sent again by its sender: so nothing more is
+        taken first, then all answers are awaited, and only then connections are closed."""
         if self._faults is not None:
             self._faults.clear({})
         self._follower.stop()
         self._idle.stop()
         await self.bulk.stop()
-        self.gateway.close()
+        self.gateway.quiesce()
         self._couriers.stop()
+        await until(self._has_answered, ANSWER_S_MAX)
+        self.gateway.close()
         if self._peers is not None:
+            self._peers.say_quiet()
+            await until(self._peers.others_are_quiet, ANSWER_S_MAX)
             self._peers.stop_serving()
-        brokers = self._brokers.values()
-        waited_s = 0.0
-        while waited_s < FLUSH_S_MAX and any(not broker.is_at_rest for broker in brokers):
-            await asyncio.sleep(IDLE_POLL_S)
-            waited_s += IDLE_POLL_S
+        await until(self._is_at_rest, FLUSH_S_MAX)
         if self._peers is not None:
             await self._peers.close()
-        for broker in brokers:
+        for broker in self._brokers.values():
             broker.close()
         self.catalog.close()
+
+    def _is_at_rest(self) -> bool:
+        """Whether nothing waits for a store of this process."""
+        return all(broker.is_at_rest for broker in self._brokers.values())
+
+    def _has_answered(self) -> bool:
+        """Whether nothing that was asked here waits, for a store or for another worker."""
+        return self._is_at_rest() and (self._peers is None or self._peers.is_at_rest)
 
     def data_routes(self) -> "Sequence[BaseRoute]":
         """The HTTP routes by which messages are sent and received; loaded when first needed."""
@@ -312,6 +325,18 @@ class Node:
                 del self._machines[placement.fragment_id]
                 del self._local[placement.fragment_id]
                 self._brokers[placement.store].drop(placement.fragment_id)
+
+
+async def until(is_so: Callable[[], bool], limit_s: float) -> None:
+    """Wait until something holds at two looks in a row, since an answer may lead to a question;
+    but not longer than the limit."""
+    waited_s, looks = 0.0, 0
+    while waited_s < limit_s:
+        looks = looks + 1 if is_so() else 0
+        if looks == 2:
+            return
+        await asyncio.sleep(IDLE_POLL_S)
+        waited_s += IDLE_POLL_S
 
 
 def stop_at_once(error: Exception) -> None:

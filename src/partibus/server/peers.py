@@ -23,7 +23,7 @@ from partibus.fragment.commands import Question
 from partibus.fragment.handle import Fragment
 from partibus.fragment.hosting import Host
 from partibus.fragment.remote import FarBroker, RemoteFragment
-from partibus.fragment.rows import PING, ROW_BYTES, STORES_DOWN, Row
+from partibus.fragment.rows import PING, QUIET, ROW_BYTES, STORES_DOWN, Row
 from partibus.server.control_hub import ControlHub, Payload
 from partibus.server.membership import Membership
 from partibus.server.peer_channel import PeerChannel
@@ -66,6 +66,7 @@ class Peers:
         self._all_connected = asyncio.Event()
         self._server: asyncio.AbstractServer | None = None
         self._guests: set[Guest] = set()
+        self._callers: set[Caller] = set()
         self._brokers: Mapping[int, Broker] = {}
         self.is_serving = True
         control.reach(self)
@@ -102,6 +103,20 @@ class Peers:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._all_connected.wait(), GATHERING_S)
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the others have answered everything that was asked of them."""
+        return all(far.is_at_rest for far in self._far.values())
+
+    def say_quiet(self) -> None:
+        """Let the others know that nothing more is asked of them."""
+        for caller in self._callers:
+            caller.channel.post((QUIET, 0), ROW_BYTES)
+
+    def others_are_quiet(self) -> bool:
+        """Whether all that are connected have said so; only then may this one stop to serve."""
+        return all(guest.is_quiet for guest in self._guests)
+
     def stop_serving(self) -> None:
         """Take no more requests; those that were taken are still answered."""
         self.is_serving = False
@@ -132,9 +147,11 @@ class Peers:
             try:
                 if await caller.connect():
                     delay_s = RETRY_S_MIN
+                    self._callers.add(caller)
                     await caller.until_lost()
                     log.warning("worker %d is lost; connecting to it again", far.worker)
             finally:
+                self._callers.discard(caller)
                 caller.channel.abort()
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, RETRY_S_MAX)
@@ -288,6 +305,11 @@ class Guest:
         self._host = self._peers.make_host(self)
         self.channel.receive = partial(self._serve, self._host)
         self.channel.on_unsendable = self._host.unsendable
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it asks for nothing more."""
+        return self._host is not None and self._host.is_quiet
 
     def _serve(self, host: Host, rows: Sequence[Row]) -> None:
         host.receive(rows)

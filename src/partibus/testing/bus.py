@@ -160,6 +160,9 @@ class ClientBench:
     def close(self) -> None:
         self.is_cut = True
 
+    def linger(self) -> None:
+        self.close()
+
     def abort(self) -> None:
         self.is_cut = True
 

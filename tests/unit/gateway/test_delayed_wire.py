@@ -35,6 +35,9 @@ class RecordingWire:
     def pause_reading(self) -> None:
         self.calls.append("pause")
 
+    def linger(self) -> None:
+        self.calls.append("linger")
+
     def resume_reading(self) -> None:
         self.calls.append("resume")
 
@@ -176,3 +179,13 @@ def test_overlapped_sends_pay_the_distance_once() -> None:
     elapsed_ms = bus.clock.now_ms() - began_ms
     round_trips = elapsed_ms / (RTT_MS + STORE_MS)
     assert 1 <= round_trips < 2
+
+
+def test_a_lingering_end_comes_after_what_was_written() -> None:
+    bench = Bench()
+    bench.trouble.rtt_ms = RTT_MS
+    bench.delayed.write(b"last")
+    bench.delayed.linger()
+    assert bench.wire.calls == []
+    bench.scheduler.advance_ms(RTT_MS + 1)
+    assert bench.wire.calls == [b"last", "linger"]

@@ -158,3 +158,32 @@ async def test_a_peer_that_stops_sending_is_answered_before_the_end(
     writer.write_eof()
     assert await reader.read() == HEADER + b"last words"
     await (await front.clients.get()).lost
+
+
+async def test_a_peer_that_sends_while_it_is_sent_away_reads_the_last_words(front: Front) -> None:
+    """A socket that is closed with bytes unread resets the connection, and loses them."""
+    sock, client = await raw_client(front)
+    loop = asyncio.get_running_loop()
+    with sock:
+        before = len(client.received)
+        client.wire.pause_reading()
+        for _ in range(8):
+            await loop.sock_sendall(sock, CHUNK[:4096])
+        client.wire.write(b"last words")
+        client.wire.linger()
+        await loop.sock_sendall(sock, b"still talking")
+        said = b""
+        while part := await loop.sock_recv(sock, 4096):
+            said += part
+        assert said == b"last words"
+        sock.close()
+    await client.lost
+    assert len(client.received) == before, "nothing more is passed on"
+
+
+async def test_a_silent_peer_is_not_waited_for(front: Front) -> None:
+    sock, client = await raw_client(front)
+    with sock:
+        client.wire.linger()
+        client.wire.linger()
+        await client.lost

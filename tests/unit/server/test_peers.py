@@ -193,3 +193,21 @@ async def test_a_slow_answer_is_not_waited_for(
         guest.channel.receive = lambda rows: None
     with pytest.raises(OperationTimeout, match="did not answer 'anything'"):
         await one.control.ask(1, "anything", {})
+
+
+async def test_a_worker_that_asks_nothing_more_says_so(workers: list[Worker]) -> None:
+    one, other = workers
+    assert one.peers.is_at_rest
+    assert not other.peers.others_are_quiet()
+    one.peers.say_quiet()
+    await until(other.peers.others_are_quiet)
+    assert not one.peers.others_are_quiet()
+
+
+async def test_a_worker_knows_how_much_the_stores_of_others_hold(
+    workers: list[Worker],
+) -> None:
+    one, other = workers
+    other.own.submit(Enqueue(Ports(), [NewMessage(b"x" * 77, -1)], [1], 77))
+    await until(lambda: one.peers.live_bytes(1) == 77)
+    assert other.peers.live_bytes(0) == 0
