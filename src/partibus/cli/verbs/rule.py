@@ -26,8 +26,8 @@ app = typer.Typer(help="Try out the rules of subscriptions.", no_args_is_help=Tr
 _MESSAGE: Final = "The message"
 
 
-def _flag(help_text: str) -> Any:
-    return typer.Option(metavar="TEXT", help=help_text, rich_help_panel=_MESSAGE)
+def _flag(help_text: str, *names: str) -> Any:
+    return typer.Option(*names, metavar="TEXT", help=help_text, rich_help_panel=_MESSAGE)
 
 
 Config = Annotated[
@@ -66,8 +66,8 @@ ReplyTo = Annotated[str | None, _flag("ReplyTo.")]
 ReplyToSessionId = Annotated[str | None, _flag("ReplyToSessionId.")]
 ContentType = Annotated[str | None, _flag("ContentType.")]
 PartitionKey = Annotated[str | None, _flag("PartitionKey.")]
-TimeToLive = Annotated[str | None, _flag("TimeToLive, for example PT5M.")]
-Scheduled = Annotated[str | None, _flag("ScheduledEnqueueTimeUtc, in ISO 8601.")]
+TimeToLive = Annotated[str | None, _flag("TimeToLive, for example PT5M.", "--ttl")]
+Scheduled = Annotated[str | None, _flag("ScheduledEnqueueTimeUtc, in ISO 8601.", "--at")]
 
 
 @app.command()
@@ -130,10 +130,10 @@ def explain(
     config: Config = None,
     sql: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="An SQL filter to try, with no other rules."),
+        typer.Option("--sql-filter", metavar="SQL", help="A filter to try, with no other rules."),
     ] = None,
     action: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="With --sql: an action to try with it.")
+        str | None, typer.Option(metavar="SQL", help="With --sql-filter: an action to try with it.")
     ] = None,
     prop: Properties = None,
     message: Message = None,
@@ -152,8 +152,8 @@ def explain(
 ) -> None:
     """Show why a subscription's rules select a message, or why not, term by term.
 
-    Give a subscription of the running server or, with --config, of a file; or a filter with --sql,
-    for which no server is asked. Each term has a mark:
+    Give a subscription of the running server or, with --config, of a file; or a filter with
+    --sql-filter, for which no server is asked. Each term has a mark:
     '+' true, '-' false, '?' unknown (a property is not set), '!' cannot be evaluated; '<--'
     stands beside the one that decides. Exit code 1 means that the message is not selected, 2
     that a file or a rule is wrong.
@@ -161,7 +161,7 @@ def explain(
     Examples:
 
         partibus rule explain orders/large -p amount:int=120
-        partibus rule explain --sql 'amount > 100' -p amount:int=120
+        partibus rule explain --sql-filter 'amount > 100' -p amount:int=120
     """
     from partibus.cli.rule_report import print_explanations
 
@@ -171,7 +171,7 @@ def explain(
     elif subscription is not None:
         reach = _reach_of(_source(find, config, _topic_of(subscription)), subscription, view)
     else:
-        raise typer.BadParameter("say which SUBSCRIPTION, or give a filter: --sql.")
+        raise typer.BadParameter("say which SUBSCRIPTION, or give a filter: --sql-filter.")
     if json:
         _print_json([reach])
     else:
