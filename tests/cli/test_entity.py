@@ -144,3 +144,19 @@ def test_a_server_that_is_not_there_is_exit_code_five() -> None:
     ).try_("entity", "list")
     assert done.code == 5
     assert "Is the server running? Start it with: partibus serve" in done.err
+
+
+@pytest.mark.rule("CNT-4")
+def test_locked_dead_letters_are_in_the_totals(
+    partibus: Partibus, client: ServiceBusClient, parted: str
+) -> None:
+    fill(client, parted, 3)
+    with client.get_queue_receiver(parted) as receiver:
+        for message in collect(receiver, 3):
+            receiver.dead_letter_message(message)
+    sub_queue = ServiceBusSubQueue.DEAD_LETTER
+    with client.get_queue_receiver(parted, sub_queue=sub_queue, prefetch_count=0) as receiver:
+        assert len(collect(receiver, 2)) >= 2
+        totals = partibus("entity", "show", parted, "--json").json["totals"]
+        assert (totals["active"], totals["dead_letter"]) == (0, 3)
+        assert totals["locked"] == totals["dead_letter_locked"] >= 2

@@ -116,6 +116,7 @@ class FarFragment:
         self.fragment_id = fragment_id
         self.index = index
         self.is_available = True
+        self.obstacle = ""
 
     def submit(self, command: Command) -> None:
         asked: Any = command

@@ -31,8 +31,15 @@ from partibus.atom.shelf import Shelf
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
 from partibus.control.live import LiveNamespace
+from partibus.domain.address import entity_of_messages
 from partibus.domain.clock import Clock
-from partibus.domain.errors import ArgumentError, BusError, Unauthorized
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    EntityNotFound,
+    MessagesNotRead,
+    Unauthorized,
+)
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 """A description with every property at its longest stays far below."""
@@ -110,7 +117,13 @@ class ManagementApplication:
         if resource.sort in LISTS:
             body = await self._shelf.list(resource, _page(request), caller)
             return Response(body, 200, _FRESH, _FEED)
-        body = await self._shelf.show(resource, caller)
+        try:
+            body = await self._shelf.show(resource, caller)
+        except EntityNotFound as error:
+            if entity_of_messages(resource.path) is None:
+                raise
+            # The path of a queue's messages, not of an entity with such a name.
+            raise MessagesNotRead from error
         return Response(body, 200, _FRESH, _ENTRY)
 
     async def _put(
@@ -141,7 +154,9 @@ def _caller(request: Request) -> Caller:
     host = request.headers.get("host", "localhost")
     if not _HOST.fullmatch(host):
         raise ArgumentError("The header Host is not the name of a host.")
-    return Caller(request.scope["scheme"], host, request.query_params.get("api-version", ""))
+    version = request.query_params.get("api-version", "")
+    path_end = "/" if request.scope["raw_path"].endswith(b"/") else ""
+    return Caller(request.scope["scheme"], host, version, path_end)
 
 
 def _is_update(request: Request) -> bool:

@@ -20,11 +20,13 @@ NEVER: Final = "0001-01-01T00:00:00Z"
 
 @dataclass(slots=True, frozen=True)
 class Caller:
-    """How the client reached us: addresses in answers begin as its own requests do."""
+    """How the client reached us: addresses in answers begin and end as its own requests do."""
 
     scheme: str
     host: str
     version: str = ""
+    path_end: str = ""
+    """A slash, where the path ended in one: azure-sb looks for it in the id of a feed."""
 
     def url(self, path: str, **query: object) -> str:
         """The address of a path."""
@@ -73,7 +75,7 @@ def feed_document(
     path: str, entries: Iterable[Entry], page: Page, has_more: bool, caller: Caller, now_ms: int
 ) -> str:
     """A page of a list; a second link leads to the next page, if there is one."""
-    here = caller.url(path, skip=page.skip, top=page.top)
+    here = caller.url(path + caller.path_end, skip=page.skip, top=page.top)
     links = [_link("self", here)]
     if has_more:
         links.append(_link("next", caller.url(path, skip=page.skip + page.top, top=page.top)))

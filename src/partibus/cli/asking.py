@@ -1,13 +1,14 @@
 """From a verb's options to a server, or to an exit.
 
-Owns `on_server`, which gives a verb the options that say which server is meant and hands it
-the place they name, and the printing of JSON. A verb may be a coroutine; it is then run.
+Owns `on_server` and `perhaps_on_server`, which give a verb the options that say which server is
+meant and the place they name, and the printing of JSON. A verb may be a coroutine; it is then run.
 Whatever fails inside is told by `failures`. Stands around every verb that talks to a server.
 """
 
 import inspect
 import json
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 
 import typer
@@ -31,6 +32,22 @@ SERVER_OPTIONS = {
 
 def on_server(verb: "Callable[Concatenate[Place, P], Any]") -> Callable[..., None]:
     """A verb whose first parameter is the place; the options that find it are added."""
+
+    def at_once(find: "Callable[[], Place]", *given: P.args, **named: P.kwargs) -> Any:
+        return verb(find(), *given, **named)
+
+    return _with_server_options(at_once, verb)
+
+
+def perhaps_on_server(
+    verb: "Callable[Concatenate[Callable[[], Place], P], Any]",
+) -> Callable[..., None]:
+    """A verb that can do without a server: its first parameter finds the place when it is called,
+    so that options that name none, or a wrong one, are no obstacle to the verb's other way."""
+    return _with_server_options(verb, verb)
+
+
+def _with_server_options(run: Callable[..., Any], verb: Callable[..., Any]) -> Callable[..., None]:
     own = list(inspect.signature(verb).parameters.values())[1:]
 
     def command(**given: Any) -> None:
@@ -39,7 +56,7 @@ def on_server(verb: "Callable[Concatenate[Place, P], Any]") -> Callable[..., Non
 
         where = {name: given.pop(name) for name in SERVER_OPTIONS}
         with told():
-            result = verb(find_place(**where), **given)  # type: ignore[call-arg]
+            result = run(partial(find_place, **where), **given)
             if inspect.iscoroutine(result):
                 _run(result)
 

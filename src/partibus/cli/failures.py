@@ -124,7 +124,7 @@ def refused(error: RemoteError) -> CommandFailed:
     text = plain_words(error)
     hint = _HINTS.get(error.condition, "")
     if _SESSION_WORDS in text and "not require" not in text:
-        hint = "Receive with --session ID or --next-session."
+        hint = "Receive with --session-id ID or --next-session."
     return CommandFailed(f"{text} {hint}".strip(), _CODES.get(error.condition, EXIT_FAILED))
 
 

@@ -12,11 +12,17 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from partibus.cli.old_spellings import in_present_words
+
 _INDENTED: Final = re.compile(r"(?:^    .*\n?)+", re.MULTILINE)
 
 
 class Verb(TyperCommand):
-    """A verb whose parameters are shown our way."""
+    """A verb whose parameters are shown our way, and read by their old names too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        verb = " ".join(ctx.command_path.split()[1:])
+        return super().parse_args(ctx, in_present_words(verb, args))
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _in_our_words(super().get_params(ctx))

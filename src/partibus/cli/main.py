@@ -4,7 +4,7 @@ Owns the command tree only. A verb's module is small and imports the server or t
 when it runs, not when the table is read, so that `--help` and shell completion stay quick.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -84,6 +84,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def partibus(
+    is_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", is_eager=True, callback=version.only
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("serve", rich_help_panel=SERVER)(serve.serve)
 app.add_typer(config.app, name="config", rich_help_panel=SERVER)
 app.add_typer(cert.app, name="cert", rich_help_panel=SERVER)

@@ -156,6 +156,10 @@ def rule_table(rule: RuleSpec) -> Table:
         table["sql_filter"] = rule.sql_expression
     if rule.action:
         table["action"] = rule.action
+    for key in ("parameters", "action_parameters"):
+        values = getattr(rule, key)
+        if values:
+            table[key] = dict(values)
     return table
 
 

@@ -75,7 +75,9 @@ AnyEntity = Annotated[
 DeadLetter = Annotated[
     bool, typer.Option("--dead-letter", help="The entity's dead-letter queue instead.")
 ]
-Session = Annotated[str | None, typer.Option("--session", metavar="ID", help="Only this session.")]
+Session = Annotated[
+    str | None, typer.Option("--session-id", metavar="ID", help="Only this session.")
+]
 LookOption = Annotated[
     Literal["text", "json", "body"] | None,
     typer.Option(

@@ -135,9 +135,11 @@ def rule_fields(entry: Entry) -> Fields:
             shown["sql_filter"] = "1=0"
         elif kind != "TrueFilter" and expression != _ALWAYS:
             shown["sql_filter"] = expression
+        shown |= _named("parameters", filtered, "Parameters")
     action = _child(entry.description, "Action")
     if action is not None and _text(action, "SqlExpression"):
         shown["action"] = _text(action, "SqlExpression")
+        shown |= _named("action_parameters", action, "Parameters")
     return shown
 
 
@@ -145,10 +147,15 @@ def _conditions(filtered: Element) -> Fields:
     found: Fields = {
         key: text for key, name in _CONDITIONS.items() if (text := _text(filtered, name))
     }
-    holder = _child(filtered, "Properties")
+    return found | _named("properties", filtered, "Properties")
+
+
+def _named(key: str, parent: Element, holder_name: str) -> Fields:
+    """Names with typed values under one key; nothing where there are none."""
+    holder = _child(parent, holder_name)
     pairs = list(holder) if holder is not None else []
-    properties = {_text(pair, "Key"): _typed(_child(pair, "Value")) for pair in pairs}
-    return {**found, "properties": properties} if properties else found
+    values = {_text(pair, "Key"): _typed(_child(pair, "Value")) for pair in pairs}
+    return {key: values} if values else {}
 
 
 def _typed(value: Element | None) -> object:
@@ -244,31 +251,34 @@ def _rule(fields: Mapping[str, Any]) -> str:
         inner = "".join(
             _leaf(n, str(correlation[k])) for k, n in _CONDITIONS.items() if k in correlation
         )
-        inner += _properties(correlation.get("properties", {}))
+        inner += _values("Properties", correlation.get("properties", {}))
         filtered = f'<Filter i:type="CorrelationFilter">{inner}</Filter>'
     else:
         kind = "TrueFilter" if sql is None else "SqlFilter"
-        filtered = f'<Filter i:type="{kind}">{_expression(sql or _ALWAYS)}</Filter>'
+        expression = _expression(sql or _ALWAYS, fields.get("parameters", {}))
+        filtered = f'<Filter i:type="{kind}">{expression}</Filter>'
     action = fields.get("action")
     if action:
-        acted = f'<Action i:type="SqlRuleAction">{_expression(action)}</Action>'
+        expression = _expression(action, fields.get("action_parameters", {}))
+        acted = f'<Action i:type="SqlRuleAction">{expression}</Action>'
     else:
         acted = '<Action i:type="EmptyRuleAction" />'
     return f"{filtered}{acted}{_leaf('Name', str(fields['name']))}"
 
 
-def _expression(text: str) -> str:
-    return _leaf("SqlExpression", text) + _leaf("CompatibilityLevel", "20")
+def _expression(text: str, parameters: Mapping[str, object]) -> str:
+    expression = _leaf("SqlExpression", text) + _leaf("CompatibilityLevel", "20")
+    return expression + _values("Parameters", parameters)
 
 
-def _properties(values: Mapping[str, object]) -> str:
+def _values(holder: str, values: Mapping[str, object]) -> str:
     pairs = "".join(
         f"<KeyValueOfstringanyType>{_leaf('Key', key)}"
         f'<Value i:type="d6p1:{kind}" xmlns:d6p1="{SCHEMA}">{escape(text)}</Value>'
         "</KeyValueOfstringanyType>"
         for key, (kind, text) in ((key, _spelt(value)) for key, value in values.items())
     )
-    return f"<Properties>{pairs}</Properties>" if pairs else ""
+    return f"<{holder}>{pairs}</{holder}>" if pairs else ""
 
 
 def _spelt(value: object) -> tuple[str, str]:

@@ -77,6 +77,11 @@ def parse_connection_string(text: str) -> ConnectionString:
             "the connection string has no SharedAccessKeyName and SharedAccessKey; copy it from"
             " the READY line of the server."
         )
+    if token is None and key.startswith("<"):
+        raise ConnectionStringError(
+            "the connection string holds no key: a server shows a secret one at its first start"
+            f" only. Put the key in the place of {key}"
+        )
     if token is not None and not token.startswith(TOKEN_PREFIX):
         token = TOKEN_PREFIX + token
     return ConnectionString(

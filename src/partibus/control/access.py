@@ -1,8 +1,9 @@
 """Who may do what: tokens and keys in, claims out (SAS-6 to SAS-8, SAS-11).
 
 Owns the decision whether a credential is good and what it grants. It asks the catalog for
-policies and never for entities, never compares host names, and keeps nothing: claims belong
-to the connection that earned them. Called by the gateway ($cbs, SASL PLAIN) and HTTP.
+policies, and for entities only to know what the resource of a token is; it never compares host
+names, and keeps nothing: claims belong to the connection that earned them. Called by the gateway
+($cbs, SASL PLAIN) and HTTP.
 """
 
 import hmac
@@ -15,7 +16,7 @@ from partibus.control.catalog import Catalog
 from partibus.control.claim import Claim, require
 from partibus.control.policies import AccessPolicy
 from partibus.control.sas import SasToken, TokenRefused
-from partibus.domain.address import covers, resource_path
+from partibus.domain.address import covers, entity_of_messages, resource_path
 from partibus.domain.errors import Unauthorized
 
 __all__ = ["AccessControl", "Claim", "require"]
@@ -48,7 +49,26 @@ class AccessControl:
         audience_path = resource_path(audience)
         if self._jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
             return self._jwt.claim(token_text.removeprefix(BEARER), audience_path, now_ms)
-        token = sas.parse_token(token_text)
+        return self._claim(sas.parse_token(token_text), audience_path, now_ms)
+
+    def authenticate_request(self, token_text: str, entity: str, now_ms: int) -> Claim:
+        """The claim of a token in a request about the messages of an entity (HTP-1).
+
+        Here a token may be signed for the address of a request, `orders/messages/head`: it is
+        one for `orders`, for nothing above it and for no entity beside it."""
+        if not token_text.startswith(sas.TOKEN_PREFIX):
+            return self.authenticate_token(token_text, entity, now_ms)
+        token, entity_path = sas.parse_token(token_text), resource_path(entity)
+        if entity_of_messages(token.resource_path) == entity_path and not self._is_entity(token):
+            # From here on as if it had been signed for the entity: a policy of less than that,
+            # such as one of an entity called `orders/messages`, does not sign for it.
+            token = replace(token, resource_path=entity_path)
+        return self._claim(token, entity_path, now_ms)
+
+    def _is_entity(self, token: SasToken) -> bool:
+        return self._catalog.lookup(token.resource_path) is not None
+
+    def _claim(self, token: SasToken, audience_path: str, now_ms: int) -> Claim:
         if not covers(token.resource_path, audience_path):
             raise TokenRefused(
                 f"The token's audience '/{token.resource_path}' does not cover "

@@ -303,6 +303,27 @@ class CatalogDatabase:
         self.changes.note_policies(scope)
 
 
+def read_policies(file: Path, scope: str) -> list[AccessPolicy]:
+    """The policies of a scope in a catalog that may be in use; nothing is written to it."""
+    if not file.is_file():
+        raise ConfigError(f"{file} does not exist: {file.parent} is not a data directory.")
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+        rows = connection.execute(
+            "SELECT name, primary_key, secondary_key, rights FROM policy WHERE scope = ?", (scope,)
+        ).fetchall()
+    except sqlite3.Error as error:
+        raise ConfigError(f"{file} cannot be read as a catalog: {error}.") from error
+    finally:
+        if connection is not None:
+            connection.close()
+    return [
+        AccessPolicy(name, primary, secondary, rights_from_names(rights.split()))
+        for name, primary, secondary, rights in rows
+    ]
+
+
 def _connect(file: Path | None) -> sqlite3.Connection:
     if file is None:
         return sqlite3.connect(":memory:", isolation_level=None)

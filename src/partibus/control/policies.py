@@ -39,11 +39,11 @@ class AccessPolicy:
 
 
 class RootPolicy(NamedTuple):
-    """The root policy, whether it was made just now, and the key to show once if any."""
+    """The root policy, whether it was made just now, and whether a secret key was."""
 
     policy: AccessPolicy
     created: bool
-    shown_key: str | None
+    has_new_key: bool
 
 
 def new_key() -> str:
@@ -101,11 +101,11 @@ def ensure_root_policy(
         key = DEVELOPMENT_KEY if loopback_only else new_key()
         policy = AccessPolicy(ROOT_POLICY_NAME, key, new_key(), ALL_RIGHTS)
         catalog.put_policy("", policy)
-        return RootPolicy(policy, True, None if loopback_only else key)
+        return RootPolicy(policy, True, not loopback_only)
     if DEVELOPMENT_KEY in (policy.primary_key, policy.secondary_key) and not (
         loopback_only or declared
     ):
         policy = replace(policy, primary_key=new_key(), secondary_key=new_key())
         catalog.put_policy("", policy)
-        return RootPolicy(policy, False, policy.primary_key)
-    return RootPolicy(policy, False, None)
+        return RootPolicy(policy, False, True)
+    return RootPolicy(policy, False, False)

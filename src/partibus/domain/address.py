@@ -22,6 +22,8 @@ SUBSCRIPTIONS: Final = "Subscriptions"
 
 _SCHEME_AND_AUTHORITY: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/]*")
 
+_MESSAGES: Final = re.compile(r"(.+)/messages(?:/head|/[^/]+/[^/]+)?", re.IGNORECASE)
+
 
 @dataclass(slots=True, frozen=True)
 class Address:
@@ -71,6 +73,15 @@ def path_key(path: str) -> str:
 def resource_path(uri: str) -> str:
     """The comparable path of a resource URI or audience; "" is the namespace."""
     return "/".join(part for part in path_key(strip_authority(uri)).split("/") if part)
+
+
+def entity_of_messages(path: str) -> str | None:
+    """The entity whose messages a request path names (HTP-1); None for a path of another form.
+
+    `orders/messages`, `orders/messages/head` and `orders/messages/ID/LOCK` are of `orders`.
+    """
+    match = _MESSAGES.fullmatch(path)
+    return None if match is None else match[1]
 
 
 def covers(scope: str, path: str) -> bool:

@@ -47,6 +47,17 @@ class InvalidOperation(RequestError):
     """The operation is not valid in the entity's present state."""
 
 
+class MessagesNotRead(RequestError):
+    """Messages are not read with GET. Receive and lock one with POST to ENTITY/messages/head, or
+    receive and delete one with DELETE there; to look at messages without receiving them, peek
+    with an AMQP client or `partibus peek ENTITY`."""
+
+    http_status: ClassVar[int] = 405
+
+    def __init__(self) -> None:
+        super().__init__(" ".join((self.__doc__ or "").split()))
+
+
 class EntityNotFound(RequestError):
     """The messaging entity could not be found. Create it, or correct its name."""
 

@@ -4,7 +4,7 @@ Owns the one interface to a fragment and its in-process form. The gateway submit
 and hands out its receivers; it never sees the machine or the store behind the handle.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import (
@@ -17,6 +17,8 @@ from partibus.fragment.commands import (
 )
 from partibus.fragment.machine import Machine
 from partibus.store.interface import StoreState
+
+STORE_DOWN: Final = "its store is down. It is probed until it answers; try again."
 
 
 class Fragment(Protocol):
@@ -43,6 +45,11 @@ class Fragment(Protocol):
         """Whether its store answers."""
         ...
 
+    @property
+    def obstacle(self) -> str:
+        """Why it is not available, as the middle of a sentence and what follows from it."""
+        ...
+
 
 class LocalFragment:
     """A fragment run by a broker of this process."""
@@ -67,3 +74,7 @@ class LocalFragment:
     @property
     def is_available(self) -> bool:
         return self._broker.store.state is not StoreState.DOWN
+
+    @property
+    def obstacle(self) -> str:
+        return STORE_DOWN

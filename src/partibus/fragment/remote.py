@@ -30,6 +30,7 @@ from partibus.fragment.commands import (
     SetSessionState,
     Settle,
 )
+from partibus.fragment.handle import STORE_DOWN
 from partibus.fragment.rows import (
     ACCEPT,
     ACCEPTED,
@@ -149,6 +150,21 @@ class FarBroker:
         outbox = self._outbox
         return outbox is not None and store not in self._stores_down and not outbox.is_full
 
+    @property
+    def _reach(self) -> str:
+        """What keeps commands from the far process, as the middle of a sentence."""
+        if self._outbox is not None and self._outbox.is_full:
+            return (
+                f"worker {self.worker}, which runs it, takes messages more slowly than they are"
+                " sent, and too many wait for it already. Send more slowly; try again."
+            )
+        return f"worker {self.worker}, which runs it, cannot be reached. Try again."
+
+    def obstacle(self, store: int) -> str:
+        """Why a store of the far process takes no messages."""
+        is_down = self.is_connected and store in self._stores_down
+        return STORE_DOWN if is_down else self._reach
+
     # --- life -----------------------------------------------------------------------------
 
     def connected(self, outbox: Outbox) -> None:
@@ -194,9 +210,7 @@ class FarBroker:
         far.consumer.receiver.interrupted()
 
     def _unavailable(self) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"Worker {self.worker}, which runs this fragment, is not available; try again."
-        )
+        return StoreUnavailable(f"The fragment is not available: {self._reach}")
 
     def _outcome_unknown(self) -> OperationTimeout:
         return OperationTimeout(
@@ -423,3 +437,7 @@ class RemoteFragment:
     @property
     def is_available(self) -> bool:
         return self._far.is_available(self._store)
+
+    @property
+    def obstacle(self) -> str:
+        return self._far.obstacle(self._store)

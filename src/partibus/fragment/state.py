@@ -38,6 +38,9 @@ class Counts:
     scheduled: int
     deferred: int
     locked: int
+    """Messages under a lock, dead letters among them."""
+    dead_letter_locked: int
+    """Those of them that are dead letters."""
     claimed: int
     """Active messages that pipelines hold."""
     retained: int
@@ -151,7 +154,8 @@ class State:
             transfer=len(self.outbox),
             scheduled=len(self.scheduled) + len(self.departing),
             deferred=len(main.deferred) + main.deferred_locked_count,
-            locked=len(main.locks),
+            locked=self.lock_count,
+            dead_letter_locked=len(self.dead.locks) + len(self.transfer.locks),
             size_bytes=self.size_bytes if self.topic is None else self.topic.weigh(self),
             duplicates_dropped=self.duplicates_dropped,
             filter_errors=0 if self.topic is None else self.topic.filter_errors,

@@ -74,5 +74,5 @@ def fragment_unavailable(fragment: Fragment, path: str) -> StoreUnavailable:
     """The error for a message whose key selects a fragment that cannot store it (SEED-29)."""
     return StoreUnavailable(
         f"Fragment {fragment.index} of '{path}', which the message's key selects, is not "
-        "available: its store is down. It is probed until it answers; try again."
+        f"available: {fragment.obstacle}"
     )

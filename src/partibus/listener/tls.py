@@ -6,7 +6,6 @@ when something must be made, which keeps later starts quick. Called by the serve
 by the listener on a ClientHello (through `served_certificate`), and by `partibus cert`.
 """
 
-import ipaddress
 import json
 import logging
 import socket
@@ -17,6 +16,7 @@ from typing import Final
 
 from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
+from partibus.listener.own_address import is_every_address, own_address
 from partibus.listener.served_certificate import DAY_MS, WARNING_DAYS, ServedCertificate
 
 # Under the 825 days that some platforms allow a server certificate.
@@ -32,16 +32,9 @@ log = logging.getLogger(__name__)
 def certificate_names(host: str) -> tuple[str, ...]:
     """Every name by which a client may call this server (subject alternative names)."""
     names = ["localhost", "127.0.0.1", "::1", socket.gethostname()]
-    if host and not _is_wildcard(host):
-        names.append(host)
+    if host:
+        names.append(own_address(host) if is_every_address(host) else host)
     return tuple(dict.fromkeys(name for name in names if name))
-
-
-def _is_wildcard(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
 
 
 class DevelopmentAuthority:

@@ -6,7 +6,6 @@ are no properties of its messages.
 """
 
 import base64
-import binascii
 import json
 from typing import Final
 
@@ -60,7 +59,8 @@ def _body(item: dict[str, object], where: str) -> bytes:
         if item.get("IsBodyBase64Encoded") is True:
             return base64.b64decode(body, validate=True)
         return body.encode()
-    except (binascii.Error, UnicodeEncodeError) as error:
+    # base64 with letters beyond ASCII is a plain ValueError.
+    except ValueError as error:
         raise ArgumentError(f"{where}: Body cannot be read: {error}.") from error
 
 

@@ -89,37 +89,41 @@ def read_properties(given: object, where: str) -> SentProperties:
         if given.get(name) is not None:
             setattr(found, field, _text(given[name], name, where))
     ttl, span = given.get("TimeToLive"), given.get("TimeToLiveTimeSpan")
-    if ttl is not None or span is not None:
-        found.ttl_ms = _ttl_ms(ttl if ttl is not None else span, where)
+    if span is not None:
+        found.ttl_ms = _span_ms(span, where)
+    if ttl is not None:
+        found.ttl_ms = _span_ms(ttl, where) if isinstance(ttl, str) else _seconds_ms(ttl, where)
     if given.get("ScheduledEnqueueTimeUtc") is not None:
         found.scheduled_ms = _moment_ms(given["ScheduledEnqueueTimeUtc"], where)
     return found
 
 
 def _text(value: object, name: str, where: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ArgumentError(f"{where}: {name} must be a text.")
-    text = str(value)
+    if not isinstance(value, str):
+        raise ArgumentError(f'{where}: {name} must be a text in quotes, such as "{name}": "abc".')
     try:
-        text.encode()
+        value.encode()
     except UnicodeEncodeError as error:
-        raise ArgumentError(f"{where}: {name} holds half a character.") from error
-    return text
+        raise ArgumentError(f"{where}: {name} holds half a surrogate pair.") from error
+    return value
 
 
-def _ttl_ms(value: object, where: str) -> int:
-    """Seconds as a number, or a time span as text."""
-    if isinstance(value, str):
-        match = _TIME_SPAN.fullmatch(value.strip())
-        if match is not None:
-            days, hours, minutes, seconds, fraction = match.groups()
-            whole = ((int(days or 0) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
-            return min(whole * 1000 + int((fraction or "0").ljust(3, "0")[:3]), TTL_MS_MAX)
-    elif isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+def _seconds_ms(value: object, where: str) -> int:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return int(min(value * 1000, TTL_MS_MAX))
     raise ArgumentError(
         f"{where}: TimeToLive must be a number of seconds, or a span such as 0.00:00:40."
     )
+
+
+def _span_ms(value: object, where: str) -> int:
+    """The vendor's time span as a text: days, hours, minutes, seconds, fractions."""
+    match = _TIME_SPAN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise ArgumentError(f"{where}: the time to live must be a span such as 0.00:00:40.")
+    days, hours, minutes, seconds, fraction = match.groups()
+    whole = ((int(days or 0) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
+    return min(whole * 1000 + int((fraction or "0").ljust(3, "0")[:3]), TTL_MS_MAX)
 
 
 def _moment_ms(value: object, where: str) -> int:

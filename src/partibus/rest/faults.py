@@ -63,4 +63,6 @@ def fault(error: BusError) -> Response:
     if status in (429, 503):
         headers["retry-after"] = str(RETRY_AFTER_S)
     text = f"<Error><Code>{status}</Code><Detail>{escape(error.description)}</Detail></Error>"
-    return Response(text, status, headers, "application/xml; charset=utf-8")
+    # A refusal may repeat a stranger's text, which may hold what UTF-8 has no form for.
+    body = text.encode("utf-8", "replace")
+    return Response(body, status, headers, "application/xml; charset=utf-8")

@@ -48,6 +48,11 @@ def encode_message(
         )
     except EncodeError as error:
         raise ArgumentError(f"A property cannot be sent: {error}.") from error
+    except UnicodeEncodeError as error:
+        raise ArgumentError(
+            "The name or the value of a property holds half a surrogate pair; write the character"
+            " as UTF-8 or as both halves."
+        ) from error
 
 
 def _annotations(properties: SentProperties) -> bytes:

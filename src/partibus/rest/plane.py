@@ -183,7 +183,7 @@ class DataPlane:
                 " policy that has the right."
             )
         now_ms = self._gateway.now_ms()
-        claim = self._gateway.access.authenticate_token(token, path, now_ms)
+        claim = self._gateway.access.authenticate_request(token, path, now_ms)
         require([claim], path, right, now_ms)
 
     def _close(self) -> None:

@@ -10,6 +10,7 @@ beside the other HTTP routes.
     DELETE ENTITY/messages/ID/LOCK      complete                              200
     PUT    ENTITY/messages/ID/LOCK      unlock                                200
     POST   ENTITY/messages/ID/LOCK      renew the lock                        200
+    GET    any of them                  refused, with what to do instead      405
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from partibus.domain.errors import ArgumentError, BusError
+from partibus.domain.errors import ArgumentError, BusError, MessagesNotRead
 from partibus.gateway.namespace import too_large
 from partibus.rest.batch import is_batch, read_batch
 from partibus.rest.broker_properties import SentProperties, parse_header
@@ -71,6 +72,9 @@ def data_routes(plane: DataPlane) -> list[Route]:
         ("DELETE", "/messages/{message_id}/{lock}", _complete),
         ("PUT", "/messages/{message_id}/{lock}", _unlock),
         ("POST", "/messages/{message_id}/{lock}", _renew),
+        ("GET", "/messages", _read),
+        ("GET", "/messages/head", _read),
+        ("GET", "/messages/{message_id}/{lock}", _read),
     ]
     return [
         _AnyCaseRoute("/{entity:path}" + path, _endpoint(plane, handler), method)
@@ -219,6 +223,13 @@ async def _renew(plane: DataPlane, request: Request) -> Response:
     until_ms = await plane.renew(_entity(request), _token(request), _lock(request))
     told = json.dumps({"LockedUntilUtc": to_http_date(until_ms)})
     return _response(200, [(b"BrokerProperties", told.encode())])
+
+
+async def _read(plane: DataPlane, request: Request) -> Response:
+    """Many try to read a queue so; nothing is looked up, and no right is needed to be told."""
+    response = fault(MessagesNotRead())
+    response.headers["allow"] = "POST, DELETE"
+    return response
 
 
 # --- forms ----------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ it, with several the supervisor, before any of them opens the same file.
 """
 
 import logging
+import shlex
 from pathlib import Path
 from typing import Final
 
 from partibus.control.apply import apply_definitions
 from partibus.control.catalog import Catalog
 from partibus.control.definitions import Definitions
-from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
+from partibus.control.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME, ensure_root_policy
 from partibus.domain.clock import Clock
 from partibus.server.config import ServeSettings
 
@@ -34,24 +35,36 @@ def open_catalog(file: Path | None, settings: ServeSettings, clock: Clock) -> Ca
 
 def start_catalog(
     file: Path | None, settings: ServeSettings, definitions: Definitions | None, clock: Clock
-) -> Catalog:
-    """The catalog as the configuration wants it."""
+) -> tuple[Catalog, bool]:
+    """The catalog as the configuration wants it, and whether its root key may be shown.
+
+    A key that is a secret is shown by the start that made it, or first met it, and by no other."""
     catalog = open_catalog(file, settings, clock)
+    known = catalog.policy("", ROOT_POLICY_NAME)
     catalog.fix_partitions(None if definitions is None else definitions.partitions)
     declared = definitions is not None and definitions.declares_root_policy
     if definitions is not None:
         apply_definitions(catalog, definitions)
     root = ensure_root_policy(catalog, loopback_only=settings.loopback_only, declared=declared)
-    if root.shown_key is not None:
-        _log.warning("new key of %s, shown once: %s", ROOT_POLICY_NAME, root.shown_key)
-    return catalog
+    is_new = known is None or known.primary_key != root.policy.primary_key
+    if root.has_new_key:
+        _log.warning("%s has a new key; only this start shows it, on stdout", ROOT_POLICY_NAME)
+    return catalog, is_new or root.policy.primary_key == DEVELOPMENT_KEY
 
 
-def connection_string(catalog: Catalog, host: str, port: int) -> str:
-    """What a client pastes to reach the server."""
+def connection_string(catalog: Catalog, data: Path, shows_key: bool, host: str, port: int) -> str:
+    """What a client pastes to reach the server; without its key it says how to see that."""
     policy = catalog.policy("", ROOT_POLICY_NAME)
     assert policy is not None
+    key = policy.primary_key if shows_key else f"<run: {show_command(data)}>"
     return (
         f"Endpoint=sb://{host}:{port};SharedAccessKeyName={policy.name};"
-        f"SharedAccessKey={policy.primary_key};UseDevelopmentEmulator=true;"
+        f"SharedAccessKey={key};UseDevelopmentEmulator=true;"
+    )
+
+
+def show_command(data: Path) -> str:
+    """The command that shows the root key, whether the server runs or not."""
+    return (
+        f"partibus policy show {ROOT_POLICY_NAME} --keys --data {shlex.quote(str(data.resolve()))}"
     )

@@ -21,6 +21,7 @@ COUNTS: Final = (
     "scheduled",
     "deferred",
     "locked",
+    "dead_letter_locked",
     "transfer",
     "claimed",
     "retained",

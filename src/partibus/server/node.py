@@ -106,6 +106,8 @@ class Node:
         self._topics: Topics
         self.live: LiveNamespace
         self.catalog: Catalog
+        self._shows_key = False
+        """Whether this start tells the root key; with several workers the supervisor does."""
 
     # --- life -----------------------------------------------------------------------------
 
@@ -219,7 +221,7 @@ class Node:
 
     def connection_string(self, host: str, port: int) -> str:
         """What a client pastes to reach this node."""
-        return connection_string(self.catalog, host, port)
+        return connection_string(self.catalog, self._settings.data, self._shows_key, host, port)
 
     def management(self) -> "ManagementApplication":
         """The management API; its library is loaded when the first HTTP request comes."""
@@ -239,7 +241,7 @@ class Node:
         settings, clock = self._settings, self._clock
         if self._membership is None:
             file = catalog_file(settings)
-            self.catalog = start_catalog(file, settings, self._definitions, clock)
+            self.catalog, self._shows_key = start_catalog(file, settings, self._definitions, clock)
         else:
             self.catalog = open_catalog(self._membership.catalog, settings, clock)
 

@@ -21,6 +21,7 @@ from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
 from partibus.listener.accept import bind
 from partibus.listener.listener import HEADROOM_SOCKETS, Listener, ListenerLimits
+from partibus.listener.own_address import is_every_address, own_address
 from partibus.listener.served_certificate import ServedCertificate
 from partibus.listener.tcp import AmqpProtocol, Client
 from partibus.listener.tls import DevelopmentAuthority, certificate_names
@@ -266,10 +267,9 @@ def endpoints_of(
 
 def reachable_host(host: str) -> str:
     """The name to hand to clients: nobody can connect to 'every address'."""
+    if is_every_address(host):
+        host = own_address(host)
     try:
-        address = ipaddress.ip_address(host)
+        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host
     except ValueError:
         return host
-    if address.is_unspecified:
-        return "localhost"
-    return f"[{host}]" if address.version == 6 else host

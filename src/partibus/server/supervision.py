@@ -107,10 +107,9 @@ def prepare(
     identity = identity_of(settings, lambda: tls, clock)
     identity.ensure()
     file = catalog_file(settings) or runtime / "catalog.db"
-    catalog = start_catalog(file, settings, configuration.definitions, clock)
-    endpoints = endpoints_of(
-        numbers, settings, identity.ca_path, partial(connection_string, catalog)
-    )
+    catalog, shows_key = start_catalog(file, settings, configuration.definitions, clock)
+    string = partial(connection_string, catalog, settings.data, shows_key)
+    endpoints = endpoints_of(numbers, settings, identity.ca_path, string)
     catalog.close()
     run = secrets.randbits(32)
 

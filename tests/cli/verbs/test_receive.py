@@ -103,7 +103,7 @@ def test_sessions_by_id_and_the_next_one(partibus: Partibus, make_queue: MakeQue
     assert nothing.out == ""
     plain = partibus.try_("receive", queue, "--wait", "100ms")
     assert plain.code == 1
-    assert "Receive with --session ID or --next-session." in plain.err
+    assert "Receive with --session-id ID or --next-session." in plain.err
 
 
 def test_what_other_clients_send_is_shown(

@@ -52,6 +52,38 @@ def test_tokens_that_do_not_do(bus: HttpBus, whole: str) -> None:
     assert bus.ask("POST", f"/{whole}/messages", b"x", token=good).status == 201
 
 
+@pytest.mark.rule("HTP-1", "SAS-6")
+def test_tokens_signed_for_the_address_of_a_request(
+    bus: HttpBus, fresh: Callable[[str], str]
+) -> None:
+    queue, other = fresh("whole"), fresh("whole")
+
+    def status(method: str, path: str, resource: str) -> int:
+        token = sas_token(f"http://localhost/{resource}")
+        return bus.ask(method, f"/{path}", b"x", token=token).status
+
+    assert status("POST", f"{queue}/messages", f"{queue}/messages") == 201
+    assert status("POST", f"{queue}/messages", f"{queue}/Messages?api-version=2015-01") == 201
+    head = f"{queue}/messages/head"
+    locked = bus.ask("POST", f"/{head}?timeout=0", token=sas_token(f"http://localhost/{head}"))
+    assert locked.status == 201
+    assert status("DELETE", locked.lock_path[1:], locked.lock_path[1:]) == 200
+    assert status("DELETE", f"{head}?timeout=0", f"{head}?timeout=0") == 200
+    for resource in (f"{other}/messages", f"{queue}/message", f"{queue}/messages/a/b/c"):
+        assert status("POST", f"{queue}/messages", resource) == 401, resource
+    dead = f"{queue}/$deadletterqueue/messages/head"
+    assert status("DELETE", f"{dead}?timeout=0", dead) == 204
+    assert status("DELETE", f"{head}?timeout=0", dead) == 401, "the queue is not its dead letters"
+
+
+@pytest.mark.rule("HTP-5")
+@pytest.mark.parametrize("path", ["messages", "messages/head", "messages?api-version=2021-05"])
+def test_messages_are_not_read_with_get(bus: HttpBus, whole: str, path: str) -> None:
+    answer = bus.ask("GET", f"/{whole}/{path}")
+    assert answer.status == 405
+    assert b"POST to ENTITY/messages/head" in answer.body
+
+
 @pytest.mark.rule("HTP-4")
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_a_missing_entity_is_gone(bus: HttpBus, method: str) -> None:
@@ -112,6 +144,11 @@ def test_a_request_that_is_too_large(bus: HttpBus, whole: str) -> None:
         '{"TimeToLive": -1}',
         '{"TimeToLive": true}',
         '{"MessageId": {}}',
+        '{"MessageId": 5}',
+        '{"Label": 1.5}',
+        '{"PartitionKey": true}',
+        '{"TimeToLiveTimeSpan": 40}',
+        '{"ScheduledEnqueueTimeUtc": 1700000000}',
         '{"MessageId": ["x"]}',
         '{"MessageId": "\\ud800"}',
         '{"ScheduledEnqueueTimeUtc": "tomorrow"}',
@@ -143,6 +180,12 @@ def test_broker_properties_that_make_no_sense(bus: HttpBus, whole: str, properti
         b'[{"Body": "x", "UserProperties": {"a": [1]}}]',
         b'[{"Body": "x", "UserProperties": {"a": 99999999999999999999999}}]',
         b'[{"Body": "x", "BrokerProperties": 1}]',
+        b'[{"Body": "\\ud800"}]',
+        b'[{"Body": "x", "BrokerProperties": {"Label": "\\ud800"}}]',
+        b'[{"Body": "x", "UserProperties": {"p": "\\ud800"}}]',
+        b'[{"Body": "x", "UserProperties": {"\\ud800": 1}}]',
+        b'[{"Body": "x", "UserProperties": {"\\ud800": []}}]',
+        b'[{"Body": "\xc3\xa4", "IsBodyBase64Encoded": true}]',
         b"[" + b"{}," * 5000 + b"{}]",
         b"[" * 100_000,
         b"\xff\xfe",

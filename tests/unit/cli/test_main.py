@@ -56,6 +56,10 @@ def test_version_is_one_line() -> None:
     assert text.count("\n") == 1
 
 
+def test_the_version_alone() -> None:
+    assert shown("--version") == f"partibus {__version__}\n"
+
+
 def test_an_unknown_verb_is_exit_code_two() -> None:
     assert RUNNER.invoke(app, ["sevre"]).exit_code == 2
 

@@ -121,7 +121,6 @@ def test_a_message_comes_as_json_and_flags_go_on_top() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("test",),
         ("explain",),
         ("explain", "--sql", "a = 1", "-p", "a"),
         ("explain", "--sql", "a = 1", "-p", "a:int=x"),

@@ -140,3 +140,37 @@ def test_a_missing_right_is_named() -> None:
     with pytest.raises(Unauthorized, match=r"'Send' claim\(s\) are required") as caught:
         require(claims, "Q1", Rights.SEND, NOW_MS)
     assert "'Q1'" in caught.value.text
+
+
+@pytest.mark.rule("SAS-6", "HTP-1")
+@pytest.mark.parametrize("below", ["messages", "Messages/Head?timeout=5", "messages/17/a-lock"])
+def test_a_token_for_the_address_of_a_request_is_one_for_its_entity(
+    access: AccessControl, below: str
+) -> None:
+    token = sign(f"https://h/q1/{below}", "Sender", "send-1", LATER_S)
+    claim = access.authenticate_request(token, "q1", NOW_MS)
+    assert (claim.scope, claim.rights) == ("q1", Rights.SEND)
+    # Over AMQP a token means what it says.
+    assert refusal(access, token).sub_code == sas.INVALID_AUDIENCE
+    with pytest.raises(TokenRefused):
+        access.authenticate_request(token, "q10", NOW_MS)
+    with pytest.raises(TokenRefused):
+        access.authenticate_request(token, "", NOW_MS)
+
+
+@pytest.mark.rule("SAS-6", "HTP-1")
+def test_an_entity_called_as_a_request_is_an_entity(
+    access: AccessControl, catalog: Catalog
+) -> None:
+    token = sign("https://h/q1/messages", "Root", "root-1", LATER_S)
+    assert access.authenticate_request(token, "q1", NOW_MS).scope == "q1"
+    catalog.create("q1/messages", QueueSpec())
+    catalog.put_policy("q1/messages", AccessPolicy("Inner", "in-1", "in-2", ALL_RIGHTS))
+    for signed in (token, sign("https://h/q1/messages", "Inner", "in-1", LATER_S)):
+        assert access.authenticate_request(signed, "q1/messages", NOW_MS).scope == "q1/messages"
+        with pytest.raises(TokenRefused):
+            access.authenticate_request(signed, "q1", NOW_MS)
+    # Nor does a policy of the inner entity sign for the address of a lock.
+    below = sign("https://h/q1/messages/17/a-lock", "Inner", "in-1", LATER_S)
+    with pytest.raises(TokenRefused):
+        access.authenticate_request(below, "q1", NOW_MS)

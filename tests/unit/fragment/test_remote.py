@@ -378,6 +378,7 @@ def test_a_store_that_is_down_there_is_known_here(bench: Bench) -> None:
     assert bench.fragment.is_available
     bench.side.far.receive([(STORES_DOWN, 0, [STORE])])
     assert not bench.fragment.is_available
+    assert bench.fragment.obstacle.startswith("its store is down.")
     bench.side.far.receive([(STORES_DOWN, 0, [STORE + 1])])
     assert bench.fragment.is_available
 
@@ -388,6 +389,8 @@ def test_a_process_that_does_not_read_gets_no_more_messages_but_settlements(benc
     bench.enqueue(b"one", requests=[1])
     bench.settle([1])
     assert [kind(error) for _, error in bench.ports.refusals] == [StoreUnavailable]
+    assert "more slowly than they are sent" in str(bench.ports.refusals[0][1])
+    assert "more slowly than they are sent" in bench.fragment.obstacle
     assert bench.ports.settlements == [("mine", [1], None)]
 
 

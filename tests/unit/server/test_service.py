@@ -10,6 +10,7 @@ import pytest
 
 from partibus.domain.clock import SystemClock
 from partibus.domain.errors import ConfigError, StoreCorrupt
+from partibus.listener.own_address import own_address
 from partibus.listener.tcp import AmqpProtocol
 from partibus.server.config import ServeSettings
 from partibus.server.service import Service, reachable_host
@@ -144,8 +145,7 @@ async def test_the_ready_line_says_where(tmp_path: Path) -> None:
     ("host", "told"),
     [
         ("127.0.0.1", "127.0.0.1"),
-        ("0.0.0.0", "localhost"),
-        ("::", "localhost"),
+        ("0.0.0.0", own_address("0.0.0.0")),
         ("::1", "[::1]"),
         ("bus.example", "bus.example"),
     ],

@@ -24,15 +24,22 @@ _STREAM = "Streams"
 def analytics(
     place: "Place",
     running: Running,
-    output: Annotated[
-        str, typer.Argument(metavar="DIR", help="Where the report goes: HTML, PNG, Parquet, JSON.")
-    ],
     entities: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[GLOB]...",
             help="Which queues and subscriptions: 'orders*', 'events/Subscriptions/*'."
             " (default all)",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Where the report goes: HTML, PNG, Parquet, JSON.",
             show_default=False,
         ),
     ] = None,
@@ -94,7 +101,10 @@ def analytics(
     trigger: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="How often it looks. (default 10s)", rich_help_panel=_STREAM
+            "--interval",
+            metavar="TIME",
+            help="How often it looks. (default 10s)",
+            rich_help_panel=_STREAM,
         ),
     ] = None,
     continuous: Annotated[
@@ -122,11 +132,16 @@ def analytics(
 
     Examples:
 
-        partibus pipeline analytics ./traffic
-        partibus pipeline analytics ./traffic 'orders*' --key subject
-        partibus pipeline analytics ./traffic orders --stream --continuous --run-time 1h
-        partibus pipeline analytics ./traffic --captured ./lake
+        partibus pipeline analytics --output ./traffic
+        partibus pipeline analytics 'orders*' --output ./traffic --key subject
+        partibus pipeline analytics orders -o ./traffic --stream --continuous --run-time 1h
+        partibus pipeline analytics --output ./traffic --captured ./lake
     """
+    if output is None:
+        # As it was written before there was --output: the directory first.
+        output, *entities = entities or [""]
+        if not output:
+            raise typer.BadParameter("say where the report goes: --output DIR.")
     from pyspark_servicebus.pipelines.analytics import AnalyticsSettings, entities_of
     from pyspark_servicebus.pipelines.analytics import analytics as work
 
@@ -134,7 +149,7 @@ def analytics(
         given(
             bus=bus_of(place),
             output=output,
-            entities=entities,
+            entities=entities or None,
             captured=captured,
             mode="stream" if stream else None,
             window=window,

@@ -68,7 +68,10 @@ def deadletters(
     output: Annotated[
         str | None,
         typer.Option(
-            metavar="DIR", help="Write the report there too: HTML, JSON, text and Parquet."
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Write the report there too: HTML, JSON, text and Parquet.",
         ),
     ] = None,
     samples: Annotated[

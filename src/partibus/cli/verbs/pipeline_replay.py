@@ -66,7 +66,12 @@ def replay(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only what was enqueued before.", rich_help_panel=_WHICH),
+        typer.Option(
+            "--before",
+            metavar="TIME",
+            help="Only what was enqueued before.",
+            rich_help_panel=_WHICH,
+        ),
     ] = None,
     rewrite_ids: Annotated[
         bool,

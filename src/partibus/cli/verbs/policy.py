@@ -5,11 +5,13 @@ may be is the server's to say, over its JSON surface. Keys are shown only where 
 for. Called by the table of verbs.
 """
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.asking import on_server, perhaps_on_server, print_json, server_at
 from partibus.cli.completion import complete_entity
 from partibus.cli.options import AsJson, Yes
 
@@ -41,6 +43,15 @@ OnEntity = Annotated[
 ]
 WithKeys = Annotated[
     bool, typer.Option("--keys", help="Show the keys, and the connection string with the first.")
+]
+InDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Read it from this data directory of a server, in the place of asking a server.",
+        show_default=False,
+    ),
 ]
 PrimaryKey = Annotated[
     str | None,
@@ -86,18 +97,32 @@ def list_policies(place: "Place", entity: OnEntity = "", json: AsJson = False) -
 
 
 @app.command()
-@on_server
+@perhaps_on_server
 def show(
-    place: "Place", name: Name, entity: OnEntity = "", keys: WithKeys = False, json: AsJson = False
+    find: "Callable[[], Place]",
+    name: Name,
+    entity: OnEntity = "",
+    keys: WithKeys = False,
+    data: InDirectory = None,
+    json: AsJson = False,
 ) -> None:
     """Show a policy: its rights and, with --keys, its keys.
+
+    Whoever may read a server's data directory needs no key: with --data the policy is read from
+    there, whether the server runs or not.
 
     Examples:
 
         partibus policy show worker --entity orders
         partibus policy show worker --entity orders --keys
+        partibus policy show RootManageSharedAccessKey --keys --data partibus-data
     """
-    _tell(place, entity, _found(place, entity, name), keys, json)
+    if data is not None:
+        policy = _chosen(_policies_in(data, entity), entity, name)
+        _tell(None, entity, policy, keys, json)
+    else:
+        place = find()
+        _tell(place, entity, _found(place, entity, name), keys, json)
 
 
 @app.command()
@@ -200,11 +225,32 @@ def _policies(place: "Place", entity: str) -> list[Policy]:
     return found
 
 
+def _policies_in(data: Path, entity: str) -> list[Policy]:
+    """The same from a data directory: the key of a server that has one nobody knows any more."""
+    from partibus.control.catalog_database import read_policies
+    from partibus.domain.address import path_key
+    from partibus.domain.rights import names_of_rights
+
+    return [
+        {
+            "name": one.name,
+            "rights": list(names_of_rights(one.rights)),
+            "primary_key": one.primary_key,
+            "secondary_key": one.secondary_key,
+        }
+        for one in read_policies(data / "catalog.db", path_key(entity))
+    ]
+
+
 def _found(place: "Place", entity: str, name: str) -> Policy:
+    return _chosen(_policies(place, entity), entity, name)
+
+
+def _chosen(policies: list[Policy], entity: str, name: str) -> Policy:
     from partibus.cli.failures import CommandFailed
     from partibus.server.failure import EXIT_NOT_FOUND
 
-    for one in _policies(place, entity):
+    for one in policies:
         if one["name"] == name:
             return one
     text = f"{_scope(entity)} has no policy '{name}'; partibus policy list shows those there are."
@@ -242,9 +288,12 @@ def _shown(policy: Policy, with_keys: bool) -> Policy:
     return {k: v for k, v in policy.items() if with_keys or not k.endswith("_key")}
 
 
-def _tell(place: "Place", entity: str, policy: Policy, with_keys: bool, as_json: bool) -> None:
+def _tell(
+    place: "Place | None", entity: str, policy: Policy, with_keys: bool, as_json: bool
+) -> None:
+    """A data directory does not know where its server listens: no place, no connection string."""
     shown = _shown(policy, with_keys)
-    if with_keys:
+    if with_keys and place is not None:
         shown["connection_string"] = _connection_string(place, entity, policy)
     if as_json:
         print_json(shown)
@@ -253,6 +302,7 @@ def _tell(place: "Place", entity: str, policy: Policy, with_keys: bool, as_json:
     if with_keys:
         typer.echo(f"primary key        {policy['primary_key']}")
         typer.echo(f"secondary key      {policy['secondary_key']}")
+    if "connection_string" in shown:
         typer.echo(f"connection string  {shown['connection_string']}")
 
 

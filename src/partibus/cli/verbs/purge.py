@@ -84,7 +84,10 @@ async def purge_lane(
 
 def _waiting(totals: dict[str, Any], dead_letter: bool) -> int:
     """How many can be deleted, about: what is locked now may be free in a moment."""
-    return int(totals["dead_letter"] if dead_letter else totals["active"] - totals["locked"])
+    dead_locked = totals["dead_letter_locked"]
+    if dead_letter:
+        return max(0, int(totals["dead_letter"] - dead_locked))
+    return max(0, int(totals["active"] - (totals["locked"] - dead_locked)))
 
 
 def _spoken(lane: str, count: int = 2) -> str:

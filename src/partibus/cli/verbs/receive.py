@@ -109,7 +109,7 @@ async def receive(
     if (reason or description) and settle != "dead-letter":
         raise typer.BadParameter("--reason and --description need --settle dead-letter.")
     if session is not None and next_session:
-        raise typer.BadParameter("give --session or --next-session, not both.")
+        raise typer.BadParameter("give --session-id or --next-session, not both.")
     wish = Reception(
         path=f"{entity}/$DeadLetterQueue" if dead_letter else entity,
         session_id=session,

@@ -1,21 +1,23 @@
 """`partibus rule ...`: what the rules of subscriptions make of a message.
 
-Owns the flags that describe a message and say which rules are meant. The rules come from a
-configuration file and are checked as the server checks them; no server is asked and nothing
-is sent. The words of the answer are `rule_report`'s.
+Owns the flags that describe a message and say which rules are meant. The rules are those of a
+configuration file or of a live server (`rule_sources`) and are evaluated here, as the server
+evaluates them; nothing is sent. The words of the answer are `rule_report`'s.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
+from partibus.cli.asking import perhaps_on_server
 from partibus.cli.options import PROPERTY_HELP, AsJson
 
 if TYPE_CHECKING:
+    from partibus.cli.place import Place
     from partibus.cli.rule_report import Reach
-    from partibus.control.catalog import Catalog
+    from partibus.cli.rule_sources import RuleSource
     from partibus.rules.ruleset import Match, SubscriptionRules
     from partibus.rules.view import MappingView
 
@@ -24,13 +26,17 @@ app = typer.Typer(help="Try out the rules of subscriptions.", no_args_is_help=Tr
 _MESSAGE: Final = "The message"
 
 
-def _flag(help_text: str) -> Any:
-    return typer.Option(metavar="TEXT", help=help_text, rich_help_panel=_MESSAGE)
+def _flag(help_text: str, *names: str) -> Any:
+    return typer.Option(*names, metavar="TEXT", help=help_text, rich_help_panel=_MESSAGE)
 
 
 Config = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="TOML file, or the vendor emulator's Config.json."),
+    typer.Option(
+        metavar="FILE",
+        help="The rules of this file, in the place of those of a server: TOML, or the vendor"
+        " emulator's Config.json.",
+    ),
 ]
 Properties = Annotated[
     list[str] | None,
@@ -60,12 +66,14 @@ ReplyTo = Annotated[str | None, _flag("ReplyTo.")]
 ReplyToSessionId = Annotated[str | None, _flag("ReplyToSessionId.")]
 ContentType = Annotated[str | None, _flag("ContentType.")]
 PartitionKey = Annotated[str | None, _flag("PartitionKey.")]
-TimeToLive = Annotated[str | None, _flag("TimeToLive, for example PT5M.")]
-Scheduled = Annotated[str | None, _flag("ScheduledEnqueueTimeUtc, in ISO 8601.")]
+TimeToLive = Annotated[str | None, _flag("TimeToLive, for example PT5M.", "--ttl")]
+Scheduled = Annotated[str | None, _flag("ScheduledEnqueueTimeUtc, in ISO 8601.", "--at")]
 
 
 @app.command()
+@perhaps_on_server
 def test(
+    find: "Callable[[], Place]",
     config: Config = None,
     topic: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only the subscriptions of this topic.")
@@ -87,13 +95,21 @@ def test(
 ) -> None:
     """Say which subscriptions a message would reach, and why.
 
-    The rules are those of a configuration file. Exit code 1 means that no subscription gets
-    the message, 2 that the file or a rule in it is wrong.
+    The rules are those of the running server or, with --config, of a file; nothing is sent. Exit
+    code 1 means that no subscription gets the message, 2 that the file or a rule in it is wrong.
+
+    Examples:
+
+        partibus rule test --topic orders -p region=EU -p amount:int=120
+        partibus rule test --config namespace.toml -p region=EU
     """
     from partibus.cli.rule_report import print_reaches
 
     view = _view(message, prop, locals())
-    reaches = list(_reaches(_catalog(config), view, topic))
+    source = _source(find, config, topic)
+    if topic is not None and not source.has_topic(topic):
+        _not_found(topic, source)
+    reaches = [_reach_of(source, path, view) for path in source.of_topic(topic)]
     if json:
         _print_json(reaches)
     elif reaches:
@@ -105,17 +121,19 @@ def test(
 
 
 @app.command()
+@perhaps_on_server
 def explain(
+    find: "Callable[[], Place]",
     subscription: Annotated[
         str | None, typer.Argument(help="TOPIC/Subscriptions/NAME, or TOPIC/NAME.")
     ] = None,
     config: Config = None,
     sql: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="An SQL filter to try, in the place of a file's rules."),
+        typer.Option("--sql-filter", metavar="SQL", help="A filter to try, with no other rules."),
     ] = None,
     action: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="With --sql: an action to try with it.")
+        str | None, typer.Option(metavar="SQL", help="With --sql-filter: an action to try with it.")
     ] = None,
     prop: Properties = None,
     message: Message = None,
@@ -134,10 +152,16 @@ def explain(
 ) -> None:
     """Show why a subscription's rules select a message, or why not, term by term.
 
-    Give a subscription of a configuration file, or a filter with --sql. Each term has a mark:
+    Give a subscription of the running server or, with --config, of a file; or a filter with
+    --sql-filter, for which no server is asked. Each term has a mark:
     '+' true, '-' false, '?' unknown (a property is not set), '!' cannot be evaluated; '<--'
     stands beside the one that decides. Exit code 1 means that the message is not selected, 2
     that a file or a rule is wrong.
+
+    Examples:
+
+        partibus rule explain orders/large -p amount:int=120
+        partibus rule explain --sql-filter 'amount > 100' -p amount:int=120
     """
     from partibus.cli.rule_report import print_explanations
 
@@ -145,9 +169,9 @@ def explain(
     if sql is not None:
         reach = _tried(sql, action or "", view)
     elif subscription is not None:
-        reach = _reach_of(_catalog(config), subscription, view)
+        reach = _reach_of(_source(find, config, _topic_of(subscription)), subscription, view)
     else:
-        raise typer.BadParameter("say which SUBSCRIPTION of a --config, or give a filter: --sql.")
+        raise typer.BadParameter("say which SUBSCRIPTION, or give a filter: --sql-filter.")
     if json:
         _print_json([reach])
     else:
@@ -180,50 +204,44 @@ def _view(message: Path | None, prop: list[str] | None, given: dict[str, Any]) -
     return message_view(message, prop or [], system)
 
 
-def _catalog(config: Path | None) -> "Catalog":
-    """What the file declares, in a catalog that is thrown away."""
-    from partibus.control.apply import apply_definitions
-    from partibus.control.catalog import Catalog
-    from partibus.domain.errors import BusError
-    from partibus.server.config import resolve_configuration
+def _source(find: "Callable[[], Place]", config: Path | None, topic: str | None) -> "RuleSource":
+    """The rules that are meant: those of a file where one is given, else those of the server."""
+    from partibus.cli.rule_sources import rules_of_file, rules_of_server
+    from partibus.domain.errors import BusError, ConfigError
+    from partibus.rules.errors import RuleRefused
     from partibus.server.failure import report
 
     if config is None:
-        raise typer.BadParameter("give the file that declares the rules: --config FILE.")
+        place = find()
+        try:
+            return rules_of_server(place, topic)
+        except RuleRefused as error:
+            raise typer.Exit(report(ConfigError(error.reason))) from error
     try:
-        configuration = resolve_configuration({"config": config}, {})
-        catalog = Catalog(profile=configuration.settings.profile)
-        assert configuration.definitions is not None
-        apply_definitions(catalog, configuration.definitions)
+        return rules_of_file(config)
     except (BusError, OSError) as error:
         raise typer.Exit(report(error)) from error
-    return catalog
 
 
-def _reaches(catalog: "Catalog", view: "MappingView", topic: str | None) -> Iterator["Reach"]:
-    from partibus.domain.entity import EntityKind
+def _topic_of(subscription: str) -> str:
+    from partibus.domain.address import parse_address
 
-    if topic is not None and catalog.lookup(topic) is None:
-        _not_found(topic)
-    records = catalog.subscriptions(topic) if topic else catalog.entities(EntityKind.SUBSCRIPTION)
-    for record in records:
-        yield _reach_of(catalog, record.path, view)
+    address = parse_address(subscription)
+    return subscription.rpartition("/")[0] if address.subscription is None else address.entity
 
 
-def _reach_of(catalog: "Catalog", path: str, view: "MappingView") -> "Reach":
+def _reach_of(source: "RuleSource", path: str, view: "MappingView") -> "Reach":
     from partibus.cli.rule_report import Reach
-    from partibus.domain.entity import SubscriptionSpec
     from partibus.rules.explain import explain_rule
     from partibus.rules.ruleset import SubscriptionRules
 
-    topic, _, name = path.rpartition("/")
-    record = catalog.lookup(path) or catalog.lookup(f"{topic}/Subscriptions/{name}")
-    if record is None or not isinstance(record.spec, SubscriptionSpec):
-        _not_found(path)
-    spec = record.spec
+    found = source.find(path)
+    if found is None:
+        _not_found(path, source)
+    spec = source.subscriptions[found]
     rules = SubscriptionRules(0, spec.rules, spec.dead_lettering_on_filter_evaluation_exceptions)
     explanations = [explain_rule(rule, view) for rule in spec.rules]
-    return Reach(record.path, _copies(rules, view), explanations)
+    return Reach(found, _copies(rules, view), explanations)
 
 
 def _tried(sql: str, action: str, view: "MappingView") -> "Reach":
@@ -262,10 +280,10 @@ def _copies(rules: "SubscriptionRules", view: "MappingView") -> "list[Match]":
     return copies
 
 
-def _not_found(path: str) -> NoReturn:
+def _not_found(path: str, source: "RuleSource") -> NoReturn:
     from partibus.server.failure import EXIT_NOT_FOUND
 
-    typer.echo(f"partibus: there is no topic or subscription '{path}' in the file.", err=True)
+    typer.echo(f"partibus: there is no topic or subscription '{path}' {source.origin}.", err=True)
     raise typer.Exit(EXIT_NOT_FOUND)
 
 

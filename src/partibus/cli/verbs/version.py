@@ -16,3 +16,10 @@ def version() -> None:
     has_uvloop = importlib.util.find_spec("uvloop") is not None
     loop = "uvloop" if has_uvloop else "asyncio"
     typer.echo(f"partibus {__version__} (Python {platform.python_version()}, {loop})")
+
+
+def only(is_asked: bool) -> None:
+    """Print the version alone, for `partibus --version`."""
+    if is_asked:
+        typer.echo(f"partibus {__version__}")
+        raise typer.Exit

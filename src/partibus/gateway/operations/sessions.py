@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.types import STRING32, Array, Int, Timestamp
-from partibus.domain.errors import ArgumentError, BusError, InvalidOperation, SessionLockLost
+from partibus.domain.errors import ArgumentError, BusError, SessionLockLost
 from partibus.fragment.commands import (
     GetSessionState,
     ListSessions,
@@ -65,7 +65,9 @@ def _reachable(request: "ManagementRequest") -> "HeldSession":
 def get_message_sessions(request: "ManagementRequest") -> None:
     """Ids of sessions, page by page over all fragments; 204 at the end (SES-18, SES-20)."""
     if not request.is_in_sessions:
-        raise InvalidOperation(f"'{request.entity.record.path}' does not require sessions.")
+        # An entity without sessions has none to list.
+        request.succeed_empty()
+        return
     after_ms = request.number("last-updated-time")
     skip, top = request.number("skip", 0), request.number("top", 100)
     if skip < 0 or top < 1:

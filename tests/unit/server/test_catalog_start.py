@@ -1,0 +1,48 @@
+"""The catalog at a start: which of them shows the root key."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from partibus.control.definitions import Definitions
+from partibus.domain.clock import SystemClock
+from partibus.server.catalog_start import connection_string, start_catalog
+from partibus.server.config import resolve_configuration
+
+
+def shown(tmp_path: Path, host: str, definitions: Definitions | None = None) -> str:
+    settings = resolve_configuration({"data": tmp_path, "host": host}, {}).settings
+    catalog, shows_key = start_catalog(
+        tmp_path / "catalog.db", settings, definitions, SystemClock()
+    )
+    try:
+        return connection_string(catalog, tmp_path, shows_key, "h", 5672)
+    finally:
+        catalog.close()
+
+
+def test_the_development_key_is_no_secret(tmp_path: Path) -> None:
+    first, second = shown(tmp_path, "127.0.0.1"), shown(tmp_path, "127.0.0.1")
+    assert first == second
+    assert ";SharedAccessKey=SAS_KEY_VALUE;" in first
+
+
+def test_a_secret_is_shown_by_the_first_start_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    key = shown(tmp_path, "0.0.0.0").partition("SharedAccessKey=")[2].partition(";")[0]
+    assert len(key) == 44
+    later = shown(tmp_path, "0.0.0.0")
+    assert key not in later
+    assert ";SharedAccessKey=<run: partibus policy show Root" in later
+    assert f"--keys --data {tmp_path}>;UseDevelopmentEmulator=true;" in later
+    assert "has a new key" in caplog.text
+    assert key not in caplog.text
+
+
+def test_a_key_that_takes_the_place_of_the_published_one_is_shown(tmp_path: Path) -> None:
+    shown(tmp_path, "127.0.0.1")
+    assert "<run:" not in shown(tmp_path, "0.0.0.0")
+    assert "<run:" in shown(tmp_path, "127.0.0.1")
