@@ -183,6 +183,12 @@ def kind_of(spec: EntitySpec) -> EntityKind:
     return EntityKind.TOPIC if isinstance(spec, TopicSpec) else EntityKind.SUBSCRIPTION
 
 
+def forwards(spec: EntitySpec) -> bool:
+    """Whether what arrives goes on at once: then nothing expires there (FWD-12), and the entity
+    is never idle (IDL-3), whatever its properties say."""
+    return not isinstance(spec, TopicSpec) and bool(spec.forward_to)
+
+
 def rules_by_name(spec: SubscriptionSpec) -> list[RuleSpec]:
     """The rules in the order in which they are listed (FLT-12)."""
     return sorted(spec.rules, key=lambda rule: rule.name.lower())
