@@ -139,7 +139,9 @@ def _fault(error: BusError, request: Request) -> Response:
     headers = _FRESH | _CHALLENGE if isinstance(error, Unauthorized) else _FRESH
     if isinstance(error, BodyTooSlow) or _has_long_body(request):
         headers = headers | _CLOSE  # what was not read yet will not be
-    return Response(fault_document(error), error.http_status, headers, _FAULT)
+    host = request.headers.get("host", "")
+    body = fault_document(error, host if _HOST.fullmatch(host) else "")
+    return Response(body, error.http_status, headers, _FAULT)
 
 
 def _has_long_body(request: Request) -> bool:

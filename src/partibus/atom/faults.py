@@ -63,9 +63,10 @@ def sub_code(error: BusError) -> int:
     return error.http_status * 100
 
 
-def fault_document(error: BusError) -> str:
+def fault_document(error: BusError, host: str = "") -> str:
     """The body that goes with the error's status; the text ends with a tracking id (ERR-22)."""
     phrase = _PHRASES.get(error.http_status)
-    detail = f"SubCode={sub_code(error)}. {phrase + '. ' if phrase else ''}{error.description}"
+    said = f"{phrase}. {error.description_at(host)}" if phrase else error.description_at(host)
+    detail = f"SubCode={sub_code(error)}. {said}"
     parts = (leaf("Code", str(error.http_status)), leaf("Detail", detail))
     return DECLARATION + branch("Error", parts)

@@ -145,7 +145,7 @@ class Operations:
             if old is None and is_update:
                 raise EntityNotFound.named(resource.path)
             if old is not None and not is_update:  # FLT-11
-                raise EntityExists(f"A rule named '{old.name}' exists already; choose another.")
+                raise EntityExists.named(resource.path)
             if old is None:
                 rules = (*spec.rules, rule)
             else:

@@ -12,15 +12,10 @@ from typing import Final
 from partibus.atom.descriptions import DESCRIPTION_ATTRIBUTES, write_boolean
 from partibus.atom.markup import SCHEMA, TYPE, branch, leaf
 from partibus.atom.reading import Description, read_boolean, read_integer, shown
-from partibus.domain.entity import (
-    DEFAULT_RULE_NAME,
-    CorrelationFilter,
-    FilterType,
-    PropertyValue,
-    RuleSpec,
-)
+from partibus.domain.entity import DEFAULT_RULE_NAME, CorrelationFilter, FilterType, RuleSpec
 from partibus.domain.errors import ArgumentError
 from partibus.domain.limits import INT32_MAX
+from partibus.domain.property_value import PropertyValue, TimeValue
 from partibus.domain.refusal import PropertyRefused
 
 RULE: Final = "RuleDescription"
@@ -122,7 +117,11 @@ def _read_value(name: str, value: Description) -> PropertyValue:
         return read_boolean(name, text)
     if kind in ("double", "float", "decimal"):
         return _read_double(name, text)
-    raise PropertyRefused(name, f"values of the type '{shown(kind)}' are not offered.")
+    if kind == "dateTime":
+        return TimeValue("dateTime", text.strip())
+    if kind == "duration":
+        return TimeValue("duration", text.strip())
+    raise PropertyRefused(name, f"values of the type '{shown(kind)}' are not supported.")
 
 
 def _read_double(name: str, text: str) -> float:
@@ -193,4 +192,4 @@ def _typed(value: PropertyValue) -> tuple[str, str]:
         return ("int" if -INT32_MAX - 1 <= value <= INT32_MAX else "long"), str(value)
     if isinstance(value, float):
         return "double", repr(value)
-    return "string", value
+    return (value.kind, value.text) if isinstance(value, TimeValue) else ("string", value)

@@ -26,7 +26,13 @@ from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
-from partibus.domain.entity import EntityKind, RuleSpec, SubscriptionSpec, TopicSpec
+from partibus.domain.entity import (
+    EntityKind,
+    RuleSpec,
+    SubscriptionSpec,
+    TopicSpec,
+    rules_by_name,
+)
 from partibus.domain.errors import EntityNotFound
 
 _Item = TypeVar("_Item")
@@ -105,10 +111,10 @@ class Shelf:
     # --- many -----------------------------------------------------------------------------
 
     async def list(self, resource: Resource, page: Page, caller: Caller) -> str:
-        """A page of a list, in the order of creation, so that new ones disturb no reader."""
+        """A page of a list: rules by name (FLT-12), entities in the order of creation."""
         if resource.sort is Sort.RULES:
             record, spec = self.subscription(resource)
-            shown_rules = _cut(spec.rules, page)
+            shown_rules = _cut(rules_by_name(spec), page)
             entries = [_rule_entry(record, rule) for rule in shown_rules]
             has_more = len(spec.rules) > page.skip + page.top
         else:

@@ -149,6 +149,9 @@ def rule_table(rule: RuleSpec) -> Table:
             for key in definition_fields.CORRELATION_FIELDS
             if (value := getattr(rule.correlation, key))
         }
+        if "properties" in conditions:
+            properties = definition_fields.property_table(conditions["properties"])
+            conditions["properties"] = properties
         table["correlation_filter"] = conditions
     elif rule.filter_type is FilterType.FALSE:
         table["sql_filter"] = "1=0"

@@ -47,6 +47,8 @@ _CONDITIONS: Final = {
     "content_type": "ContentType",
 }
 _ALWAYS: Final = "1=1"
+_TIMES: Final = {"dateTime": "time", "duration": "duration"}
+"""Types of XML Schema, and the key under which a definitions file writes such a value."""
 
 Fields = dict[str, Any]
 
@@ -166,6 +168,8 @@ def _typed(value: Element | None) -> object:
         return int(text)
     if kind in ("double", "float", "decimal"):
         return float(text)
+    if kind in _TIMES:
+        return {_TIMES[kind]: text}
     return text == "true" if kind == "boolean" else text
 
 
@@ -288,6 +292,9 @@ def _spelt(value: object) -> tuple[str, str]:
         return ("int" if -(2**31) <= value < 2**31 else "long"), str(value)
     if isinstance(value, float):
         return "double", repr(value)
+    if isinstance(value, Mapping):
+        ((word, text),) = value.items()
+        return next(kind for kind, known in _TIMES.items() if known == word), str(text)
     return "string", str(value)
 
 

@@ -23,13 +23,13 @@ from partibus.domain.entity import (
     CorrelationFilter,
     EntitySpec,
     FilterType,
-    PropertyValue,
     QueueSpec,
     RuleSpec,
     SubscriptionSpec,
     TopicSpec,
 )
 from partibus.domain.errors import ArgumentError, ConfigError
+from partibus.domain.property_value import PropertyValue
 from partibus.domain.rights import Rights, rights_from_names
 
 _ROOT_KEYS: Final = ("server", "tls", "limits", "namespace", "jwt", "policy", "queue", "topic")

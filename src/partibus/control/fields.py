@@ -6,16 +6,20 @@ allowed. Ranges are not checked here: they depend on the profile (`domain.admiss
 Called by the readers of TOML and of the emulator's JSON.
 """
 
+import datetime
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, TypeVar, cast
 
 from partibus.control.source import DefinitionSource, Where
 from partibus.domain.duration import parse_duration
-from partibus.domain.entity import CorrelationFilter, EntityStatus, PropertyValue
+from partibus.domain.entity import CorrelationFilter, EntityStatus
 from partibus.domain.errors import ArgumentError
+from partibus.domain.property_value import PropertyValue, TimeKind, TimeValue
 
 Table = Mapping[str, object]
 _Spec = TypeVar("_Spec")
+TIMES: Final[dict[str, TimeKind]] = {"time": "dateTime", "duration": "duration"}
+"""How a file writes values that have no form of their own: { duration = "PT30S" }."""
 
 
 class Field(NamedTuple):
@@ -71,10 +75,31 @@ def property_values(value: object) -> dict[str, PropertyValue]:
     """A table of application properties for a correlation filter."""
     if not isinstance(value, Mapping):
         raise ArgumentError(f"a table of properties is expected, not {_spoken(value)}.")
-    for name, item in value.items():
-        if not isinstance(item, str | int | float | bool):
-            raise ArgumentError(f"'{name}' must be text, a number, true or false.")
-    return dict(value)
+    return {str(name): _property_value(name, item) for name, item in value.items()}
+
+
+def _property_value(name: object, value: object) -> PropertyValue:
+    if isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, datetime.datetime):
+        return TimeValue("dateTime", value.isoformat())
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((word, text),) = value.items()
+        if word in TIMES and isinstance(text, str):
+            return TimeValue(TIMES[word], text)
+    raise ArgumentError(
+        f"'{name}' must be text, a number, true or false, a time or a duration such as "
+        '{ duration = "PT30S" }.'
+    )
+
+
+def property_table(values: Mapping[str, PropertyValue]) -> dict[str, object]:
+    """The same table as a definitions file writes it."""
+    words = {kind: word for word, kind in TIMES.items()}
+    return {
+        name: {words[value.kind]: value.text} if isinstance(value, TimeValue) else value
+        for name, value in values.items()
+    }
 
 
 def _spoken(value: object) -> str:

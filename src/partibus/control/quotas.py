@@ -15,14 +15,13 @@ from partibus.domain.entity import (
     EntityKind,
     EntitySpec,
     FilterType,
-    QueueSpec,
     RuleSpec,
     SubscriptionSpec,
     TopicSpec,
 )
 from partibus.domain.errors import QuotaExceeded
 from partibus.domain.limits import UNLIMITED, Profile
-from partibus.domain.refusal import PropertyRefused, TargetNotFound
+from partibus.domain.refusal import TargetNotFound
 
 _SUBSCRIPTIONS: Final = 40503
 _FILTERS: Final = {"SQL": 40501, "correlation": 40502}
@@ -96,7 +95,10 @@ def check_filters(index: EntityIndex, path: str, spec: EntitySpec, profile: Prof
 def check_forwarding(
     changes: Iterable[Change], lookup: Callable[[str], EntityRecord | None]
 ) -> None:
-    """Destinations must exist when their source is created or updated (FWD-2)."""
+    """Destinations must exist when their source is created or updated (FWD-2).
+
+    An entity may be its own destination, and entities may forward in a circle: what goes round
+    ends by the count of hops (FWD-6)."""
     for change in changes:
         if change.after is None or isinstance(change.after.spec, TopicSpec):
             continue
@@ -106,32 +108,9 @@ def check_forwarding(
             ("forward_dead_lettered_messages_to", spec.forward_dead_lettered_messages_to),
         ):
             if target:
-                _check_target(name, target, change.after, lookup(target))
-        _check_loop(change.after, lookup)
+                _check_target(name, target, lookup(target))
 
 
-def _check_target(
-    name: str, target: str, source: EntityRecord, record: EntityRecord | None
-) -> None:
+def _check_target(name: str, target: str, record: EntityRecord | None) -> None:
     if record is None or record.kind is EntityKind.SUBSCRIPTION:
         raise TargetNotFound(name, f"there is no queue or topic named '{target}'; create it first.")
-    if record.entity_id == source.entity_id:
-        raise PropertyRefused(name, f"'{target}' cannot forward to itself.")
-
-
-def _check_loop(source: EntityRecord, lookup: Callable[[str], EntityRecord | None]) -> None:
-    """Refuse queues that forward to each other in a circle: no message would ever arrive.
-
-    What goes round through topics or dead-letter queues depends on the messages, and ends by
-    the count of hops (FWD-6)."""
-    paths = [source.path]
-    record: EntityRecord | None = source
-    while record is not None and isinstance(record.spec, QueueSpec) and record.spec.forward_to:
-        record = lookup(record.spec.forward_to)
-        if record is None:
-            return
-        paths.append(record.path)
-        if record.entity_id == source.entity_id:
-            raise PropertyRefused("forward_to", f"{' -> '.join(paths)} is a loop.")
-        if len(paths) > len(set(paths)):  # a loop that this entity is not part of
-            return

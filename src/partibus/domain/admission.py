@@ -151,8 +151,6 @@ def _check_received(spec: QueueSpec | SubscriptionSpec, profile: Profile) -> Non
         )
     if spec.max_delivery_count != DEFAULT_MAX_DELIVERY_COUNT:
         _in_range("max_delivery_count", spec.max_delivery_count, 1, profile.max_delivery_count_max)
-    if spec.requires_session and spec.forward_to:  # FWD-4
-        raise PropertyRefused("forward_to", "an entity that requires sessions cannot forward.")
 
 
 def _check_sized(spec: QueueSpec | TopicSpec, profile: Profile) -> None:
@@ -272,18 +270,11 @@ def _cap_time_to_live(spec: _Any, profile: Profile) -> _Any:
 
 
 def _settle_forwarding(spec: _Received) -> _Received:
-    """A forwarding source is never idle (IDL-3) and expires nothing itself (FWD-12)."""
-    spec = replace(
-        spec,  # clients write destinations as full addresses
-        forward_to=strip_authority(spec.forward_to),
-        forward_dead_lettered_messages_to=strip_authority(spec.forward_dead_lettered_messages_to),
-    )
-    if not spec.forward_to:
-        return spec
+    """Destinations as paths; clients write them as full addresses."""
     return replace(
         spec,
-        auto_delete_on_idle_ms=DURATION_MAX_MS,
-        default_message_time_to_live_ms=DURATION_MAX_MS,
+        forward_to=strip_authority(spec.forward_to),
+        forward_dead_lettered_messages_to=strip_authority(spec.forward_dead_lettered_messages_to),
     )
 
 

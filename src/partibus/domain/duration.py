@@ -2,7 +2,9 @@
 
 Owns the way from text to milliseconds and back. Values beyond the vendor's largest span
 are that span (`DURATION_MAX_MS`), which everywhere means "without limit". Precision
-below a millisecond is cut off. Called by the file readers and the admin surfaces.
+below a millisecond is cut off. The durations of rules are read and written here too: those
+are exact to the microsecond, and may be negative. Called by the file readers, the admin
+surfaces and the rules.
 """
 
 import re
@@ -10,6 +12,7 @@ from typing import Final
 
 from partibus.domain.errors import ArgumentError
 
+_US_PER_MS: Final = 1000
 _SECOND_MS: Final = 1000
 _MINUTE_MS: Final = 60 * _SECOND_MS
 _HOUR_MS: Final = 60 * _MINUTE_MS
@@ -33,6 +36,18 @@ _UNITS_MS: Final = (365 * _DAY_MS, 30 * _DAY_MS, 7 * _DAY_MS, _DAY_MS, _HOUR_MS,
 
 def parse_duration(text: str) -> int:
     """Milliseconds of an ISO 8601 duration such as `PT1M30S`, at most `DURATION_MAX_MS`."""
+    total_ms = _microseconds(text) // _US_PER_MS
+    return DURATION_MAX_MS if total_ms >= _UNLIMITED_FROM_MS else total_ms
+
+
+def parse_span_us(text: str) -> int:
+    """Microseconds of an ISO 8601 duration, which a minus sign before it makes negative."""
+    if text.startswith("-"):
+        return -_microseconds(text[1:])
+    return _microseconds(text)
+
+
+def _microseconds(text: str) -> int:
     match = _PATTERN.fullmatch(text) if len(text) <= _TEXT_LENGTH_MAX else None
     if match is None:
         raise ArgumentError(
@@ -41,8 +56,8 @@ def parse_duration(text: str) -> int:
         )
     *whole, seconds, fraction = match.groups()
     total_ms = sum(int(n) * unit for n, unit in zip(whole, _UNITS_MS, strict=True) if n)
-    total_ms += int(seconds or 0) * _SECOND_MS + int((fraction or "").ljust(3, "0")[:3])
-    return DURATION_MAX_MS if total_ms >= _UNLIMITED_FROM_MS else total_ms
+    total_ms += int(seconds or 0) * _SECOND_MS
+    return total_ms * _US_PER_MS + int((fraction or "").ljust(6, "0")[:6])
 
 
 def format_duration(duration_ms: int) -> str:
@@ -50,15 +65,25 @@ def format_duration(duration_ms: int) -> str:
     assert duration_ms >= 0, "durations are never negative"
     if duration_ms >= _UNLIMITED_FROM_MS:
         return DURATION_MAX_TEXT
-    days, rest_ms = divmod(duration_ms, _DAY_MS)
+    return _text(duration_ms * _US_PER_MS)
+
+
+def format_span_us(span_us: int) -> str:
+    """The ISO 8601 text of a number of microseconds."""
+    return f"-{_text(-span_us)}" if span_us < 0 else _text(span_us)
+
+
+def _text(span_us: int) -> str:
+    span_ms, micros = divmod(span_us, _US_PER_MS)
+    days, rest_ms = divmod(span_ms, _DAY_MS)
     hours, rest_ms = divmod(rest_ms, _HOUR_MS)
     minutes, rest_ms = divmod(rest_ms, _MINUTE_MS)
     seconds, millis = divmod(rest_ms, _SECOND_MS)
     date = f"{days}D" if days else ""
     time = f"{hours}H" if hours else ""
     time += f"{minutes}M" if minutes else ""
-    if millis:
-        time += f"{seconds}.{millis:03d}".rstrip("0") + "S"
+    if millis or micros:
+        time += f"{seconds}.{millis:03d}{micros:03d}".rstrip("0") + "S"
     elif seconds or not (date or time):
         time += f"{seconds}S"
     return f"P{date}T{time}" if time else f"P{date}"

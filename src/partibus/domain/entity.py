@@ -12,6 +12,7 @@ from typing import Final
 
 from partibus.domain.duration import DURATION_MAX_MS
 from partibus.domain.limits import KILOBYTE, MINUTE_MS, SECOND_MS, Profile
+from partibus.domain.property_value import PropertyValue
 
 MEGABYTE: Final = 1024 * KILOBYTE
 DEFAULT_LOCK_DURATION_MS: Final = MINUTE_MS
@@ -19,8 +20,6 @@ DEFAULT_MAX_DELIVERY_COUNT: Final = 10
 DEFAULT_SIZE_MEGABYTES: Final = 1024
 DEFAULT_DUPLICATE_WINDOW_MS: Final = 600 * SECOND_MS
 DEFAULT_RULE_NAME: Final = "$Default"
-
-PropertyValue = str | int | float | bool
 
 
 class EntityKind(Enum):
@@ -182,6 +181,17 @@ def kind_of(spec: EntitySpec) -> EntityKind:
     if isinstance(spec, QueueSpec):
         return EntityKind.QUEUE
     return EntityKind.TOPIC if isinstance(spec, TopicSpec) else EntityKind.SUBSCRIPTION
+
+
+def forwards(spec: EntitySpec) -> bool:
+    """Whether what arrives goes on at once: then nothing expires there (FWD-12), and the entity
+    is never idle (IDL-3), whatever its properties say."""
+    return not isinstance(spec, TopicSpec) and bool(spec.forward_to)
+
+
+def rules_by_name(spec: SubscriptionSpec) -> list[RuleSpec]:
+    """The rules in the order in which they are listed (FLT-12)."""
+    return sorted(spec.rules, key=lambda rule: rule.name.lower())
 
 
 def duplicate_window_ms(spec: QueueSpec | TopicSpec) -> int:

@@ -20,16 +20,23 @@ class BusError(Exception):
 
     def __init__(self, text: str | None = None) -> None:
         self.text = text if text is not None else (self.__doc__ or "").splitlines()[0]
+        self.entity_path = ""
+        """The entity that the text quotes, if it does."""
         self.tracking_id = str(uuid.uuid4())
         super().__init__(self.text)
 
     @property
     def description(self) -> str:
         """The text as a peer reads it, with the marks that support asks for."""
+        return self.description_at("")
+
+    def description_at(self, host: str) -> str:
+        """The same, with entities in full as a client of that host would address them."""
         stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return (
-            f"{self.text} TrackingId:{self.tracking_id}, SystemTracker:partibus, Timestamp:{stamp}"
-        )
+        text, path = self.text, self.entity_path
+        if host and path:
+            text = text.replace(f"'{path}'", f"'sb://{host}/{path}'", 1)
+        return f"{text} TrackingId:{self.tracking_id}, SystemTracker:partibus, Timestamp:{stamp}"
 
 
 # --- the peer asked for something that is refused ---------------------------------------
@@ -67,9 +74,11 @@ class EntityNotFound(RequestError):
     @classmethod
     def named(cls, path: str) -> "EntityNotFound":
         """The sentence that the JS client recognises as a missing entity."""
-        return cls(
+        error = cls(
             f"The messaging entity '{path}' could not be found. Create it, or correct the name."
         )
+        error.entity_path = path
+        return error
 
 
 class EntityExists(RequestError):
@@ -77,6 +86,13 @@ class EntityExists(RequestError):
 
     condition: ClassVar[str] = "com.microsoft:entity-already-exists"
     http_status: ClassVar[int] = 409
+
+    @classmethod
+    def named(cls, path: str) -> "EntityExists":
+        """The sentence that users of the service know."""
+        error = cls(f"The messaging entity '{path}' already exists. Choose another name.")
+        error.entity_path = path
+        return error
 
 
 class OperationConflict(RequestError):

@@ -14,6 +14,8 @@ from partibus.fragment.effects import Collected, Effects
 from partibus.fragment.message import Held
 from partibus.fragment.outbox import Parcel, Purpose
 from partibus.fragment.outbox_records import departed as departed_record
+from partibus.fragment.session_lane import SessionLane
+from partibus.fragment.sessions import Session
 from partibus.fragment.state import State
 from partibus.fragment.subqueue import SubQueue
 from partibus.fragment.transfer_changes import Departure
@@ -32,7 +34,9 @@ def arrivals_depart(state: State) -> bool:
         outbox.is_direct = False
     elif not outbox.is_direct:
         outbox.is_direct = (
-            not len(state.main.ready) and state.next_sequence == state.next_sequence_durable
+            not len(state.main.ready)
+            and (state.sessions is None or not state.sessions.locks)
+            and state.next_sequence == state.next_sequence_durable
         )
     return outbox.is_direct
 
@@ -52,16 +56,35 @@ def depart_waiting(state: State, lane: SubQueue, out: Effects) -> None:
     purpose = Purpose.FORWARD if forwards_main else Purpose.DEAD_LETTER
     spec = state.spec
     path = spec.forward_to if forwards_main else spec.forward_dead_letters_to
-    messages: list[Held] = []
-    while len(lane.ready) and len(messages) < DEPARTURE_MESSAGES_MAX:
-        held = lane.ready.pop()
+    if isinstance(lane, SessionLane):
+        messages = _take_from_sessions(lane)
+    else:
+        count = min(len(lane.ready), DEPARTURE_MESSAGES_MAX)
+        messages = [lane.ready.pop() for _ in range(count)]
+    for held in messages:
         held.busy = True
         lane.leaving[held.sequence] = held
-        messages.append(held)
     if messages:
         sequences = [held.sequence for held in messages]
         first, record = number_departure(state, sequences, purpose, path)
         out.changes.append(Departure([record], lane.lane, messages, first, purpose, path))
+
+
+def _take_from_sessions(lane: SessionLane) -> list[Held]:
+    """What waits in free sessions, from the front.
+
+    A session that somebody holds still waits for what is in flight, which comes before the rest
+    of it (FWD-4)."""
+    sessions = lane.in_sessions
+    free: list[Session] = []
+    for held in lane.ready.copies(0):
+        if len(free) >= DEPARTURE_MESSAGES_MAX:
+            break
+        session = sessions.of(held.sequence)
+        if session.lock is None:
+            free.append(session)
+    # In the order of the lane, so each is the first of its session when its turn comes.
+    return [lane.waiting_in_sessions.take_first(session) for session in free]
 
 
 def departed(state: State, change: Change, now_ms: int, out: Effects) -> None:

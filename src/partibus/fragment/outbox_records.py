@@ -105,7 +105,7 @@ def replay_outbox(
         _replay_transferred(state, meta, position, length)
     elif kind == HANDED_OVER:
         for number in unpack_sequences(meta):
-            _parcel(state, number)
+            _left_session(state, _parcel(state, number).held)
     elif kind == BROUGHT_BACK:
         _replay_brought_back(state, meta)
     elif kind == REDIRECTED:
@@ -155,6 +155,13 @@ def _replay_brought_back(state: State, meta: bytes) -> None:
         if overlay is not None:
             held.overlay = overlay if held.overlay is None else held.overlay.merged(overlay)
         ready.insert(held)
+        if meta[0] != Lane.MAIN:
+            _left_session(state, held)
+
+
+def _left_session(state: State, held: Held) -> None:
+    if state.sessions is not None:
+        state.sessions.forget([held.sequence])
 
 
 def _replay_redirected(state: State, meta: bytes) -> None:

@@ -5,9 +5,10 @@ which waiting receiver gets which free session (SES-4, SES-25). Called by `dispa
 something happened to the lane; how sessions are accepted and lost is `session_locks`'s.
 """
 
-from partibus.domain.errors import BusError, SessionCannotBeLocked
+from partibus.domain.errors import BusError, InvalidOperation, SessionCannotBeLocked
 from partibus.fragment.commands import Consumer, SessionConsumer
 from partibus.fragment.delivery import hand_over
+from partibus.fragment.departures import depart_waiting
 from partibus.fragment.effects import Accepted, Effects, NotAccepted, SessionLost
 from partibus.fragment.expiry import expire
 from partibus.fragment.message import Held
@@ -28,6 +29,8 @@ def serve_sessions(state: State, lane: SessionLane, now_ms: int, out: Effects) -
     if state.suspended:
         return
     sessions = lane.in_sessions
+    if state.spec.forward_to:
+        _turn_away(state, lane, out)
     touched = sessions.touched
     while touched:
         session, _ = touched.popitem()
@@ -39,6 +42,8 @@ def serve_sessions(state: State, lane: SessionLane, now_ms: int, out: Effects) -
             _feed(state, lane, session, lock, now_ms, out)
         elif lock.is_idle:
             _set_free(state, lane, lock, now_ms, out)
+    if state.spec.forward_to:
+        depart_waiting(state, lane, out)
     while sessions.acceptors:
         oldest = sessions.oldest()
         if oldest is None:
@@ -46,6 +51,25 @@ def serve_sessions(state: State, lane: SessionLane, now_ms: int, out: Effects) -
         consumer = next(iter(sessions.acceptors))
         del sessions.acceptors[consumer]
         grant(state, lane, oldest, consumer, now_ms, out)
+
+
+def _turn_away(state: State, lane: SessionLane, out: Effects) -> None:
+    """The entity forwards now: nobody holds a session of it any more, nor waits for one (FWD-4)."""
+    sessions = lane.in_sessions
+    for lock in list(sessions.locks.values()):
+        revoke(lane, lock.consumer, forwarding(state), out)
+        for successor in lock.successors:
+            out.outward.append(NotAccepted(successor, forwarding(state)))
+        lock.successors.clear()
+    for consumer in sessions.acceptors:
+        out.outward.append(NotAccepted(consumer, forwarding(state)))
+    sessions.acceptors.clear()
+
+
+def forwarding(state: State) -> InvalidOperation:
+    """What is told to who would receive from an entity that forwards."""
+    spec = state.spec
+    return InvalidOperation(f"'{spec.path}' forwards to '{spec.forward_to}'; receive from there.")
 
 
 def _feed(

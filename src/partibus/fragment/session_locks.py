@@ -21,7 +21,7 @@ from partibus.fragment.commands import (
     RenewSession,
 )
 from partibus.fragment.effects import Done, Effects, Failed, NotAccepted, Renewed, SessionLost
-from partibus.fragment.session_dispatch import grant, serve_sessions
+from partibus.fragment.session_dispatch import forwarding, grant, serve_sessions
 from partibus.fragment.session_lane import SessionLane
 from partibus.fragment.sessions import SessionLock
 from partibus.fragment.settlement import drop_locks as drop_message_locks
@@ -38,6 +38,8 @@ def accept(state: State, command: Command, now_ms: int, out: Effects) -> None:
         return
     if not isinstance(lane, SessionLane):
         out.outward.append(NotAccepted(consumer, without_sessions(state)))
+    elif state.spec.forward_to:
+        out.outward.append(NotAccepted(consumer, forwarding(state)))
     elif command.session_id is not None:
         _accept_certain(state, lane, command, command.session_id, now_ms, out)
     else:

@@ -188,7 +188,10 @@ def _leave(state: State, numbers: list[int]) -> list[Parcel]:
 def handed_over(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The parcels are gone."""
     assert isinstance(change, HandedOver)
-    for parcel in _leave(state, change.numbers):
+    parcels = _leave(state, change.numbers)
+    if state.sessions is not None:
+        state.sessions.forget([parcel.held.sequence for parcel in parcels])
+    for parcel in parcels:
         state.size_bytes -= parcel.held.length
         out.released.append(parcel.held)
     out.outward.append(Done(change.port, len(change.numbers)))
@@ -201,6 +204,9 @@ def brought_back(state: State, change: Change, now_ms: int, out: Effects) -> Non
     messages = [parcel.held for parcel in _leave(state, change.numbers)]
     for held in messages:
         lay_over(held, change.overlay)
+    if state.sessions is not None and change.lane is not Lane.MAIN:
+        # On its way a message is in its session still, and dead letters are in none.
+        state.sessions.forget([held.sequence for held in messages])
     if change.first_number:
         purpose = Purpose.DEAD_LETTER
         enter(state, messages, change.first_number, purpose, change.onward, out)

@@ -56,7 +56,7 @@ def attach(connection: "ClientConnection", link: Link) -> None:
         _require_room(connection)
         owner = _receiver(connection, link) if link.is_sender else _sender(connection, link)
     except BusError as error:
-        link.refuse(amqp_error(error))
+        link.refuse(amqp_error(error, connection.host))
         return
     link.context = owner
     if not isinstance(owner, ResponseLink):

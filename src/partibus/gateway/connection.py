@@ -52,6 +52,8 @@ TOKEN_DEADLINE_MS: Final = 20_000
 """A client that came without a key must put a token within this time (SAS-9)."""
 CLOSE_GRACE_MS: Final = 5_000
 """How long a client may take to answer our close before it is cut off."""
+HOST_LENGTH_MAX: Final = 255
+"""No name of a host is longer."""
 UNCONFIRMED_BYTES_MAX: Final = 16 * 1024 * 1024
 """Sends of one connection that may wait for the store before its socket is read no more."""
 
@@ -100,6 +102,8 @@ class ClientConnection:
         self.held_sessions: dict[tuple[str, str], SessionLink] = {}
         """The sessions that this client holds, by entity and session id."""
         self._sending: list[InboundLink] = []
+        self.host = ""
+        """The name by which the client addressed us; errors quote it."""
         self._started_ms = now_ms
         self._claims_are_stale = False
         self.is_writable = True
@@ -318,6 +322,10 @@ class ClientConnection:
         return True
 
     def _open(self, event: Event) -> None:
+        assert isinstance(event, OpenReceived)
+        hostname = event.frame.hostname
+        if hostname is not None and len(hostname) <= HOST_LENGTH_MAX:
+            self.host = hostname
         self._engine.open()
 
     def _attach(self, event: Event) -> None:
@@ -443,7 +451,7 @@ class ClientConnection:
     def drop(self, link: Link, error: BusError) -> None:
         """End a link from our side, or refuse it when it was not accepted yet."""
         self._forget(link)
-        link.detach(amqp_error(error))
+        link.detach(amqp_error(error, self.host))
         self.has_output()
 
     def _forget(self, link: Link) -> None:

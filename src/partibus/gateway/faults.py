@@ -9,9 +9,9 @@ from partibus.amqp.errors import AmqpError
 from partibus.domain.errors import BusError
 
 
-def amqp_error(error: BusError) -> AmqpError:
-    """The AMQP error of a refused attach, a detach or a close."""
-    return AmqpError(error.condition, error.description)
+def amqp_error(error: BusError, host: str = "") -> AmqpError:
+    """The AMQP error of a refused attach, a detach or a close, for a client of that host."""
+    return AmqpError(error.condition, error.description_at(host))
 
 
 def rejection(error: BusError) -> bytes:

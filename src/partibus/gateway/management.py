@@ -193,7 +193,7 @@ class ManagementNode(RequestLink):
     def fail(self, request: Request, error: BusError) -> None:
         status: dict[str, object] = {
             "statusCode": Int(error.http_status),
-            "statusDescription": error.description,
+            "statusDescription": error.description_at(self.connection.host),
             "errorCondition": Symbol(error.condition),
         }
         request.answer(status)

@@ -9,6 +9,7 @@ again goes to the fragment whose mark knows it. Pure; couriers and their legs us
 from typing import Final
 
 from partibus.amqp.decode import DecodeError
+from partibus.domain.address import path_key
 from partibus.domain.errors import MalformedMessage
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage, key_of
@@ -45,18 +46,19 @@ class Item:
 class PackingDesk:
     """Packs the parcels of one origin."""
 
-    __slots__ = ("_fragment_id", "_index", "_path")
+    __slots__ = ("_fragment_id", "_index", "_key", "_path")
 
     def __init__(self, fragment_id: int, index: int, path: str) -> None:
         self._fragment_id = fragment_id
         self._index = index
         self._path = path
+        self._key = path_key(path)
 
     def make_ready(self, parcel: Parcel, body: bytes, entity: Entity) -> Item:
         """The parcel as the destination will store it, or why it will not."""
         journey = self._journey(parcel)
         try:
-            message = to_forwarded(body, journey, entity.spec.requires_duplicate_detection)
+            message = to_forwarded(body, journey, self._is_identified(parcel, entity))
         except DecodeError as cause:
             item = Item(parcel.number, NewMessage(body, -1), parcel.purpose)
             item.refusal = reason_of(MalformedMessage(f"It cannot be decoded: {cause}."))
@@ -64,6 +66,14 @@ class PackingDesk:
         item = Item(parcel.number, message, parcel.purpose)
         item.refusal = refusal_of(body, message, entity)
         return item
+
+    def _is_identified(self, parcel: Parcel, entity: Entity) -> bool:
+        """Whether the destination looks for duplicates of the message.
+
+        What an entity forwards to itself is known there, and is not its own duplicate."""
+        if parcel.purpose is not Purpose.TRANSFER and path_key(entity.record.path) == self._key:
+            return False
+        return entity.spec.requires_duplicate_detection
 
     def _journey(self, parcel: Parcel) -> Journey:
         held = parcel.held

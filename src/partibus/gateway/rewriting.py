@@ -25,11 +25,11 @@ from partibus.gateway.stored_view import (
 from partibus.rules.action import REMOVED, Edit
 from partibus.rules.errors import EvaluationError
 from partibus.rules.ruleset import Match
-from partibus.rules.view import moment_ms, span_ms
+from partibus.rules.view import TICKS_PER_MICROSECOND, moment_ms, span_ms
 
 RULE_NAME: Final = "RuleName"
 _TIMESPAN: Final = Symbol(TIMESPAN)
-_TICKS_PER_MS: Final = 10_000
+_MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _ANNOTATIONS: Final = {
     "scheduledenqueuetimeutc": SCHEDULED_ANNOTATION,
     "partitionkey": PARTITION_KEY_ANNOTATION,
@@ -139,12 +139,19 @@ class _Copy:
         return NewMessage(parts.encode(), parts.ttl_ms, 0, self.properties.group_id)
 
 
-def _encodable(value: object, before: object) -> object:
-    """A value of a rule as AMQP has it, in the type that the property had, if it fits (ACT-2)."""
+def on_wire(value: object) -> object:
+    """A value of a rule as AMQP has it: moments are timestamps, durations those of .NET."""
     if isinstance(value, datetime.datetime):
         return Timestamp(moment_ms(value))
     if isinstance(value, datetime.timedelta):
-        return Described(_TIMESPAN, span_ms(value) * _TICKS_PER_MS)
+        return Described(_TIMESPAN, value // _MICROSECOND * TICKS_PER_MICROSECOND)
+    return value
+
+
+def _encodable(value: object, before: object) -> object:
+    """A value of a rule as AMQP has it, in the type that the property had, if it fits (ACT-2)."""
+    if isinstance(value, datetime.datetime | datetime.timedelta):
+        return on_wire(value)
     if isinstance(value, bool) or isinstance(before, bool):
         return value
     for kind in (int, float, str):

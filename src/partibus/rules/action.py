@@ -9,7 +9,7 @@ import enum
 from collections.abc import Collection, Mapping
 from typing import Final, Literal, NamedTuple
 
-from partibus.domain.entity import PropertyValue
+from partibus.domain.property_value import PropertyValue
 from partibus.rules.compiler import Compiler
 from partibus.rules.complaint import Complaint
 from partibus.rules.conversion import SETTABLE, converted, system_value

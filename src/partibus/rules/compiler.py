@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
-from partibus.domain.entity import PropertyValue
+from partibus.domain.property_value import PropertyValue
 from partibus.rules import tree
 from partibus.rules.complaint import Complaint
 from partibus.rules.errors import EvaluationError
@@ -29,6 +29,7 @@ from partibus.rules.logic import (
     made_pattern,
     negated,
 )
+from partibus.rules.time_values import operand
 from partibus.rules.tree import Node, Property
 from partibus.rules.values import (
     INTEGER_MOST,
@@ -125,7 +126,7 @@ class Compiler:
     def _parameter(self, node: tree.Parameter) -> Evaluator:
         if node.name not in self._parameters:
             raise Complaint(f"No value was given for @{node.name}.", node.start, node.end)
-        value = self._parameters[node.name]
+        value = operand(self._parameters[node.name])
         return lambda view: value
 
     def _property(self, node: Property) -> Evaluator:

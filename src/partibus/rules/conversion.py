@@ -8,10 +8,9 @@ import datetime
 from typing import Final, cast
 from uuid import UUID
 
-from partibus.domain.duration import format_duration
 from partibus.domain.limits import MESSAGE_ID_LENGTH_MAX, SESSION_ID_LENGTH_MAX
+from partibus.rules.time_values import moment_text, span_text
 from partibus.rules.values import INTEGER_LEAST, INTEGER_MOST, READERS, failure, kind_of
-from partibus.rules.view import span_ms
 
 SETTABLE: Final[dict[str, type]] = {
     **dict.fromkeys(
@@ -54,10 +53,9 @@ def text_of(value: object) -> str | None:
         case float():
             return repr(value).removesuffix(".0")
         case datetime.datetime():
-            return value.isoformat().replace("+00:00", "Z")
+            return moment_text(value)
         case datetime.timedelta():
-            duration_ms = span_ms(abs(value))
-            return f"{'-' if value < datetime.timedelta(0) else ''}{format_duration(duration_ms)}"
+            return span_text(value)
         case _:
             return None
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
 from partibus.domain.entity import CorrelationFilter
+from partibus.rules.time_values import operand
 from partibus.rules.view import MessageView
 
 Item = TypeVar("Item")
@@ -32,7 +33,7 @@ def conditions(filter_: CorrelationFilter) -> dict[Field, object]:
         if value is not None:
             asked[True, name] = value
     for name, value in filter_.properties.items():
-        asked[False, name.lower()] = value
+        asked[False, name.lower()] = operand(value)
     return asked
 
 

@@ -8,7 +8,7 @@ true at all. Called by `rules.ruleset` and `rules.check`.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from partibus.domain.entity import PropertyValue
+from partibus.domain.property_value import PropertyValue
 from partibus.rules import tree
 from partibus.rules.compiler import Compiler, NoMessage
 from partibus.rules.complaint import Complaint

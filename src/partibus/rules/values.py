@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, cast
 from uuid import UUID
 
-from partibus.domain.duration import parse_duration
+from partibus.domain.duration import parse_span_us
 from partibus.domain.errors import ArgumentError
 from partibus.domain.limits import PROPERTY_BYTES_MAX
 from partibus.rules.errors import EvaluationError
@@ -53,7 +53,8 @@ _KINDS: Final[dict[type, str]] = {
 _CLOCK: Final = re.compile(
     r"(-?)(?:([0-9]{1,8})\.)?([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,7}))?"
 )
-_TIME_LENGTH_MAX: Final = 64
+TIME_LENGTH_MAX: Final = 64
+"""Longer texts are not times, and are not repeated in full."""
 
 
 def kind_of(value: object) -> str:
@@ -100,7 +101,7 @@ def _fitted(left: object, right: object, term: str) -> tuple[object, object]:
         raise failure(term, _misfit(left, right))
     made = read(text)
     if made is None:
-        raise failure(term, f"'{text[:_TIME_LENGTH_MAX]}' is not {kind_of(other)}")
+        raise failure(term, f"'{text[:TIME_LENGTH_MAX]}' is not {kind_of(other)}")
     return (made, right) if text is left else (left, made)
 
 
@@ -109,7 +110,7 @@ def _fitted(left: object, right: object, term: str) -> tuple[object, object]:
 
 def read_moment(text: str) -> datetime.datetime | None:
     """The UTC moment of an ISO 8601 text; one without an offset is in UTC."""
-    if len(text) > _TIME_LENGTH_MAX:
+    if len(text) > TIME_LENGTH_MAX:
         return None
     try:
         moment = datetime.datetime.fromisoformat(text)
@@ -121,12 +122,12 @@ def read_moment(text: str) -> datetime.datetime | None:
 
 
 def read_span(text: str) -> datetime.timedelta | None:
-    """The duration of `PT1M30S` or `[-][d.]hh:mm:ss[.fffffff]`."""
-    match = _CLOCK.fullmatch(text) if len(text) <= _TIME_LENGTH_MAX else None
+    """The duration of `[-]PT1M30S` or `[-][d.]hh:mm:ss[.fffffff]`."""
+    match = _CLOCK.fullmatch(text) if len(text) <= TIME_LENGTH_MAX else None
     if match is None:
         try:
-            return datetime.timedelta(milliseconds=parse_duration(text))
-        except ArgumentError:
+            return datetime.timedelta(microseconds=parse_span_us(text))
+        except (ArgumentError, OverflowError):
             return None
     sign, days, hours, minutes, seconds, fraction = match.groups()
     span = datetime.timedelta(
@@ -142,14 +143,14 @@ def read_span(text: str) -> datetime.timedelta | None:
 def read_guid(text: str) -> UUID | None:
     """The guid of a text."""
     try:
-        return UUID(text) if len(text) <= _TIME_LENGTH_MAX else None
+        return UUID(text) if len(text) <= TIME_LENGTH_MAX else None
     except ValueError:
         return None
 
 
 def read_integer(text: str) -> int | None:
     """The 64-bit integer of a text."""
-    if len(text) > _TIME_LENGTH_MAX or not re.fullmatch(r"\s*[+-]?[0-9]+\s*", text):
+    if len(text) > TIME_LENGTH_MAX or not re.fullmatch(r"\s*[+-]?[0-9]+\s*", text):
         return None
     number = int(text)
     return number if INTEGER_LEAST <= number <= INTEGER_MOST else None
@@ -157,7 +158,7 @@ def read_integer(text: str) -> int | None:
 
 def read_number(text: str) -> float | None:
     """The double of a text."""
-    if len(text) > _TIME_LENGTH_MAX or "_" in text:
+    if len(text) > TIME_LENGTH_MAX or "_" in text:
         return None
     try:
         return float(text)

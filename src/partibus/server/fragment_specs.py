@@ -14,6 +14,7 @@ from partibus.domain.entity import (
     SubscriptionSpec,
     TopicSpec,
     duplicate_window_ms,
+    forwards,
     fragment_bytes_max,
 )
 from partibus.fragment.spec import FragmentSpec
@@ -74,4 +75,4 @@ def _of_subscription(path: str, spec: SubscriptionSpec, catalog: Catalog) -> Fra
 
 def _default_ttl_ms(spec: EntitySpec) -> int:
     ttl_ms = spec.default_message_time_to_live_ms
-    return 0 if ttl_ms >= DURATION_MAX_MS else ttl_ms
+    return 0 if ttl_ms >= DURATION_MAX_MS or forwards(spec) else ttl_ms

@@ -16,7 +16,7 @@ from partibus.control.live import LiveNamespace
 from partibus.control.record import EntityRecord
 from partibus.domain.clock import Clock
 from partibus.domain.duration import DURATION_MAX_MS
-from partibus.domain.entity import EntityKind
+from partibus.domain.entity import EntityKind, forwards
 from partibus.domain.errors import BusError
 from partibus.fragment.machine import Machine
 from partibus.fragment.usage import idle_ms
@@ -138,4 +138,6 @@ def is_due(record: EntityRecord, idle: Mapping[int, int]) -> bool:
 
 def is_watched(record: EntityRecord) -> bool:
     """Whether the entity goes when nobody uses it."""
-    return bool(record.fragments) and record.spec.auto_delete_on_idle_ms < DURATION_MAX_MS
+    if not record.fragments or forwards(record.spec):  # IDL-3
+        return False
+    return record.spec.auto_delete_on_idle_ms < DURATION_MAX_MS

@@ -160,8 +160,15 @@ def test_rules(partibus: Partibus, topic: str) -> None:
     partibus("rule", "update", topic, "s", "sql", "--sql-filter", "a = 'y'")
     changed = partibus("rule", "show", topic, "s", "sql", "--json").json
     assert changed == {"name": "sql", "sql_filter": "a = 'y'"}
+    times = ("-p", "at:time=2020-07-05T11:12:13Z", "-p", "for:duration=PT1H")
+    timed = partibus("rule", "update", topic, "s", "cor", *times, "--json").json
+    assert timed["correlation_filter"]["properties"] == {
+        "at": {"time": "2020-07-05T11:12:13Z"},
+        "for": {"duration": "PT1H"},
+    }
+    assert 'for = duration "PT1H"' in partibus("rule", "show", topic, "s", "cor").out
     partibus("rule", "delete", topic, "s", "$Default", "--yes")
-    assert [r["name"] for r in partibus(*rule, "--json").json["rules"]] == ["sql", "cor"]
+    assert [r["name"] for r in partibus(*rule, "--json").json["rules"]] == ["cor", "sql"]
 
 
 def test_rules_that_are_refused(partibus: Partibus, topic: str) -> None:

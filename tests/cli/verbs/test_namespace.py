@@ -38,8 +38,11 @@ forward_to = "orders"
 
 [[topic.subscription.rule]]
 name = "red"
-correlation_filter = { "label" = "red", "properties" = { "n" = 5, "x" = "5", "ok" = true } }
 action = "SET a = 'b'"
+
+[topic.subscription.rule.correlation_filter]
+label = "red"
+properties = { n = 5, x = "5", ok = true, at = 2020-07-05T11:12:13Z, for = { duration = "P1D" } }
 
 [[topic.subscription.rule]]
 name = "big"
@@ -93,7 +96,8 @@ def test_differences_are_told_and_changed_on_demand(
     orders = next(queue for queue in tables["queue"] if queue["name"] == "orders")
     orders["max_delivery_count"] = 9
     some = next(s for s in tables["topic"][0]["subscription"] if s["name"] == "some")
-    some["rule"][1]["sql_filter"] = "amount > 200"
+    big = next(rule for rule in some["rule"] if "sql_filter" in rule)
+    big["sql_filter"] = "amount > 200"
     file.write_text(json.dumps(tables), encoding="utf-8")
     told = full.try_("namespace", "import", str(file), "--json")
     assert told.code == 1

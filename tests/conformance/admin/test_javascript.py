@@ -152,13 +152,17 @@ def test_the_life_of_rules(here: Script, fresh: Fresh) -> None:
     assert properties["filter"] == {"applicationProperties": values}
     assert life["existed"] is True
     assert life["updated"]["filter"] == {"sqlExpression": "size > 5"}
-    assert life["listed"] == ["$Default", "sql", "correlation", "properties"]
+    assert life["listed"] == ["$Default", "correlation", "properties", "sql"]
     assert life["gone"] is False
 
 
 def test_parameters(here: Script, fresh: Fresh) -> None:
     rule = here("parameters", topic=fresh("topic"), subscription="sub")
-    assert rule["filter"] == {"sqlExpression": "size > @least", "sqlParameters": {"@least": 3}}
+    assert rule["filter"] == {
+        "sqlExpression": "size > @least AND at < @at",
+        "sqlParameters": {"@least": 3, "@at": "2000-01-02T03:04:05.678Z"},
+    }
+    assert rule["isDate"] is True
     assert rule["action"] == {
         "sqlExpression": "SET note = @note",
         "sqlParameters": {"@note": "seen"},

@@ -1,10 +1,11 @@
 """Rules, by the stock Python administration client: every filter, action and typed value."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Final
 
 import pytest
-from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.management import (
     CorrelationRuleFilter,
     FalseRuleFilter,
@@ -15,6 +16,9 @@ from azure.servicebus.management import (
 )
 
 from conformance.admin.conftest import Fresh
+from conformance.rest.http_bus import HttpBus
+from support.management import entry
+from support.server import ServerProcess
 
 PROPERTIES: Final = {
     "text": "words & <more>",
@@ -103,15 +107,100 @@ def test_parameters(admin: ServiceBusAdministrationClient, topic: str) -> None:
     assert got.action.parameters == {"@text": "seen"}
 
 
-@pytest.mark.parametrize("value", [datetime.now(UTC), timedelta(days=1)], ids=["moment", "span"])
-def test_values_of_types_that_are_not_offered(
-    admin: ServiceBusAdministrationClient, topic: str, value: object
+TIMES: Final = {
+    "naive": datetime(2020, 7, 5, 11, 12, 13),
+    "utc": datetime(2020, 7, 5, 11, 12, 13, tzinfo=UTC),
+    "offset": datetime(2020, 7, 5, 13, 12, 13, tzinfo=timezone(timedelta(hours=2))),
+    "span": timedelta(days=1, hours=2, minutes=3),
+    "short": timedelta(milliseconds=1, microseconds=5),
+    "negative": -timedelta(minutes=90),
+}
+
+
+@pytest.mark.rule("COR-2", "SQL-12")
+def test_times_read_back_as_they_were_written(
+    admin: ServiceBusAdministrationClient, topic: str
 ) -> None:
-    given = CorrelationRuleFilter(properties={"when": value})
-    with pytest.raises(HttpResponseError) as caught:
-        admin.create_rule(topic, "sub", "timed", filter=given)
-    assert caught.value.status_code == 400
-    assert "'when'" in caught.value.message or "when:" in caught.value.message
+    parameters = {f"@{name}": value for name, value in TIMES.items()}
+    admin.create_rule(
+        topic,
+        "sub",
+        "correlation",
+        filter=CorrelationRuleFilter(properties=TIMES),
+        action=SqlRuleAction("SET x = @utc", parameters=parameters),
+    )
+    sql = SqlRuleFilter("when > @utc AND span < @span", parameters=parameters)
+    admin.create_rule(topic, "sub", "sql", filter=sql)
+    got = admin.get_rule(topic, "sub", "correlation")
+    for values in (
+        got.filter.properties,
+        {name.removeprefix("@"): value for name, value in got.action.parameters.items()},
+        {
+            name.removeprefix("@"): value
+            for name, value in admin.get_rule(topic, "sub", "sql").filter.parameters.items()
+        },
+    ):
+        assert values == TIMES
+        assert values["naive"].tzinfo is None
+
+
+@pytest.mark.rule("FLT-8")
+@pytest.mark.parametrize("word", ["dateTime", "duration"])
+def test_times_that_cannot_be_read_are_refused(
+    admin: ServiceBusAdministrationClient, server: ServerProcess, topic: str, word: str
+) -> None:
+    pair = (
+        "<KeyValueOfstringanyType><Key>when</Key>"
+        f'<Value i:type="d6p1:{word}" xmlns:d6p1="http://www.w3.org/2001/XMLSchema">soon</Value>'
+        "</KeyValueOfstringanyType>"
+    )
+    rule = (
+        f'<RuleDescription><Filter i:type="CorrelationFilter"><Properties>{pair}</Properties>'
+        "</Filter><Name>timed</Name></RuleDescription>"
+    )
+    path = f"/{topic}/Subscriptions/sub/Rules/timed?api-version=2021-05"
+    answer = HttpBus(server.ready.http_port).ask("PUT", path, entry(rule))
+    assert answer.status == 400
+    assert f"'soon', is not a valid {word}" in answer.body.decode()
+
+
+@pytest.mark.rule("COR-2", "SQL-12", "ACT-2")
+def test_times_compare_with_those_of_messages(
+    admin: ServiceBusAdministrationClient, server: ServerProcess, topic: str
+) -> None:
+    when = datetime(2020, 7, 5, 11, 12, 13, tzinfo=UTC)
+    admin.create_subscription(topic, "later")
+    admin.delete_rule(topic, "sub", "$Default")
+    admin.delete_rule(topic, "later", "$Default")
+    same = CorrelationRuleFilter(properties={"when": when})
+    stamped = SqlRuleAction("SET stamp = @now", parameters={"@now": when + timedelta(days=1)})
+    admin.create_rule(topic, "sub", "same", filter=same, action=stamped)
+    after = SqlRuleFilter("when > @when", parameters={"@when": when.replace(tzinfo=None)})
+    admin.create_rule(topic, "later", "after", filter=after)
+    with ServiceBusClient.from_connection_string(server.connection_string) as client:
+        with client.get_topic_sender(topic) as sender:
+            for body, moment in (("same", when), ("after", when + timedelta(milliseconds=1))):
+                sender.send_messages(
+                    ServiceBusMessage(body, application_properties={"when": moment})
+                )
+        for name, body in (("sub", "same"), ("later", "after")):
+            with client.get_subscription_receiver(
+                topic, name, receive_mode="receiveanddelete", max_wait_time=30
+            ) as receiver:
+                (message,) = receiver.receive_messages(1)
+                assert str(message) == body
+                assert receiver.peek_messages() == []
+                if name == "sub":
+                    stamp = message.application_properties[b"stamp"]
+                    assert stamp == int((when + timedelta(days=1)).timestamp() * 1000)
+
+
+@pytest.mark.rule("FLT-12")
+def test_rules_are_listed_by_name(admin: ServiceBusAdministrationClient, topic: str) -> None:
+    for name in ("sqlRule", "correlationRule", "Big", "apple"):
+        admin.create_rule(topic, "sub", name)
+    names = [rule.name for rule in admin.list_rules(topic, "sub")]
+    assert names == ["$Default", "apple", "Big", "correlationRule", "sqlRule"]
 
 
 def test_a_rule_is_replaced_and_taken_away(

@@ -86,6 +86,18 @@ QUEUES: Final[dict[str, dict[str, str]]] = {
     # Two graveyards that bury in each other: a circle that ends by the count of hops.
     "round-0": _buried_in("round-1") | {"max_delivery_count": "1"},
     "round-1": _buried_in("round-0") | {"max_delivery_count": "1"},
+    # Queues that forward to themselves and to each other.
+    "own": _to("own") | _buried_in("own"),
+    "own-parted": _PARTED | _to("own-parted") | {"requires_duplicate_detection": "true"},
+    "ring-0": _to("ring-1"),
+    "ring-1": _to("ring-2"),
+    "ring-2": _to("ring-0"),
+    # A source that requires sessions.
+    "sessions-in": _to("sessions-middle") | {"requires_session": "true"},
+    "sessions-middle": _PARTED | _to("sessions-out") | {"requires_session": "true"},
+    "sessions-out": {"requires_session": "true"},
+    "sessions-later": {"requires_session": "true"},
+    "sessions-later-out": {"requires_session": "true"},
     # Its destination is in a store that goes down.
     "outage-in": _to("outage-out"),
     "outage-out": _PARTED,

@@ -10,7 +10,9 @@ from azure.servicebus.exceptions import ServiceBusError
 from conformance.partitioning.operator import Operator
 from conformance.settlement.bus import RECEIVE_AND_DELETE, Bus
 from conformance.settlement.steps import seconds, text_properties, until, utc_now
+from support.json_admin import JsonAdmin
 from support.receiving import WAIT_SECONDS_MAX, bodies, collect
+from support.server import ServerProcess
 
 
 @pytest.mark.rule("FWD-1", "FWD-8", "SEED-55")
@@ -85,7 +87,7 @@ def test_time_to_live_is_not_observed_in_the_source_and_starts_anew(
     bus: Bus, operator: Operator
 ) -> None:
     shown = operator.entity("timed-in")["properties"]
-    assert shown["default_message_time_to_live"] != "PT1S"
+    assert shown["default_message_time_to_live"] == "PT1S"
     with bus.sender("timed-in") as sender:
         sender.send_messages(ServiceBusMessage("short", time_to_live=seconds(60)))
         sender.send_messages(ServiceBusMessage("none"))
@@ -103,15 +105,6 @@ def test_the_destinations_ceiling_holds(bus: Bus) -> None:
     with bus.receiver("capped-out") as receiver:
         (message,) = collect(receiver, 1)
     assert message.time_to_live == seconds(30)
-
-
-@pytest.mark.rule("IDL-3")
-def test_a_source_is_never_idle(operator: Operator) -> None:
-    shown = operator.entity("timed-in")["properties"]
-    assert (
-        shown["auto_delete_on_idle"]
-        == operator.entity("plain-out")["properties"]["auto_delete_on_idle"]
-    )
 
 
 @pytest.mark.rule("FWD-9", "SEQ-8")
@@ -179,3 +172,50 @@ def test_duplicates_are_detected_where_they_arrive(bus: Bus) -> None:
             other.send_messages(ServiceBusMessage("different", message_id="another"))
         assert bodies(collect(receiver, 1)) == ["different"]
         assert receiver.receive_messages(max_wait_time=1) == []
+
+
+# --- circles -------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("FWD-6")
+@pytest.mark.parametrize("queue", ["own", "own-parted", "ring-1"])
+def test_what_goes_round_ends_as_a_dead_letter(bus: Bus, operator: Operator, queue: str) -> None:
+    with bus.sender("ring-0" if queue == "ring-1" else queue) as sender:
+        sender.send_messages([ServiceBusMessage(f"m{n}") for n in range(3)])
+    with bus.dead_letters(queue, receive_mode=RECEIVE_AND_DELETE) as receiver:
+        letters = collect(receiver, 3)
+    assert sorted(bodies(letters)) == ["m0", "m1", "m2"]
+    assert {letter.dead_letter_reason for letter in letters} == {"MaxTransferHopCountExceeded"}
+    totals = operator.entity(queue)["totals"]
+    assert (totals["active"], totals["transfer"], totals["dead_letter"]) == (0, 0, 0)
+
+
+# --- sessions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("FWD-4")
+def test_a_source_that_requires_sessions_keeps_their_order(bus: Bus) -> None:
+    with bus.sender("sessions-in") as sender:
+        for number in range(12):
+            sender.send_messages(ServiceBusMessage(f"{number}", session_id=f"s{number % 3}"))
+    for session in range(3):
+        with bus.receiver("sessions-out", session_id=f"s{session}") as receiver:
+            got = bodies(collect(receiver, 4))
+            assert got == [f"{number}" for number in range(12) if number % 3 == session]
+
+
+@pytest.mark.rule("FWD-4")
+def test_a_session_in_use_when_forwarding_is_switched_on(bus: Bus, server: ServerProcess) -> None:
+    queue, out = "sessions-later", "sessions-later-out"
+    with bus.sender(queue) as sender:
+        for number in range(4):
+            sender.send_messages(ServiceBusMessage(f"{number}", session_id="s"))
+    receiver = bus.receiver(queue, session_id="s", prefetch_count=0)
+    with receiver:
+        first = collect(receiver, 1)
+        assert bodies(first) == ["0"]
+        JsonAdmin(server).update(queue, forward_to=out)
+        with pytest.raises(ServiceBusError):
+            receiver.complete_message(first[0])
+    with bus.receiver(out, session_id="s") as receiver:
+        assert bodies(collect(receiver, 4)) == ["0", "1", "2", "3"]

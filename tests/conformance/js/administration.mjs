@@ -164,10 +164,12 @@ await run({
   parameters: administer(async (client, { topic, subscription }) => {
     await client.createTopic(topic);
     await client.createSubscription(topic, subscription);
-    const filter = { sqlExpression: "size > @least", sqlParameters: { "@least": 3 } };
+    const when = new Date("2000-01-02T03:04:05.678Z");
+    const filter = { sqlExpression: "size > @least AND at < @at", sqlParameters: { "@least": 3, "@at": when } };
     const action = { sqlExpression: "SET note = @note", sqlParameters: { "@note": "seen" } };
     await client.createRule(topic, subscription, "bound", filter, action);
-    return plain(await client.getRule(topic, subscription, "bound"));
+    const rule = await client.getRule(topic, subscription, "bound");
+    return { ...plain(rule), isDate: rule.filter.sqlParameters["@at"] instanceof Date };
   }),
 
   pages: administer(async (client, { topic, subscription, size }) => ({

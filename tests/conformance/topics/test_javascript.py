@@ -3,6 +3,7 @@
 All scenarios of js/topics.mjs run side by side in one Node process, once for each shape of topic.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from support.server import ServerProcess
 pytestmark = pytest.mark.group("javascript")
 
 SCRIPT = "../topics/js/topics.mjs"
-SCENARIOS = ("delivery", "rules", "refusals", "scheduled", "many")
+SCENARIOS = ("delivery", "rules", "dates", "refusals", "scheduled", "many")
 Result = Callable[[str], Any]
 
 
@@ -49,12 +50,12 @@ def test_subscriptions_are_received_from_like_queues(result: Result) -> None:
     }
 
 
-@pytest.mark.rule("FLT-2", "FLT-5", "FLT-10", "SEED-74", "SEED-76")
+@pytest.mark.rule("FLT-2", "FLT-5", "FLT-10", "FLT-12", "SEED-74", "SEED-76")
 def test_rules_come_and_go(result: Result) -> None:
     found = result("rules")
     (default,) = found["atFirst"]
     assert default == {"name": "$Default", "filter": {"sqlExpression": "1=1"}, "action": {}}
-    red, large = found["inTheMiddle"]
+    large, red = found["inTheMiddle"]
     assert red["name"] == "red"
     assert red["filter"]["subject"] == "red"
     assert red["filter"]["applicationProperties"] == {"big": True, "size": 2}
@@ -68,9 +69,24 @@ def test_rules_come_and_go(result: Result) -> None:
     assert found["second"] == ["large", "nobody", "not red", "red", "red again"]
 
 
+@pytest.mark.rule("COR-2")
+def test_a_date_in_a_filter(result: Result) -> None:
+    found = result("dates")
+    assert found["isDate"] is True
+    assert found["found"] == {
+        "text": "t",
+        "number": 2,
+        "half": 0.5,
+        "yes": True,
+        "when": "2000-01-02T03:04:05.678Z",
+    }
+    assert found["first"] == ["then"]
+
+
 @pytest.mark.rule("FLT-8", "FLT-11")
 def test_rules_that_cannot_be(result: Result) -> None:
     found = result("refusals")
+    assert re.search("The messaging entity '.*default' already exists\\.", found["twin"]["text"])
     assert found["twin"]["code"] == "MessagingEntityAlreadyExists"
     assert found["missing"]["code"] == "MessagingEntityNotFound"
     assert "At character 10" in found["sql"]["text"]

@@ -61,7 +61,8 @@ def test_an_update_changes_one_and_keeps_the_rest() -> None:
             "name": "r",
             "correlation_filter": {
                 "to": "t",
-                "properties": {"i": 5, "l": 2**40, "f": 0.5, "b": False, "s": "5"},
+                "properties": {"i": 5, "l": 2**40, "f": 0.5, "b": False, "s": "5"}
+                | {"t": {"time": "2020-07-05T11:12:13Z"}, "d": {"duration": "P1D"}},
             },
         },
     ],

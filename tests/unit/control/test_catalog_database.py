@@ -1,14 +1,16 @@
 """The catalog's file: what is refused, and what an older release has written."""
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from partibus.control.catalog import Catalog
 from partibus.control.catalog_database import SCHEMA_VERSION
-from partibus.domain.entity import QueueSpec
+from partibus.domain.entity import FilterType, QueueSpec, RuleSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import ConfigError
+from partibus.domain.property_value import PropertyValue, TimeValue
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
@@ -62,3 +64,27 @@ def test_a_spec_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(ConfigError, match=r"'q'.*lock_duration_ms"):
         Catalog(file)
+
+
+def test_times_in_rules_are_kept(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.db"
+    values: dict[str, PropertyValue] = {
+        "moment": TimeValue("dateTime", "2020-07-05T11:12:13"),
+        "span": TimeValue("duration", "-PT0.000001S"),
+        "text": "2020-07-05T11:12:13",
+        "whole": 1,
+        "real": 1.0,
+        "flag": True,
+    }
+    rule = RuleSpec(
+        filter_type=FilterType.SQL, sql_expression="a < @span", parameters=values, action="SET a=1"
+    )
+    spec = SubscriptionSpec(rules=(replace(rule, action_parameters=values),))
+    catalog = Catalog(file)
+    catalog.create("t", TopicSpec())
+    catalog.create("t/Subscriptions/s", spec)
+    catalog.close()
+    catalog = Catalog(file)
+    (kept,) = catalog.subscriptions("t")
+    assert repr(kept.spec) == repr(spec)
+    catalog.close()

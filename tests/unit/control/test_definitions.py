@@ -16,6 +16,7 @@ from partibus.domain.entity import (
     TopicSpec,
 )
 from partibus.domain.errors import ConfigError
+from partibus.domain.property_value import TimeValue
 from partibus.domain.rights import ALL_RIGHTS, Rights
 
 FILE = Path("bus.toml")
@@ -104,7 +105,9 @@ def test_a_topic_with_subscriptions_and_rules() -> None:
         action_parameters = { big = true }
         [[topic.subscription.rule]]
         name = "red"
-        correlation_filter = { label = "red", properties = { n = 1, s = "x" } }
+        [topic.subscription.rule.correlation_filter]
+        label = "red"
+        properties = { n = 1, s = "x", t = 2020-07-05T11:12:13, d = { duration = "PT1H" } }
         [[topic.subscription.rule]]
         name = "rest"
         """
@@ -129,7 +132,15 @@ def test_a_topic_with_subscriptions_and_rules() -> None:
                 name="red",
                 filter_type=FilterType.CORRELATION,
                 sql_expression="",
-                correlation=CorrelationFilter(label="red", properties={"n": 1, "s": "x"}),
+                correlation=CorrelationFilter(
+                    label="red",
+                    properties={
+                        "n": 1,
+                        "s": "x",
+                        "t": TimeValue("dateTime", "2020-07-05T11:12:13"),
+                        "d": TimeValue("duration", "PT1H"),
+                    },
+                ),
             ),
             RuleSpec(name="rest"),
         ),

@@ -3,7 +3,14 @@
 import pytest
 
 from partibus.control.catalog import Catalog
-from partibus.domain.entity import FilterType, RuleSpec, SubscriptionSpec, TopicSpec
+from partibus.domain.entity import (
+    CorrelationFilter,
+    FilterType,
+    RuleSpec,
+    SubscriptionSpec,
+    TopicSpec,
+)
+from partibus.domain.property_value import TimeValue
 from partibus.rules.errors import RuleRefused
 
 
@@ -16,6 +23,14 @@ from partibus.rules.errors import RuleRefused
         RuleSpec(name="r", filter_type=FilterType.SQL, sql_expression="a = @missing"),
         RuleSpec(name="r", action="SET a"),
         RuleSpec(name="r", action="SET sys.Size = 1"),
+        RuleSpec(
+            name="r",
+            filter_type=FilterType.CORRELATION,
+            correlation=CorrelationFilter(properties={"p": TimeValue("dateTime", "soon")}),
+        ),
+        RuleSpec(
+            name="r", action="SET a = @p", action_parameters={"@p": TimeValue("duration", "P")}
+        ),
     ],
 )
 def test_a_rule_that_cannot_be_used_is_refused(rule: RuleSpec) -> None:

@@ -12,7 +12,6 @@ from partibus.domain.admission import (
     admit_topic,
     refuse_immutable_change,
 )
-from partibus.domain.duration import DURATION_MAX_MS
 from partibus.domain.entity import (
     CorrelationFilter,
     EntityStatus,
@@ -22,6 +21,7 @@ from partibus.domain.entity import (
     SubscriptionSpec,
     TopicSpec,
     duplicate_window_ms,
+    forwards,
 )
 from partibus.domain.limits import (
     BASIC,
@@ -175,17 +175,21 @@ def test_basic_gives_every_queue_fourteen_days() -> None:
 
 
 @pytest.mark.rule("FWD-4")
-def test_a_session_queue_cannot_forward() -> None:
+def test_a_session_queue_may_forward() -> None:
     spec = QueueSpec(requires_session=True, forward_to="other")
-    assert refused(spec, STANDARD).property_name == "forward_to"
+    assert admit_queue(spec, STANDARD).forward_to == "other"
 
 
-@pytest.mark.rule("IDL-3")
-def test_a_forwarding_queue_is_never_idle() -> None:
-    spec = QueueSpec(forward_to="sb://host/other", auto_delete_on_idle_ms=HOUR_MS)
+@pytest.mark.rule("IDL-3", "FWD-12")
+def test_a_forwarding_queue_keeps_what_does_not_apply_meanwhile() -> None:
+    spec = QueueSpec(
+        forward_to="sb://host/other",
+        auto_delete_on_idle_ms=HOUR_MS,
+        default_message_time_to_live_ms=DAY_MS,
+    )
     admitted = admit_queue(spec, STANDARD)
-    assert admitted.auto_delete_on_idle_ms == DURATION_MAX_MS
-    assert admitted.forward_to == "other"
+    assert admitted == replace(spec, forward_to="other")
+    assert forwards(admitted)
 
 
 # --- partitioning -------------------------------------------------------------------------------

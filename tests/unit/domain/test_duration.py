@@ -8,7 +8,9 @@ from partibus.domain.duration import (
     DURATION_MAX_MS,
     DURATION_MAX_TEXT,
     format_duration,
+    format_span_us,
     parse_duration,
+    parse_span_us,
 )
 from partibus.domain.errors import ArgumentError
 
@@ -78,6 +80,18 @@ def test_refuses_what_is_no_duration(text: str) -> None:
 @given(st.integers(min_value=0, max_value=UNLIMITED_FROM_MS - 1))
 def test_every_duration_comes_back(duration_ms: int) -> None:
     assert parse_duration(format_duration(duration_ms)) == duration_ms
+
+
+@settings(deadline=None)
+@given(st.integers(min_value=-(2**62), max_value=2**62))
+def test_every_span_comes_back_to_the_microsecond(span_us: int) -> None:
+    assert parse_span_us(format_span_us(span_us)) == span_us
+
+
+def test_spans_keep_microseconds_and_signs() -> None:
+    assert parse_span_us("-PT1.0000015S") == -1_000_001
+    assert format_span_us(-1_000_001) == "-PT1.000001S"
+    assert format_span_us(0) == "PT0S"
 
 
 @settings(deadline=None)

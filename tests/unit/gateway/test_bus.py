@@ -113,7 +113,7 @@ def test_a_missing_queue_is_refused_with_the_sentence_clients_know() -> None:
     client.attach("nope", sends=True)
     (detached,) = client.take(DetachReceived)
     assert isinstance(detached, DetachReceived) and detached.error is not None
-    assert "The messaging entity 'nope' could not be found" in detached.error.description
+    assert "The messaging entity 'sb://bus/nope' could not be found." in detached.error.description
 
 
 def test_more_than_a_connection_may_have_unconfirmed_stops_the_reading() -> None:

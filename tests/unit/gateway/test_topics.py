@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from partibus.amqp.events import DetachReceived
-from partibus.amqp.types import Described, Int
+from partibus.amqp.types import Described, Int, Symbol, Timestamp, UByte
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import (
     CorrelationFilter,
@@ -16,6 +16,7 @@ from partibus.domain.entity import (
     TopicSpec,
 )
 from partibus.domain.errors import BusError
+from partibus.domain.property_value import PropertyValue, TimeValue
 from partibus.domain.rights import Rights
 from partibus.gateway.operations.rules import (
     CORRELATION_FILTER,
@@ -32,6 +33,22 @@ from support.session_clients import Management, bodies, detach_condition, outcom
 
 A = "news/Subscriptions/a"
 B = "news/Subscriptions/b"
+TYPED: dict[str, PropertyValue] = {
+    "whole": 1,
+    "real": 1.0,
+    "flag": True,
+    "text": "1",
+    "moment": TimeValue("dateTime", "1970-01-01T00:00:01.500000Z"),
+    "span": TimeValue("duration", "-PT0.000002S"),
+}
+ON_WIRE = {
+    "whole": 1,
+    "real": 1.0,
+    "flag": True,
+    "text": "1",
+    "moment": Timestamp(1500),
+    "span": Described(Symbol("com.microsoft:timespan"), -20),
+}
 NEVER = SubscriptionSpec(rules=(RuleSpec(filter_type=FilterType.FALSE),))
 
 
@@ -230,8 +247,9 @@ async def test_what_waits_when_the_gateway_closes_is_not_begun(
     assert rules_of(bus) == ["$Default"]
 
 
+@pytest.mark.rule("FLT-12")
 def test_rules_are_listed_page_by_page(bus: BusBench, client: ClientBench) -> None:
-    correlation = CorrelationFilter(label="l", session_id="s", properties={"p": 1})
+    correlation = CorrelationFilter(label="l", session_id="s", properties=dict(TYPED))
     given = (
         RuleSpec(name="true"),
         RuleSpec(name="false", filter_type=FilterType.FALSE),
@@ -259,18 +277,36 @@ def test_rules_are_listed_page_by_page(bus: BusBench, client: ClientBench) -> No
     assert management.ask("enumerate-rules", top=Int(3), skip=Int(4))[0] == 204
     assert {rule.descriptor for rule in found} == {RULE_DESCRIPTION}
     filters, actions, names = zip(*[rule.value[:3] for rule in found], strict=True)
-    assert names == ("true", "false", "sql", "correlation")
+    assert names == ("correlation", "false", "sql", "true")
     assert [f.descriptor for f in filters] == [
-        TRUE_FILTER,
+        CORRELATION_FILTER,
         FALSE_FILTER,
         SQL_FILTER,
-        CORRELATION_FILTER,
+        TRUE_FILTER,
     ]
     assert filters[2].value[0] == "a = 1"
-    assert filters[3].value == [None, None, None, None, "l", "s", None, None, {"p": 1}]
+    assert filters[0].value == [None, None, None, None, "l", "s", None, None, ON_WIRE]
+    assert [type(value) for value in filters[0].value[-1].values()] == [
+        type(value) for value in ON_WIRE.values()
+    ]
     assert [a.descriptor for a in actions] == [EMPTY_ACTION, EMPTY_ACTION, SQL_ACTION, EMPTY_ACTION]
     assert isinstance(actions[2], Described)
     assert actions[2].value[0] == "SET b = 1"
+
+
+async def test_conditions_keep_their_types(bus: BusBench, client: ClientBench) -> None:
+    conditions = {"correlation-filter": {"properties": ON_WIRE | {"i": Int(2), "u": UByte(3)}}}
+    rules = Rules(client, A)
+    answer = await rules.ask_later("add-rule", rule_name="typed", rule_description=conditions)
+    assert answer[0] == 200
+    spec = bus.catalog.entity(A).spec
+    assert isinstance(spec, SubscriptionSpec)
+    (made,) = [rule for rule in spec.rules if rule.name == "typed"]
+    assert made.correlation is not None
+    assert made.correlation.properties == TYPED | {"i": 2, "u": 3}
+    listed = {"correlation-filter": {"properties": {"p": [1]}}}
+    refused = await rules.ask_later("add-rule", rule_name="listed", rule_description=listed)
+    assert refused[0] == 400
 
 
 async def test_rules_need_the_right_to_listen(bus: BusBench) -> None:

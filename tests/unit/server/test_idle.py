@@ -1,5 +1,6 @@
 """Entities that nobody uses, over one and several workers."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -270,3 +271,11 @@ def test_only_the_first_worker_decides(tmp_path: Path) -> None:
     watch.start()
     assert watch._task is None
     watch.stop()
+
+
+@pytest.mark.rule("IDL-3")
+async def test_a_source_that_forwards_is_never_idle(bench: Bench) -> None:
+    bench.queue("there", QueueSpec())
+    bench.queue("source", replace(FLEETING, forward_to="there"))
+    bench.queue("plain", FLEETING)
+    assert await bench.pass_time(10) == ["plain"]

@@ -4,6 +4,7 @@ Owns the flags that make a filter and an action. What an expression means is the
 a wrong one is refused there with the place of the mistake.
 """
 
+import datetime
 import json as jsonlib
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -203,7 +204,7 @@ def _fields(
 
 
 def _conditions(correlation: list[str], properties: list[str]) -> dict[str, Any]:
-    from partibus.cli.typed_properties import read_properties
+    from partibus.cli.typed_properties import read_values
     from partibus.control.fields import CORRELATION_FIELDS
 
     known = [name for name in CORRELATION_FIELDS if name != "properties"]
@@ -213,16 +214,20 @@ def _conditions(correlation: list[str], properties: list[str]) -> dict[str, Any]
         if not equals or field not in known:
             raise typer.BadParameter(f"'{text}': write NAME=VALUE with one of {', '.join(known)}.")
         conditions[field] = value
-    values = {n: _plain(v) for n, v in read_properties(properties).items()}
+    values = {n: _plain(v) for n, v in read_values(properties).items()}
     return {**conditions, "properties": values} if values else conditions
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, str | bool | float | None):
+    from partibus.rules.time_values import moment_text, span_text
+
+    if isinstance(value, str | bool | int | float):
         return value
-    if type(value) is int or type(value).__name__ == "Int":
-        return int(str(value))
-    raise typer.BadParameter("a rule compares text, int, long, double and bool.")
+    if isinstance(value, datetime.datetime):
+        return {"time": moment_text(value)}
+    if isinstance(value, datetime.timedelta):
+        return {"duration": span_text(value)}
+    raise typer.BadParameter("a rule compares string, int, long, double, bool, time and duration.")
 
 
 def _spoken_filter(rule: dict[str, Any]) -> str:
@@ -232,7 +237,13 @@ def _spoken_filter(rule: dict[str, Any]) -> str:
         return "every message"
     conditions = dict(rule["correlation_filter"])
     conditions |= conditions.pop("properties", {})
-    return " and ".join(f"{k} = {jsonlib.dumps(v)}" for k, v in conditions.items())
+    return " and ".join(f"{k} = {_spoken_value(v)}" for k, v in conditions.items())
+
+
+def _spoken_value(value: object) -> str:
+    if isinstance(value, dict):  # a time or a duration
+        return " ".join(f"{kind} {jsonlib.dumps(text)}" for kind, text in value.items())
+    return jsonlib.dumps(value)
 
 
 def _tell(rule: dict[str, Any], as_json: bool, text: str) -> None:

@@ -5,6 +5,7 @@ Owns these three operations and the forms that rules have on the wire (amqp-cont
 is said by the catalog; what it selects, by `partibus.rules`.
 """
 
+import datetime
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -13,9 +14,9 @@ from partibus.control.record import EntityRecord
 from partibus.domain.entity import (
     CorrelationFilter,
     FilterType,
-    PropertyValue,
     RuleSpec,
     SubscriptionSpec,
+    rules_by_name,
 )
 from partibus.domain.errors import (
     ArgumentError,
@@ -25,7 +26,10 @@ from partibus.domain.errors import (
     InvalidOperation,
     NotImplementedHere,
 )
+from partibus.domain.property_value import PropertyValue
+from partibus.gateway.rewriting import on_wire
 from partibus.gateway.stored_view import plain
+from partibus.rules.time_values import operand, time_value
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest
@@ -60,10 +64,7 @@ def add_rule(request: "ManagementRequest") -> None:
 
     def edit(record: EntityRecord, rules: "Rules") -> "Rules":
         if any(known.name.lower() == rule.name.lower() for known in rules):
-            raise EntityExists(
-                f"The rule '{rule.name}' exists already on '{record.path}'; remove it first, or "
-                "choose another name."
-            )
+            raise EntityExists.named(f"{record.path}/Rules/{rule.name}")  # FLT-11
         return (*rules, rule)
 
     _change(request, edit)
@@ -83,11 +84,11 @@ def remove_rule(request: "ManagementRequest") -> None:
 
 
 def enumerate_rules(request: "ManagementRequest") -> None:
-    """The rules in the order in which they were added; 204 when there are none."""
+    """The rules in the order of their names (FLT-12); 204 when there are none."""
     skip, top = max(0, request.number("skip", 0)), max(0, request.number("top", 100))
     record = request.node.connection.gateway.namespace.record(_subscription(request).path)
     assert isinstance(record.spec, SubscriptionSpec)
-    rules = record.spec.rules[skip : skip + top]
+    rules = rules_by_name(record.spec)[skip : skip + top]
     if not rules:
         request.succeed_empty()
         return
@@ -171,13 +172,19 @@ def _correlation(given: Mapping[object, object]) -> CorrelationFilter:
     wanted = given.get("properties")
     if isinstance(wanted, Mapping):
         for name, value in wanted.items():
-            condition = plain(value)
-            if not isinstance(condition, str | bool | int | float):
-                raise ArgumentError(
-                    f"The condition on the property '{name}' must be text, a number or a boolean."
-                )
-            properties[str(name)] = condition
+            properties[str(name)] = _condition(str(name), plain(value))
     return CorrelationFilter(properties=properties, **texts)
+
+
+def _condition(name: str, value: object) -> PropertyValue:
+    if isinstance(value, datetime.datetime | datetime.timedelta):
+        return time_value(value)
+    if not isinstance(value, str | bool | int | float):
+        raise ArgumentError(
+            f"The condition on the property '{name}' must be text, a number, a boolean, a "
+            "timestamp or a duration."
+        )
+    return value
 
 
 # --- to the wire ----------------------------------------------------------------------------------
@@ -200,5 +207,5 @@ def _described_filter(rule: RuleSpec) -> Described:
         return Described(SQL_FILTER, [rule.sql_expression, COMPATIBILITY])
     correlation = rule.correlation or CorrelationFilter()
     fields: list[object] = [getattr(correlation, field) for field in _CORRELATION_KEYS.values()]
-    fields.append(dict(correlation.properties))
+    fields.append({name: on_wire(operand(v)) for name, v in correlation.properties.items()})
     return Described(CORRELATION_FILTER, fields)

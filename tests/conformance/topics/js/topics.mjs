@@ -110,6 +110,26 @@ const SCENARIOS = {
     };
   },
 
+  // A date in a filter is that date again, and selects by it.
+  async dates(client, { topic }) {
+    const when = new Date("2000-01-02T03:04:05.678Z");
+    const manager = client.createRuleManager(topic, "first");
+    await manager.deleteRule("$Default");
+    await manager.createRule("dated", { applicationProperties: { text: "t", number: 2, half: 0.5, yes: true, when } });
+    const [rule] = await listed(manager);
+    const found = rule.filter.applicationProperties;
+    const properties = { text: "t", number: 2, half: 0.5, yes: true };
+    await sendAll(client, topic, [
+      { body: "then", applicationProperties: { ...properties, when } },
+      { body: "now", applicationProperties: { ...properties, when: new Date() } },
+    ]);
+    return {
+      found,
+      isDate: found.when instanceof Date,
+      first: await drained(client, topic, "first", 1),
+    };
+  },
+
   async refusals(client, { topic }) {
     const manager = client.createRuleManager(topic, "first");
     return {
