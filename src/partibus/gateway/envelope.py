@@ -399,9 +399,13 @@ def _encode(
     else:
         header = encode_header(bool(durable), priority, ttl_ms, held.delivery_count)
     annotations = _annotations(own, own_count, stored[pairs_at:bare_at], count)
-    bare = stored[bare_at:]
     if held.overlay is not None or held.expires_ms:
-        bare = changed(bare, held.overlay, held.expires_ms)
+        bare = changed(stored[bare_at:], held.overlay, held.expires_ms)
+    elif len(stored) >= VIEW_BYTES_MIN:
+        view = memoryview(stored)[bare_at:]
+        return b"".join((header, delivery_annotations, annotations, view))
+    else:
+        bare = stored[bare_at:]
     return b"".join((header, delivery_annotations, annotations, bare))
 
 
