@@ -47,7 +47,7 @@ HOT: Final = {
         "connection envelope inbound_link lanes lock_token message_parts outbound_link outcomes"
         " router session_link session_source source submission"
     ),
-    "store": "reading record",
+    "store": "checksum reading record",
 }
 # The commands in which modules are built; the others only ask for metadata.
 BUILDING: Final = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}

@@ -17,6 +17,7 @@ _NAMESPACE: Final = f"""
 [[queue]]
 name = "{QUEUE}"
 max_size_in_megabytes = 5120
+max_message_size_in_kilobytes = 102400
 lock_duration = "PT5M"
 """
 PARTITIONED: Final = _NAMESPACE + "enable_partitioning = true\n"

@@ -208,7 +208,7 @@ class Connection:
         if not ok:
             self._stop()
         elif waiting:
-            self._parse(waiting, events)
+            self._parse(waiting, 0, events)
         return events
 
     # --- time ---------------------------------------------------------------------------------
@@ -244,17 +244,27 @@ class Connection:
         self._idle.heard(now_ms)
         if self.closed:
             return events
-        buf = self._input.add(data)
-        if buf:
-            self._parse(buf, events)
-        elif self._handshake.stage == STAGE_VERDICT and self._input.have > self._frame_size_max:
-            text = "Too much was sent before the SASL outcome."
-            self._fail(AmqpError(conditions.RESOURCE_LIMIT_EXCEEDED, text), events)
+        at = self._complete(data, events) if self._input.need else 0
+        if at < len(data) and not self.closed:
+            self._parse(data, at, events)
         return events
 
-    def _parse(self, buf: bytes, events: list[Event]) -> None:
-        handshake = self._handshake
+    def _complete(self, data: bytes, events: list[Event]) -> int:
+        """Finish the frame that had begun; returns the offset of what came behind it."""
+        waiting = self._input
         at = 0
+        # The size of a frame may have been all that was missing.
+        while waiting.need and at < len(data):
+            at = waiting.fill(data, at)
+            if waiting.have >= waiting.need:
+                self._parse(waiting.take(), 0, events)
+        if self._handshake.stage == STAGE_VERDICT and waiting.have > self._frame_size_max:
+            text = "Too much was sent before the SASL outcome."
+            self._fail(AmqpError(conditions.RESOURCE_LIMIT_EXCEEDED, text), events)
+        return at
+
+    def _parse(self, buf: bytes, at: int, events: list[Event]) -> None:
+        handshake = self._handshake
         need = -1
         while need < 0:
             stage = handshake.stage
@@ -270,7 +280,7 @@ class Connection:
                 at += HEADER_BYTES
             else:
                 need = HEADER_BYTES
-        self._input.keep(buf[at:] if at else buf, need)
+        self._input.keep(buf, at, need)
 
     def _parse_frames(self, buf: bytes, at: int, events: list[Event]) -> tuple[int, int]:
         """Take whole frames of one layer; returns the offset reached, and the bytes that

@@ -197,9 +197,23 @@ class TransferReceived(Event):
 
     A peer that does not wait may send before its attach was answered, and the answer may
     have been a refusal: the owner drops what comes on a link that it has not accepted.
+
+    A large message is not copied to be reported: buf[start:end] is the payload of its first
+    frame, and `rest` has those of the others. `payload` is the whole as bytes, made at each use.
     """
 
-    __slots__ = ("delivery_id", "link", "message_format", "payload", "settled", "state", "tag")
+    __slots__ = (
+        "buf",
+        "delivery_id",
+        "end",
+        "link",
+        "message_format",
+        "rest",
+        "settled",
+        "start",
+        "state",
+        "tag",
+    )
     fields: ClassVar[tuple[str, ...]] = (
         "link",
         "delivery_id",
@@ -217,16 +231,28 @@ class TransferReceived(Event):
         tag: bytes,
         message_format: int,
         settled: bool,
-        payload: bytes,
         state: DeliveryState | None,
+        buf: bytes,
+        start: int,
+        end: int,
+        rest: list[bytes | memoryview] | None = None,
     ) -> None:
         self.link = link
         self.delivery_id = delivery_id
         self.tag = tag
         self.message_format = message_format
         self.settled = settled
-        self.payload = payload
         self.state = state
+        self.buf = buf
+        self.start = start
+        self.end = end
+        self.rest = rest
+
+    @property
+    def payload(self) -> bytes:
+        if not self.rest:
+            return self.buf[self.start : self.end]
+        return b"".join([memoryview(self.buf)[self.start : self.end], *self.rest])
 
 
 class TransferRefused(Event):

@@ -21,6 +21,9 @@ FRAME_SASL: Final = 1
 # A frame without a body keeps a connection from being taken for dead [2.4.5].
 EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
+# Below this a copy costs less than a view.
+VIEW_BYTES_MIN: Final = 4_096
+
 # More bytes than will ever come: what is kept waits for `take`.
 NEVER: Final = 1 << 62
 
@@ -66,39 +69,51 @@ def decode_descriptor(buf: bytes, at: int, end: int) -> tuple[int, int]:
     raise DecodeError("a descriptor is neither a number nor a symbol")
 
 
+def piece_of(buf: bytes, start: int, end: int) -> bytes | memoryview:
+    """A part of a buffer to keep: as it lies there when that is most of it, else a copy.
+
+    What is kept as it lies keeps the whole buffer, so nothing holds more than twice its size.
+    """
+    if 2 * (end - start) >= len(buf) and end - start >= VIEW_BYTES_MIN:
+        return memoryview(buf)[start:end]
+    return buf[start:end]
+
+
 class InputBuffer:
-    """Bytes that came before a frame was whole.
+    """Bytes of a frame that is not whole yet.
 
     The pieces of a frame are only collected until its announced size is there, and then
-    joined once: a large frame that comes in tiny pieces costs no more than it weighs.
+    joined once: a large frame that comes in tiny pieces costs no more than it weighs, and
+    what came behind it is not copied with it.
     """
 
-    __slots__ = ("_chunks", "_need", "have")
+    __slots__ = ("_chunks", "have", "need")
 
     def __init__(self) -> None:
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | memoryview] = []
         self.have = 0
-        self._need = 0
+        self.need = 0
+        """0 when no frame has begun."""
 
-    def add(self, data: bytes) -> bytes:
-        """Everything there is to parse; empty while the next frame is incomplete."""
-        if self._need == 0:
-            return data
-        self._chunks.append(data)
-        self.have += len(data)
-        return self.take() if self.have >= self._need else b""
+    def fill(self, data: bytes, at: int) -> int:
+        """Take what is missing from `data`; returns the offset of what is left."""
+        end = min(len(data), at + self.need - self.have)
+        self._chunks.append(piece_of(data, at, end))
+        self.have += end - at
+        return end
 
     def take(self) -> bytes:
         """Everything that was kept, needed or not."""
         joined = b"".join(self._chunks)
         self._chunks.clear()
         self.have = 0
-        self._need = 0
+        self.need = 0
         return joined
 
-    def keep(self, rest: bytes, need: int) -> None:
+    def keep(self, buf: bytes, at: int, need: int) -> None:
         """Put back what was not parsed; nothing more can be done before `need` bytes."""
-        if rest or need == NEVER:
-            self._chunks.append(rest)
-            self.have = len(rest)
-            self._need = need
+        have = len(buf) - at
+        if have or need == NEVER:
+            self._chunks.append(piece_of(buf, at, len(buf)))
+            self.have = have
+            self.need = need

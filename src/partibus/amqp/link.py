@@ -348,10 +348,12 @@ class Link:
         delivery_id: int,
         tag: bytes | None,
         tail: TransferTail,
-        payload: bytes,
+        buf: bytes,
+        start: int,
+        end: int,
         events: list[Event],
     ) -> None:
-        """One frame of a message; the whole of most."""
+        """One frame of a message, the whole of most; its payload is buf[start:end]."""
         if self._assembly is None:
             if delivery_id < 0 or tag is None or len(tag) > DELIVERY_TAG_BYTES_MAX:
                 raise LinkError(
@@ -361,18 +363,26 @@ class Link:
                 )
             self._count_transfer()
             if tail.whole:
-                if len(payload) > self.max_message_size:
+                if end - start > self.max_message_size:
                     self._refuse_oversize(delivery_id, tail.settled, tail.state, events)
                     return
                 message_format = tail.message_format if tail.message_format >= 0 else 0
                 events.append(
                     TransferReceived(
-                        self, delivery_id, tag, message_format, tail.settled, payload, tail.state
+                        self,
+                        delivery_id,
+                        tag,
+                        message_format,
+                        tail.settled,
+                        tail.state,
+                        buf,
+                        start,
+                        end,
                     )
                 )
                 return
             self._assembly = Assembly(delivery_id, tag, tail)
-        self._assemble(delivery_id, tag, tail, payload, events)
+        self._assemble(delivery_id, tag, tail, buf, start, end, events)
 
     def _count_transfer(self) -> None:
         self.delivery_count = (self.delivery_count + 1) & _MASK
@@ -392,7 +402,9 @@ class Link:
         delivery_id: int,
         tag: bytes | None,
         tail: TransferTail,
-        payload: bytes,
+        buf: bytes,
+        start: int,
+        end: int,
         events: list[Event],
     ) -> None:
         assembly = self._assembly
@@ -405,9 +417,9 @@ class Link:
         if tail.aborted:
             self._drop_assembly()
             return
-        assembly.add(payload, tail)
+        assembly.add(buf, start, end, tail)
         connection = self.session.connection
-        connection.assembly_bytes += len(payload)
+        connection.assembly_bytes += end - start
         if assembly.size > self.max_message_size:
             connection.assembly_bytes -= assembly.drop()
         if connection.assembly_bytes > ASSEMBLY_BYTES_MAX:
@@ -430,8 +442,11 @@ class Link:
                 assembly.tag,
                 assembly.message_format,
                 assembly.settled,
-                assembly.payload(),
                 assembly.state,
+                assembly.first,
+                assembly.first_start,
+                assembly.first_end,
+                assembly.rest,
             )
         )
 

@@ -29,6 +29,8 @@ _GROUP_ID_FIELD: Final = 10
 
 _UINT32: Final = struct.Struct(">I")
 _LIST_CODES: Final = (0x45, 0xC0, 0xD0)
+_LARGE_DATA: Final = bytes((0x00, 0x53, DATA, 0xB0))
+_LARGE_DATA_BYTES: Final = 8
 _NESTED_CODES: Final = frozenset((0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
 _EXPIRY_FIELD: Final = 8
 SHORT_TEXT: Final = 128  # ids that are longer are for the owner to look at
@@ -96,25 +98,47 @@ class MessageSections:
         self.has_nested_property = False  # an application property is a list, map or array
 
 
-def parse_sections(payload: bytes) -> MessageSections:
-    """One pass over `payload`, checking that the sections are in order and fill it exactly.
+def parse_sections(payload: bytes, start: int = 0, end: int = -1) -> MessageSections:
+    """One pass over payload[start:end], checking that the sections are in order and fill it.
 
     Header, annotations, properties and application properties are walked field by field,
     so that a malformed one is refused to its sender and not handed to a receiver.
     """
-    found = MessageSections(len(payload))
+    if end < 0:
+        end = len(payload)
+    found = MessageSections(end)
     try:
-        if _walk_sections(payload, found) != len(payload):
+        if _walk_sections(payload, found, start, end) != end:
             raise DecodeError("a section is cut short")
     except (IndexError, struct.error):
         raise DecodeError("a section is cut short") from None
     return found
 
 
-def _walk_sections(payload: bytes, found: MessageSections) -> int:
+def parse_first_frame(
+    payload: bytes, start: int, end: int, whole_bytes: int
+) -> MessageSections | None:
+    """The sections of a message of which payload[start:end] is the first frame of several.
+
+    None unless its last section is one of data that fills all other frames: the rest of such a
+    message need not be looked at. `bare_end` then lies beyond the first frame.
+    """
+    whole_end = start + whole_bytes
+    found = MessageSections(whole_end)
+    try:
+        _walk_sections(payload, found, start, whole_end)
+    except (DecodeError, IndexError, struct.error):
+        return None
+    at = found.body_offset
+    # What was read before the body lies before it, and so within the first frame.
+    if at < 0 or at + _LARGE_DATA_BYTES > end or payload[at : at + 4] != _LARGE_DATA:
+        return None
+    size: int = _UINT32.unpack_from(payload, at + 4)[0]
+    return found if at + _LARGE_DATA_BYTES + size == whole_end else None
+
+
+def _walk_sections(payload: bytes, found: MessageSections, at: int, end: int) -> int:
     """Walk until the payload's end, which a section that is cut short oversteps."""
-    end = len(payload)
-    at = 0
     last = 0
     while at < end:
         if payload[at] == 0x00 and payload[at + 1] == 0x53:

@@ -292,7 +292,7 @@ class Session:
             return
         if link.is_sender:
             raise LinkError(link, conditions.NOT_ALLOWED, "A transfer came from a receiver.")
-        link.take_transfer(delivery_id, tag, tail, buf[payload_at:end], events)
+        link.take_transfer(delivery_id, tag, tail, buf, payload_at, end, events)
 
     # --- flow and dispositions ----------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Final
 from partibus.amqp.decode import DecodeError, decode_value
 from partibus.amqp.delivery import DeliveryState, state_from_value
 from partibus.amqp.encode import encode_uint
+from partibus.amqp.framing import piece_of
 from partibus.amqp.settings import TAIL_CACHE_BYTES_MAX, TAIL_CACHE_ENTRIES_MAX
 
 _U32: Final = struct.Struct(">I")
@@ -212,14 +213,18 @@ class Assembly:
     """A message of which some frames have come.
 
     `size` counts all of them, `held` those whose bytes are kept: once a message is known
-    to be too large, the rest of it is only counted.
+    to be too large, the rest of it is only counted. The frames are not joined here: `first`
+    holds the first between `first_start` and `first_end`, `rest` the others.
     """
 
     __slots__ = (
         "delivery_id",
+        "first",
+        "first_end",
+        "first_start",
         "held",
         "message_format",
-        "parts",
+        "rest",
         "settled",
         "size",
         "state",
@@ -232,7 +237,10 @@ class Assembly:
         self.message_format = tail.message_format if tail.message_format >= 0 else 0
         self.settled = False
         self.state: DeliveryState | None = None
-        self.parts: list[bytes] = []
+        self.first = b""
+        self.first_start = 0
+        self.first_end = 0
+        self.rest: list[bytes | memoryview] = []
         self.size = 0
         self.held = 0
 
@@ -244,11 +252,16 @@ class Assembly:
             and (tail.message_format < 0 or tail.message_format == self.message_format)
         )
 
-    def add(self, part: bytes, tail: TransferTail) -> None:
+    def add(self, buf: bytes, start: int, end: int, tail: TransferTail) -> None:
         """`settled` on any frame settles the delivery; the last state counts."""
-        self.parts.append(part)
-        self.size += len(part)
-        self.held += len(part)
+        if self.size:
+            self.rest.append(piece_of(buf, start, end))
+        elif 2 * (end - start) >= len(buf):
+            self.first, self.first_start, self.first_end = buf, start, end
+        else:
+            self.first, self.first_start, self.first_end = buf[start:end], 0, end - start
+        self.size += end - start
+        self.held += end - start
         self.settled = self.settled or tail.settled
         if tail.state is not None:
             self.state = tail.state
@@ -256,9 +269,7 @@ class Assembly:
     def drop(self) -> int:
         """Let go of the bytes held; returns how many."""
         held = self.held
-        self.parts.clear()
+        self.first, self.first_start, self.first_end = b"", 0, 0
+        self.rest.clear()
         self.held = 0
         return held
-
-    def payload(self) -> bytes:
-        return b"".join(self.parts)

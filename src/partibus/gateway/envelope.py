@@ -13,6 +13,8 @@ from typing import Final
 
 from partibus.amqp.decode import DecodeError, decode_value
 from partibus.amqp.encode import encode_symbol, encode_value
+from partibus.amqp.framing import VIEW_BYTES_MIN
+from partibus.amqp.section_walk import parse_first_frame
 from partibus.amqp.sections import (
     MessageSections,
     decode_application_properties,
@@ -154,23 +156,51 @@ def to_stored(payload: bytes, is_identified: bool = False) -> NewMessage:
     """The message as it will be stored; raises what its sender is to be told.
 
     Where duplicates are detected it `is_identified` by its id, and nowhere else (SEED-37)."""
+    return received_to_stored(payload, 0, len(payload), None, is_identified)
+
+
+def received_to_stored(
+    payload: bytes,
+    start: int,
+    end: int,
+    rest: list[bytes | memoryview] | None,
+    is_identified: bool,
+) -> NewMessage:
+    """The same for a message as it came: payload[start:end], and what other frames brought.
+
+    A large one is copied once, into its stored form."""
     try:
-        return _to_stored(payload, is_identified)
+        if not rest:
+            sections = parse_sections(payload, start, end)
+            return _to_stored(payload, start, end, rest, sections, is_identified)
+        size = end - start + sum([len(piece) for piece in rest])
+        first = parse_first_frame(payload, start, end, size)
+        if first is not None:
+            return _to_stored(payload, start, end, rest, first, is_identified)
+        payload = b"".join([memoryview(payload)[start:end], *rest])
+        return _to_stored(payload, 0, size, None, parse_sections(payload), is_identified)
     except DecodeError as cause:
         raise MalformedMessage(
             f"The message is not well-formed AMQP: {cause}. Re-encode and send it again."
         ) from cause
 
 
-def _to_stored(payload: bytes, is_identified: bool) -> NewMessage:
-    sections = parse_sections(payload)
+def _to_stored(
+    payload: bytes,
+    start: int,
+    end: int,
+    rest: list[bytes | memoryview] | None,
+    sections: MessageSections,
+    is_identified: bool,
+) -> NewMessage:
     pairs = sections.annotation_pairs
     count = sections.annotation_count
     scheduled_ms = 0
     partition_key: str | None = None
     if count and b"x-opt-" in pairs:
         pairs, count, scheduled_ms, partition_key = _sender_annotations(pairs, count)
-    bare = _bare_message(payload, sections)
+    head_end = sections.body_offset if sections.body_offset >= 0 else sections.bare_end
+    _check_head(payload, sections, head_end - start)
     session_id: str | None = None
     at = sections.group_id_offset
     if at >= 0 and payload[at] != 0x40:
@@ -183,10 +213,23 @@ def _to_stored(payload: bytes, is_identified: bool) -> NewMessage:
         count,
         len(pairs),
         ttl_ms if 0 <= ttl_ms < _NO_TTL else _NO_TTL,
-        sections.body_offset if sections.body_offset >= 0 else sections.bare_end,
+        head_end - start,
     )
     message_id = text_at(payload, sections.message_id_offset) if is_identified else None
-    body = prefix + pairs + bare
+    bare_at = sections.bare_offset
+    at = sections.message_id_offset
+    if at < 0 or payload[at] == 0x40 or sections.expiry_offset >= 0:
+        prefix += pairs + _new_properties(payload, sections)
+        bare_at = sections.properties_end if sections.properties_end >= 0 else bare_at
+    else:
+        prefix += pairs
+    bare_end = sections.bare_end
+    if rest:
+        body = b"".join([prefix, memoryview(payload)[bare_at:end], *rest])
+    elif bare_end - bare_at >= VIEW_BYTES_MIN:
+        body = b"".join((prefix, memoryview(payload)[bare_at:bare_end]))
+    else:
+        body = prefix + payload[bare_at:bare_end]
     # An empty id says as little as none.
     return NewMessage(body, ttl_ms, scheduled_ms, session_id, partition_key, message_id or None)
 
@@ -211,11 +254,10 @@ def _session_id(payload: bytes, at: int, partition_key: str | None) -> str:
     return session_id
 
 
-def _bare_message(payload: bytes, sections: MessageSections) -> bytes:
-    head_end = sections.body_offset if sections.body_offset >= 0 else sections.bare_end
-    if head_end > HEADER_BYTES_MAX:
+def _check_head(payload: bytes, sections: MessageSections, head_bytes: int) -> None:
+    if head_bytes > HEADER_BYTES_MAX:
         raise ArgumentError(
-            f"The message's header and properties take {head_end} bytes; "
+            f"The message's header and properties take {head_bytes} bytes; "
             f"{HEADER_BYTES_MAX} are allowed (MSG-4). Move what is large into the body."
         )
     if sections.has_nested_property:
@@ -227,10 +269,6 @@ def _bare_message(payload: bytes, sections: MessageSections) -> bytes:
         _check_properties(payload, sections)
     if sections.has_long_property:
         _check_ids(payload, sections)
-    at = sections.message_id_offset
-    if at < 0 or payload[at] == 0x40 or sections.expiry_offset >= 0:
-        return _with_properties(payload, sections)
-    return payload[sections.bare_offset : sections.bare_end]
 
 
 def _check_properties(payload: bytes, sections: MessageSections) -> None:
@@ -257,7 +295,7 @@ def _check_ids(payload: bytes, sections: MessageSections) -> None:
             )
 
 
-def _with_properties(payload: bytes, sections: MessageSections) -> bytes:
+def _new_properties(payload: bytes, sections: MessageSections) -> bytes:
     """Properties written anew: an id where there is none, no expiry of the sender's (MSG-2).
 
     Clients that send no id still settle by it; when a message expires is the broker's to say.
@@ -268,8 +306,7 @@ def _with_properties(payload: bytes, sections: MessageSections) -> bytes:
     properties.absolute_expiry_time_ms = None
     if properties.message_id is None:
         properties.message_id = uuid.uuid4().hex
-    start = sections.properties_end if sections.properties_end >= 0 else sections.bare_offset
-    return encode_properties(properties) + payload[start : sections.bare_end]
+    return encode_properties(properties)
 
 
 def _sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str | None]:
@@ -365,9 +402,13 @@ def _encode(
     else:
         header = encode_header(bool(durable), priority, ttl_ms, held.delivery_count)
     annotations = _annotations(own, own_count, stored[pairs_at:bare_at], count)
-    bare = stored[bare_at:]
     if held.overlay is not None or held.expires_ms:
-        bare = changed(bare, held.overlay, held.expires_ms)
+        bare = changed(stored[bare_at:], held.overlay, held.expires_ms)
+    elif len(stored) >= VIEW_BYTES_MIN:
+        view = memoryview(stored)[bare_at:]
+        return b"".join((header, delivery_annotations, annotations, view))
+    else:
+        bare = stored[bare_at:]
     return b"".join((header, delivery_annotations, annotations, bare))
 
 

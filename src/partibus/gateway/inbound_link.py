@@ -22,7 +22,7 @@ from partibus.domain.errors import (
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.message import NewMessage
 from partibus.gateway.enlistment import enlist_messages, place_messages
-from partibus.gateway.envelope import to_stored
+from partibus.gateway.envelope import received_to_stored, to_stored
 from partibus.gateway.faults import amqp_error, rejection
 from partibus.gateway.namespace import Entity, require_session_ids, too_large
 from partibus.gateway.router import Router
@@ -119,14 +119,17 @@ class InboundLink:
         self._top_up()
 
     def _take(self, event: TransferReceived) -> None:
-        payload = event.payload
         if event.state is not None and isinstance(event.state, TransactionalState):
             self._take_in_transaction(event, event.state.txn_id)
             return
         if event.message_format == BATCH_FORMAT:
-            messages = [to_stored(p, self._detects_duplicates) for p in self._unpack(payload)]
+            parts = self._unpack(event.payload)
+            messages = [to_stored(part, self._detects_duplicates) for part in parts]
         else:
-            messages = [to_stored(payload, self._detects_duplicates)]
+            message = received_to_stored(
+                event.buf, event.start, event.end, event.rest, self._detects_duplicates
+            )
+            messages = [message]
         if self._requires_session:
             require_session_ids(self._entity, messages)
         size = sum([len(message.body) for message in messages])

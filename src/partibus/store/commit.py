@@ -46,7 +46,7 @@ class PendingEntry:
         self.base = base
         self.position = position
         self.payload = payload
-        self.end = position + ENTRY_HEADER_BYTES + len(payload.data)
+        self.end = position + ENTRY_HEADER_BYTES + payload.length
         self.done = done
 
 
@@ -173,13 +173,12 @@ class CommitThread:
         parts: list[bytes] = []
         for entry in group:
             payload = entry.payload
-            data = payload.data
             parts.append(
                 pack_header(
-                    self._seed, entry.position, durable, len(data), payload.count, payload.crc
+                    self._seed, entry.position, durable, payload.length, payload.count, payload.crc
                 )
             )
-            parts.append(data)
+            parts += payload.parts
         write_all(self._disk, self._fd, parts, first.position - first.base)
         self._disk.sync(self._fd)
         self._advance(group[-1].end)

@@ -192,7 +192,7 @@ class SegmentStore:
             self._refuse(done)
             return
         payload = encode_payload(records)
-        length = ENTRY_HEADER_BYTES + len(payload.data)
+        length = ENTRY_HEADER_BYTES + payload.length
         if length > ENTRY_PAYLOAD_BYTES_MAX:
             raise MessageTooLarge(f"A batch of {length} bytes does not fit into the log.")
         position = self._tail

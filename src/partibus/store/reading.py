@@ -15,7 +15,7 @@ from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.callbacks import tell_read
 from partibus.store.disk import READ_NOWAIT, Disk
 from partibus.store.interface import Notify, ReadDone, Ref
-from partibus.store.record import BODY_CRC_BYTES, crc32c
+from partibus.store.record import BODY_CRC_BYTES, LARGE_BODY_BYTES, crc32c
 from partibus.store.segment import OpenSegments, segment_path
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
@@ -143,13 +143,18 @@ class BodyReader:
     def _take(self, refs: list[Ref], run: Run, bodies: list[bytes]) -> None:
         """Copy the bodies of a run out of the buffer, checking each."""
         start = run.start
-        # Slices of bytes cost less than views, by more than the one copy that they need.
-        data = bytes(memoryview(self._buffer)[: run.end - start])
+        size = run.end - start
+        view = memoryview(self._buffer)[:size]
+        # Slices of bytes cost less than views, by more than the one copy that they need,
+        # unless the bodies are large.
+        is_large = size >= LARGE_BODY_BYTES * (run.last - run.first)
+        data = b"" if is_large else bytes(view)
         for index in range(run.first, run.last):
             position, length = refs[index]
             offset = position - start
-            body = data[offset : offset + length]
-            if crc32c(body) != _unpack_crc(data, offset - BODY_CRC_BYTES)[0]:
+            end = offset + length
+            body = bytes(view[offset:end]) if is_large else data[offset:end]
+            if crc32c(body) != _unpack_crc(view, offset - BODY_CRC_BYTES)[0]:
                 raise StoreCorrupt(
                     f"{segment_path(self._directory, run.base)}: offset {position - run.base}: "
                     f"a body of {length} bytes fails its checksum."

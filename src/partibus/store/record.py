@@ -1,22 +1,41 @@
 """Records, and the bytes of a log entry that carries a batch of them.
 
 Owns the layout of an entry: header, one row per record, metas, bodies, each body behind
-its own CRC-32C. Reads and writes no file and knows no segment. The encoder runs on the
+its own CRC-32C. A large body is never copied: it is a part of the entry as it came. Reads and
+writes no file and knows no segment. The encoder runs on the
 loop thread for every batch; the header is packed by the commit thread, which alone knows
 how far the log is durable. Layout: docs/internals/store-format.md.
 """
 
 import struct
-from collections.abc import Callable
 from typing import Final
 
-import google_crc32c
+from partibus.store.checksum import crc32c, crc32c_extend, crc32c_joined
+
+__all__ = [
+    "EntryHeader",
+    "Payload",
+    "Record",
+    "crc32c",
+    "crc32c_extend",
+    "encode_payload",
+    "pack_header",
+    "place_records",
+    "unpack_header",
+]
 
 ENTRY_MAGIC: Final = b"PBEN"
 ENTRY_VERSION: Final = 1
 ENTRY_HEADER_BYTES: Final = 40
 ROW_BYTES: Final = 16
 BODY_CRC_BYTES: Final = 4
+
+# A body from here on is written from where it lies; below, one copy costs less than one more
+# part of the write and the arithmetic of its checksum.
+LARGE_BODY_BYTES: Final = 16 << 10
+# From here on its checksum goes into that of the entry by arithmetic and not by a second read;
+# the arithmetic costs 0.2 us compiled, and 15 us interpreted.
+READ_ONCE_BYTES: Final = 64 << 10
 
 # A length is a u32; half of that leaves the reader's arithmetic and buffers far from it.
 ENTRY_PAYLOAD_BYTES_MAX: Final = 1 << 31
@@ -26,9 +45,6 @@ _HEADER: Final = struct.Struct("<4sHHQQIII")
 _HEADER_AND_CRC: Final = struct.Struct("<4sHHQQIIII")
 _ROW: Final = struct.Struct("<IIIB3x")
 _U32: Final = struct.Struct("<I")
-
-crc32c: Final[Callable[[bytes], int]] = google_crc32c.value
-crc32c_extend: Final[Callable[[int, bytes], int]] = google_crc32c.extend
 
 
 class Record:
@@ -45,16 +61,24 @@ class Record:
 
 
 class Payload:
-    """An encoded batch that has no place in the log yet."""
+    """An encoded batch that has no place in the log yet; its parts are written in a row."""
 
-    __slots__ = ("body_bytes", "body_offset", "count", "crc", "data")
+    __slots__ = ("body_bytes", "body_offset", "count", "crc", "length", "parts")
 
-    def __init__(self, data: bytes, count: int, body_offset: int, body_bytes: int) -> None:
-        self.data = data
-        self.crc = crc32c(data)
+    def __init__(
+        self, parts: list[bytes], length: int, crc: int, count: int, offset: int, body_bytes: int
+    ) -> None:
+        self.parts = parts
+        self.length = length
+        self.crc = crc
         self.count = count
-        self.body_offset = body_offset
+        self.body_offset = offset
         self.body_bytes = body_bytes
+
+    @property
+    def data(self) -> bytes:
+        """All parts as one, for who looks at an entry without a file."""
+        return b"".join(self.parts)
 
 
 class EntryHeader:
@@ -82,6 +106,7 @@ def encode_payload(records: list[Record]) -> Payload:
     bodies: list[bytes] = []
     meta_bytes = 0
     offset = 0
+    is_large = False
     for record in records:
         meta = record.meta
         body = record.body
@@ -96,14 +121,50 @@ def encode_payload(records: list[Record]) -> Payload:
             offset += BODY_CRC_BYTES
             record.position = offset
             offset += body_length
+            if body_length >= LARGE_BODY_BYTES:
+                is_large = True
         else:
             record.position = 0
     count = len(parts)
     parts += metas
+    body_offset = ROW_BYTES * count + meta_bytes
+    body_bytes = offset - BODY_CRC_BYTES * (len(bodies) >> 1)
+    if is_large:
+        joined, crc = _join_small(b"".join(parts), bodies)
+        return Payload(joined, body_offset + offset, crc, count, body_offset, body_bytes)
     parts += bodies
     data = b"".join(parts)
-    body_offset = ROW_BYTES * count + meta_bytes
-    return Payload(data, count, body_offset, offset - BODY_CRC_BYTES * (len(bodies) >> 1))
+    return Payload([data], len(data), crc32c(data), count, body_offset, body_bytes)
+
+
+def _join_small(head: bytes, bodies: list[bytes]) -> tuple[list[bytes], int]:
+    """The parts of an entry in which large bodies stand as they are, and its checksum.
+
+    In `bodies` each stands behind its own checksum, which is not computed again.
+    """
+    parts: list[bytes] = []
+    small = [head]
+    crc = 0
+    for index in range(1, len(bodies), 2):
+        body = bodies[index]
+        small.append(bodies[index - 1])
+        if len(body) < LARGE_BODY_BYTES:
+            small.append(body)
+            continue
+        before = b"".join(small)
+        parts.append(before)
+        parts.append(body)
+        crc = crc32c_extend(crc, before)
+        if len(body) < READ_ONCE_BYTES:
+            crc = crc32c_extend(crc, body)
+        else:
+            crc = crc32c_joined(crc, _U32.unpack(bodies[index - 1])[0], len(body))
+        small = []
+    if small:
+        before = b"".join(small)
+        parts.append(before)
+        crc = crc32c_extend(crc, before)
+    return parts, crc
 
 
 def place_records(records: list[Record], payload: Payload, position: int) -> None:

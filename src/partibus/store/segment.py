@@ -22,6 +22,9 @@ STORE_ID_BYTES: Final = 16
 
 # IOV_MAX of Linux: what one pwritev takes.
 WRITE_PARTS_MAX: Final = 1024
+# What is asked for again at once after a write that was cut short: a copy of all that is left
+# each time would cost the square of it.
+WRITE_AGAIN_BYTES_MAX: Final = 1 << 20
 
 # Bodies are read mostly from the few segments around head and tail of the queues; the rest
 # is opened again when needed. 64 leaves room for many stores below a soft limit of 1024.
@@ -100,7 +103,8 @@ def write_all(disk: Disk, fd: int, parts: list[bytes], offset: int) -> None:
 def _write_rest(disk: Disk, fd: int, data: bytes, written: int, offset: int) -> None:
     """A write that was cut short is asked for again, until the disk says what is wrong."""
     while written < len(data):
-        taken = disk.write(fd, [data[written:]], offset + written)
+        piece = data[written : written + WRITE_AGAIN_BYTES_MAX]
+        taken = disk.write(fd, [piece], offset + written)
         if taken == 0:
             raise OSError(f"a write of {len(data) - written} bytes took none")
         written += taken

@@ -3,7 +3,14 @@
 import pytest
 
 from partibus.amqp.decode import DecodeError
-from partibus.amqp.framing import InputBuffer, decode_descriptor, encode_frame
+from partibus.amqp.framing import (
+    NEVER,
+    VIEW_BYTES_MIN,
+    InputBuffer,
+    decode_descriptor,
+    encode_frame,
+    piece_of,
+)
 
 
 def test_a_frame_has_size_offset_type_and_channel():
@@ -30,24 +37,42 @@ def test_a_missing_descriptor_is_a_decode_error(data):
         decode_descriptor(data, 0, len(data))
 
 
-def test_bytes_pass_straight_through_an_empty_buffer():
-    data = b"abc"
-    assert InputBuffer().add(data) is data
-
-
-def test_nothing_is_parsed_before_the_announced_size_is_there():
+def test_an_empty_buffer_needs_nothing():
     buffer = InputBuffer()
-    buffer.keep(b"ab", 5)
-    assert buffer.add(b"c") == b""
-    assert buffer.add(b"d") == b""
-    assert buffer.add(b"ef") == b"abcdef"
-    assert buffer.add(b"g") == b"g"
+    buffer.keep(b"abc", 3, 8)
+    assert (buffer.need, buffer.have, buffer.take()) == (0, 0, b"")
+
+
+def test_a_frame_is_filled_up_to_its_announced_size_and_no_further():
+    buffer = InputBuffer()
+    buffer.keep(b"..ab", 2, 5)
+    assert buffer.fill(b"c", 0) == 1
+    assert (buffer.have, buffer.need) == (3, 5)
+    assert buffer.fill(b"xdefg", 1) == 3
+    assert buffer.take() == b"abcde"
+    assert buffer.need == 0
+
+
+def test_before_the_sasl_outcome_everything_is_kept():
+    buffer = InputBuffer()
+    buffer.keep(b"a", 1, NEVER)
+    assert buffer.fill(b"bc", 0) == 2
+    assert (buffer.have, buffer.take()) == (2, b"bc")
 
 
 def test_a_large_frame_in_tiny_pieces_is_joined_once():
     buffer = InputBuffer()
     size = 200_000
-    buffer.keep(b"x", size)
-    joined = [buffer.add(b"y") for _ in range(size - 1)]
-    assert not any(joined[:-1])
-    assert len(joined[-1]) == size
+    buffer.keep(b"x", 0, size)
+    for _ in range(size - 1):
+        assert buffer.have < buffer.need
+        buffer.fill(b"y", 0)
+    assert len(buffer.take()) == size
+
+
+def test_most_of_a_large_buffer_is_kept_as_it_lies_and_a_small_part_as_a_copy():
+    buf = bytes(2 * VIEW_BYTES_MIN)
+    most = piece_of(buf, 1, len(buf))
+    assert isinstance(most, memoryview) and most.obj is buf
+    little = piece_of(buf, 0, VIEW_BYTES_MIN - 1)
+    assert isinstance(little, bytes) and len(little) == VIEW_BYTES_MIN - 1

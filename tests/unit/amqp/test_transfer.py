@@ -219,6 +219,29 @@ def test_a_message_in_several_frames(peer):
     assert peer.engine.assembly_bytes == 0
 
 
+def test_a_large_message_is_reported_as_it_lies_in_what_was_read(peer):
+    peer.attached().max_message_size = 1 << 20
+    first, second = b"a" * 20_000, b"b" * 30_000
+    read = frame(1, 0x14, UInt(0), UInt(3), b"t", UInt(0), None, True, payload=first)
+    assert peer.send(read) == []
+    read_last = frame(1, 0x14, UInt(0), payload=second)
+    (event,) = peer.send(read_last)
+    assert event.buf is read and event.buf[event.start : event.end] == first
+    assert [view.obj is read_last for view in event.rest] == [True]
+    assert event.payload == first + second
+    assert peer.engine.assembly_bytes == 0
+
+
+def test_a_small_frame_does_not_keep_the_large_read_that_brought_it(peer):
+    peer.attached().max_message_size = 1 << 20
+    small = frame(1, 0x14, UInt(0), UInt(3), b"t", UInt(0), None, True, payload=b"a" * 5_000)
+    other = frame(1, 0x14, UInt(0), payload=b"b" * 5_000)
+    rest = frame(1, 0x14, UInt(0), UInt(4), b"t", payload=b"c" * 100_000)
+    event, _ = peer.send(small + other + rest)
+    assert len(event.buf) == 5_000
+    assert [type(piece) for piece in event.rest] == [bytes]
+
+
 def test_settled_on_any_frame_settles(peer):
     peer.attached()
     (event,) = peer.send(pieces(b"one", b"two", settled=True))

@@ -7,6 +7,8 @@ import pytest
 from partibus.store.record import (
     BODY_CRC_BYTES,
     ENTRY_HEADER_BYTES,
+    LARGE_BODY_BYTES,
+    READ_ONCE_BYTES,
     ROW_BYTES,
     Record,
     crc32c,
@@ -41,6 +43,31 @@ def test_a_position_points_at_the_body() -> None:
         checksum = entry[at - BODY_CRC_BYTES : at]
         assert checksum == struct.pack("<I", crc32c(record.body))
     assert records[1].position == 0
+
+
+LENGTHS = (0, 5, LARGE_BODY_BYTES - 1, LARGE_BODY_BYTES, READ_ONCE_BYTES, 3 * READ_ONCE_BYTES + 1)
+
+
+@pytest.mark.parametrize("first", LENGTHS)
+@pytest.mark.parametrize("second", LENGTHS)
+def test_large_bodies_make_the_same_bytes_and_are_not_copied(first: int, second: int) -> None:
+    lengths = (first, 7, second, second)
+    # A meta may be as long as a large body, and is none.
+    records = [
+        Record(1, kind, b"m" * (kind * LARGE_BODY_BYTES), bytes((kind + 1,)) * length)
+        for kind, length in enumerate(lengths)
+    ]
+    payload = encode_payload(records)
+    rows = b"".join(struct.pack("<IIIB3x", 1, len(r.meta), len(r.body), r.kind) for r in records)
+    metas = b"".join(record.meta for record in records)
+    bodies = b"".join(struct.pack("<I", crc32c(r.body)) + r.body for r in records if r.body)
+    assert payload.data == rows + metas + bodies
+    assert payload.length == len(payload.data)
+    assert payload.crc == crc32c(payload.data)
+    assert payload.body_offset == len(rows + metas)
+    assert payload.body_bytes == sum(lengths)
+    written = {id(part) for part in payload.parts}
+    assert all(id(r.body) in written for r in records if len(r.body) >= LARGE_BODY_BYTES)
 
 
 def test_a_record_that_is_encoded_again_is_placed_anew() -> None:
