@@ -27,6 +27,9 @@ _HEADER_AND_CRC: Final = struct.Struct("<4sHHQQIIII")
 _ROW: Final = struct.Struct("<IIIB3x")
 _U32: Final = struct.Struct("<I")
 
+unpack_rows: Final = _ROW.iter_unpack
+"""(fragment, length of meta, length of body, kind) of each record of an entry."""
+
 crc32c: Final[Callable[[bytes], int]] = google_crc32c.value
 crc32c_extend: Final[Callable[[int, bytes], int]] = google_crc32c.extend
 
