@@ -41,7 +41,7 @@ HOT: Final = {
         " settlement snapshot stage_changes stage_commands stage_departures stage_effects"
         " stage_records stages staging state subqueue table topic topic_changes topic_commands"
         " topic_records transacted transacting transaction_commands transfer_changes"
-        " transfer_commands transfers"
+        " transfer_commands transfers upkeep"
     ),
     "gateway": (
         "connection envelope inbound_link lanes lock_token message_parts outbound_link outcomes"

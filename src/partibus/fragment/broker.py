@@ -41,16 +41,12 @@ from partibus.fragment.topic_commands import DueUnread, PublishDue
 from partibus.fragment.topic_records import TOPIC_KINDS, replay_topic
 from partibus.fragment.transacting import transact
 from partibus.fragment.transaction_commands import Transact
+from partibus.fragment.upkeep import Upkeep
 from partibus.store.interface import Store, StoreState
 from partibus.store.record import Record
 
 _log: Final = logging.getLogger(__name__)
 
-CHECKPOINT_BYTES_MIN: Final = 256 * 1024 * 1024
-"""Log written before the first checkpoint: recovery reads at most about this much."""
-CHECKPOINT_STATE_FACTOR: Final = 4
-"""A checkpoint waits for this many times its own last size, so that with a deep backlog the
-snapshots stay a fraction of what is written anyway."""
 READ_RETRY_MS: Final = 1000
 """A store that could not read is asked again after this time, not in a loop."""
 TICK_INTERVAL_MS_MIN: Final = 20
@@ -104,8 +100,7 @@ class Broker:
         self._timer_at_ms = 0
         self._alarms: dict[int, int] = {}
         self._alarm_heap: list[tuple[int, int]] = []
-        self._checkpoint_is_due_at = CHECKPOINT_BYTES_MIN
-        self._is_checkpointing = False
+        self._upkeep = Upkeep(store, self._states)
         self._was_down = False
         self._appends_under_way = 0
         self._reads_under_way = 0
@@ -286,8 +281,7 @@ class Broker:
                 self._gather(machine, out, following)
             self._touched[machine.state.fragment_id] = machine
         self._finish(following, out)
-        if self.store.bytes_since_checkpoint > self._checkpoint_is_due_at:
-            self._checkpoint()
+        self._upkeep.look()
 
     # --- outward ----------------------------------------------------------------------------
 
@@ -456,18 +450,7 @@ class Broker:
         return {machine.state.fragment_id: dump(machine.state) for machine in machines}
 
     def _checkpoint(self) -> None:
-        if self._is_checkpointing:
-            return
-        self._is_checkpointing = True
-        states = self._states()
-        size = sum(len(state) for state in states.values())
-        self._checkpoint_is_due_at = max(CHECKPOINT_BYTES_MIN, CHECKPOINT_STATE_FACTOR * size)
-        self.store.checkpoint(states, self._checkpointed)
-
-    def _checkpointed(self, error: BusError | None) -> None:
-        self._is_checkpointing = False
-        if error is not None:
-            _log.warning("a checkpoint failed and will be tried again: %s", error.text)
+        self._upkeep.checkpoint()
 
 
 def _ignore(error: BusError | None) -> None:

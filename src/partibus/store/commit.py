@@ -19,8 +19,10 @@ from partibus.store.disk import Disk
 from partibus.store.interface import Done, Notify
 from partibus.store.record import ENTRY_HEADER_BYTES, Payload, pack_header
 from partibus.store.segment import (
+    RESERVE_STEP_BYTES_MAX,
     SEGMENT_HEADER_BYTES,
     make_segment,
+    reservation,
     segment_path,
     write_all,
 )
@@ -95,6 +97,8 @@ class CommitThread:
         self._probe_interval_s = probe_interval_s
         self._base = base
         self._fd = disk.open(segment_path(directory, base), writable=True)
+        self.reserved_bytes = disk.size(self._fd)
+        """The size of the file that is written to."""
         self.durable = tail
         self._waiting: list[PendingEntry] = []
         self._rolling = False
@@ -169,6 +173,8 @@ class CommitThread:
         first = group[0]
         if first.base != self._base:
             self._roll(first.base, group[-1].end - first.base)
+        elif group[-1].end - first.base > self.reserved_bytes:
+            self._reserve(group[-1].end - first.base)
         durable = self.durable
         parts: list[bytes] = []
         for entry in group:
@@ -183,6 +189,12 @@ class CommitThread:
         self._disk.sync(self._fd)
         self._advance(group[-1].end)
 
+    def _reserve(self, needed_bytes: int) -> None:
+        """Have room for so much of the segment, and some more."""
+        size = reservation(needed_bytes, self._segment_bytes)
+        self._disk.allocate(self._fd, size)
+        self.reserved_bytes = size
+
     def _advance(self, durable: int) -> None:
         self.durable = durable
         self._watermark.advance(durable)
@@ -192,15 +204,13 @@ class CommitThread:
         assert base == self.durable, "a segment began before the one before it was durable"
         self._rolling = True
         self._disk.truncate(self._fd, base - self._base)
-        fd = make_segment(
-            self._disk,
-            self._directory,
-            self._store_id,
-            base,
-            max(self._segment_bytes, needed_bytes),
-        )
+        # The log has filled a segment: the next one will be wanted too.
+        wanted = max(needed_bytes, min(RESERVE_STEP_BYTES_MAX, self._segment_bytes))
+        size = reservation(wanted, self._segment_bytes)
+        fd = make_segment(self._disk, self._directory, self._store_id, base, size)
         self._close_file()
         self._fd = fd
+        self.reserved_bytes = size
         self._base = base
         self._rolling = False
 
@@ -247,7 +257,7 @@ class CommitThread:
         position = max(self.durable, self._base + SEGMENT_HEADER_BYTES)
         offset = position - self._base
         disk.truncate(self._fd, offset)
-        disk.allocate(self._fd, max(self._segment_bytes, offset + ENTRY_HEADER_BYTES))
+        self._reserve(offset + ENTRY_HEADER_BYTES)
         write_all(
             disk, self._fd, [pack_header(self._seed, position, self.durable, 0, 0, 0)], offset
         )

@@ -21,7 +21,6 @@ from partibus.store.checkpoint import (
 )
 from partibus.store.disk import Disk
 from partibus.store.interface import Done, Notify
-from partibus.store.segment import segment_path
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
 
@@ -38,7 +37,7 @@ class Housekeeper:
         table: SegmentTable,
         notify: Notify,
         *,
-        forget: Callable[[list[int]], None],
+        forget: Callable[[list[str]], None],
         changed: Callable[[], None],
     ) -> None:
         self._disk = disk
@@ -94,16 +93,15 @@ class Housekeeper:
         self._changed()
         # What an earlier checkpoint gave up meanwhile is gone from the table already.
         going = [base for base in empty if self._table.holds_nothing(base)]
-        for base in going:
-            self._table.remove(base)
-        self._forget(going)
-        if not self._worker.submit(partial(self._delete, going, done)):
+        names = [self._table.remove(base).name for base in going]
+        self._forget(names)
+        if not self._worker.submit(partial(self._delete, names, done)):
             tell(done, None)  # closed meanwhile: the next start meets the files again
 
-    def _delete(self, bases: list[int], done: Done) -> None:
+    def _delete(self, names: list[str], done: Done) -> None:
         try:
-            for base in bases:
-                self._disk.remove(segment_path(self._directory, base))
+            for name in names:
+                self._disk.remove(self._directory / name)
             self.drop_older()
         except OSError as error:
             # They hold nothing anyone needs; the next start meets them again.

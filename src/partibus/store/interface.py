@@ -116,6 +116,13 @@ class Store(Protocol):
         """
         ...
 
+    def compact(self, done: Done) -> bool:
+        """Give space back that live bodies keep among dead ones, in the background.
+
+        False when there is nothing worth doing now, or it is being done; otherwise `done` is told
+        when one step is over. References stay what they were."""
+        ...
+
     def close(self) -> None:
         """Flush what waits, end the threads, give the place back."""
         ...
@@ -133,4 +140,9 @@ class Store(Protocol):
     @property
     def disk_bytes(self) -> int:
         """What the store takes of the disk."""
+        ...
+
+    @property
+    def dead_bytes(self) -> int:
+        """What the store takes of the disk beyond the bodies that are retained."""
         ...

@@ -13,15 +13,19 @@ from typing import Final
 from partibus.domain.errors import StoreCorrupt
 from partibus.store.checkpoint import Checkpoint, checkpoint_names, read_checkpoint
 from partibus.store.disk import Disk
+from partibus.store.kept import KEPT_SUFFIX, load_kept, parse_kept_name
 from partibus.store.segment import (
     SEGMENT_HEADER_BYTES,
     SEGMENT_SUFFIX,
     check_segment_header,
     header_store_id,
     make_segment,
+    reservation,
     segment_base,
+    segment_name,
     segment_path,
 )
+from partibus.store.table import Segment
 from partibus.store.watermark import WATERMARK_NAME, WatermarkFound, read_watermark
 
 _log: Final = logging.getLogger(__name__)
@@ -30,16 +34,18 @@ _log: Final = logging.getLogger(__name__)
 class Inventory:
     """The files of a store; `bases` is empty when it is new.
 
+    `compacted` are the segments that compaction made, which hold bodies and nothing to replay.
     `sizes` are the lengths of the segment files, `durable` how far the log is known to be
     durable before any entry was read, `may_cut` whether that is all there is to know.
     """
 
-    __slots__ = ("bases", "checkpoint", "durable", "may_cut", "sizes", "store_id")
+    __slots__ = ("bases", "checkpoint", "compacted", "durable", "may_cut", "sizes", "store_id")
 
     def __init__(self, store_id: bytes) -> None:
         self.store_id = store_id
         self.bases: list[int] = []
         self.sizes: list[int] = []
+        self.compacted: list[Segment] = []
         self.checkpoint: Checkpoint | None = None
         self.durable = 0
         self.may_cut = True
@@ -49,9 +55,10 @@ def prepare_log(disk: Disk, directory: Path, segment_bytes: int) -> Inventory:
     """The inventory of a log that has a segment: a new one gets its first."""
     inventory = take_inventory(disk, directory)
     if not inventory.bases:
-        disk.close(make_segment(disk, directory, inventory.store_id, 0, segment_bytes))
+        size = reservation(SEGMENT_HEADER_BYTES, segment_bytes)
+        disk.close(make_segment(disk, directory, inventory.store_id, 0, size))
         inventory.bases.append(0)
-        inventory.sizes.append(segment_bytes)
+        inventory.sizes.append(size)
     return inventory
 
 
@@ -61,6 +68,8 @@ def take_inventory(disk: Disk, directory: Path) -> Inventory:
     watermark = read_watermark(disk, directory)
     checkpoint = _latest_checkpoint(disk, directory, names)
     bases = sorted(segment_base(directory, n) for n in names if n.endswith(SEGMENT_SUFFIX))
+    kept = _Kept(directory, names)
+    bases = kept.leave_out(bases)
     headers = {base: _read_header(disk, directory, base) for base in bases}
     inventory = Inventory(_store_id(watermark, checkpoint, [headers[b][0] for b in bases]))
     inventory.checkpoint = checkpoint
@@ -78,6 +87,7 @@ def take_inventory(disk: Disk, directory: Path) -> Inventory:
         check_segment_header(segment_path(directory, base), header, base, inventory.store_id)
         inventory.bases.append(base)
         inventory.sizes.append(size)
+    inventory.compacted = kept.load(disk, directory, inventory.store_id, checkpoint)
     if not bases and (checkpoint or inventory.durable):
         raise StoreCorrupt(
             f"{segment_path(directory, 0)}: offset 0: every segment is missing, but the log is "
@@ -87,6 +97,65 @@ def take_inventory(disk: Disk, directory: Path) -> Inventory:
     if not inventory.may_cut:
         _log.warning("%s is damaged or missing; it is made anew", directory / WATERMARK_NAME)
     return inventory
+
+
+class _Kept:
+    """The compacted files of a directory, and what a crash left of those they replaced."""
+
+    __slots__ = ("found", "superfluous")
+
+    def __init__(self, directory: Path, names: list[str]) -> None:
+        self.found: list[tuple[int, int, str]] = []
+        """(base, end, name) in the order of the log."""
+        self.superfluous: list[str] = []
+        kept = [
+            (*parse_kept_name(directory, name), name)
+            for name in names
+            if name.endswith(KEPT_SUFFIX)
+        ]
+        for base, end, _, name in sorted(kept, key=lambda file: -file[2]):
+            self._place(directory, base, end, name)
+        self.found.sort()
+
+    def _place(self, directory: Path, base: int, end: int, name: str) -> None:
+        """The later ones come first: what lies within one of them was replaced by it."""
+        over = [other for other in self.found if base < other[1] and other[0] < end]
+        if not over:
+            self.found.append((base, end, name))
+        elif over[0][0] <= base and end <= over[0][1]:
+            self.superfluous.append(name)
+        else:
+            raise StoreCorrupt(
+                f"{directory / name}: offset 16: the file and {over[0][2]} overlap; "
+                "restore the store from a copy."
+            )
+
+    def leave_out(self, bases: list[int]) -> list[int]:
+        """The segments that no compacted file replaced."""
+        left: list[int] = []
+        for base in bases:
+            if any(first <= base < end for first, end, _ in self.found):
+                self.superfluous.append(segment_name(base))
+            else:
+                left.append(base)
+        return left
+
+    def load(
+        self, disk: Disk, directory: Path, store_id: bytes, checkpoint: Checkpoint | None
+    ) -> list[Segment]:
+        """The files as the table knows them; nothing is removed before all of them are sound."""
+        position = checkpoint.position if checkpoint else 0
+        for _, end, name in self.found:
+            if end > position:
+                raise StoreCorrupt(
+                    f"{directory / name}: offset 24: the file replaces the log up to {end:#x}, but "
+                    f"the checkpoint there is covers it up to {position:#x}; restore the "
+                    "checkpoint (.ckpt) that belongs to it."
+                )
+        loaded = [load_kept(disk, directory, name, store_id) for _, _, name in self.found]
+        for name in self.superfluous:
+            disk.remove(directory / name)
+        return loaded
 
 
 def _latest_checkpoint(disk: Disk, directory: Path, names: list[str]) -> Checkpoint | None:

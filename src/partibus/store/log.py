@@ -19,6 +19,7 @@ from partibus.domain.errors import (
 from partibus.store.callbacks import tell
 from partibus.store.checkpoint import Checkpoint
 from partibus.store.commit import PROBE_INTERVAL_S, CommitThread, PendingEntry
+from partibus.store.compaction import Compactor
 from partibus.store.disk import Disk, OsDisk
 from partibus.store.housekeeping import Housekeeper
 from partibus.store.interface import (
@@ -42,7 +43,7 @@ from partibus.store.record import (
     place_records,
 )
 from partibus.store.recovery import LogScan, settle_tail
-from partibus.store.segment import SEGMENT_BYTES, SEGMENT_HEADER_BYTES
+from partibus.store.segment import SEGMENT_BYTES, SEGMENT_HEADER_BYTES, segment_name
 from partibus.store.table import SegmentTable
 from partibus.store.watermark import WATERMARK_BYTES, Watermark
 
@@ -85,6 +86,9 @@ class SegmentStore:
             forget=self._readers.forget,
             changed=self._update_state,
         )
+        self._compactor = Compactor(
+            self._disk, directory, self._table, self._readers, notify, segment_bytes
+        )
         self._refused: list[tuple[Done, BusError]] = []
         self._down = False
         self._slow = False
@@ -115,6 +119,7 @@ class SegmentStore:
         commit, self._commit = self._commit, None
         if commit is not None:
             commit.close()
+        self._compactor.close()
         self._readers.close()
         self._keeper.close()
         if self._watermark is not None:
@@ -127,7 +132,8 @@ class SegmentStore:
     def _recover(self) -> Recovered:
         inventory = prepare_log(self._disk, self._directory, self._segment_bytes)
         self._store_id = inventory.store_id
-        self._table.fill(inventory.bases, inventory.sizes)
+        self._table.fill(inventory.bases, inventory.sizes, inventory.compacted)
+        self._compactor.identify(self._store_id, crc32c(self._store_id))
         checkpoint = inventory.checkpoint
         scan = LogScan(
             self._disk,
@@ -175,6 +181,7 @@ class SegmentStore:
             probe_interval_s=self._probe_interval_s,
         )
         self._acknowledged = scan.end
+        self._table.begin(scan.end)
         self._go_on_at(base, scan.end)
         self._commit.start()
 
@@ -244,15 +251,15 @@ class SegmentStore:
         self._down = True
         self._update_state()
         for entry in entries:
-            self._table.release(entry.position, entry.payload.body_bytes)
+            self._table.void(entry.position, entry.payload.body_bytes)
             tell(entry.done, error)
 
     def restored(self, base: int, tail: int) -> None:
         """The disk answers again; whoever was refused hears of it before appends go on."""
         self._tell_refused()
-        self._table.reopen(base)
+        self._table.reopen(base, tail)
         self._go_on_at(base, tail)
-        self._readers.forget([base])
+        self._readers.forget([segment_name(base)])
         self._down = False
         if self._commit is not None:
             self._commit.resume()
@@ -299,6 +306,12 @@ class SegmentStore:
             done,
         )
 
+    def compact(self, done: Done) -> bool:
+        """Give back what is dead before the last checkpoint, as far as it is worth it."""
+        if self._commit is None or self._down:
+            return False
+        return self._compactor.begin(self._keeper.position, done)
+
     @property
     def bytes_since_checkpoint(self) -> int:
         """What a recovery would have to read."""
@@ -317,5 +330,10 @@ class SegmentStore:
     @property
     def disk_bytes(self) -> int:
         """What the store's files take."""
-        last = max(self._segment_bytes, self._tail - self._base)
-        return self._table.sealed_bytes() + last + self._keeper.file_bytes + WATERMARK_BYTES
+        last = self._tail - self._base if self._commit is None else self._commit.reserved_bytes
+        return self._table.sealed_bytes + last + self._keeper.file_bytes + WATERMARK_BYTES
+
+    @property
+    def dead_bytes(self) -> int:
+        """What the files take beyond the bodies that are retained, those shared counted often."""
+        return self.disk_bytes - self._table.live_bytes

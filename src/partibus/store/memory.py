@@ -125,6 +125,10 @@ class MemoryStore:
         self._log = [entry for entry in self._log if entry.end > position]
         self._notify(partial(tell, done, None))
 
+    def compact(self, done: Done) -> bool:
+        """There is never anything to do: a released body is gone."""
+        return False
+
     def close(self) -> None:
         """Nothing to flush: what was appended is acknowledged by the turn already asked for."""
 
@@ -146,6 +150,11 @@ class MemoryStore:
     def live_bytes(self) -> int:
         """Bytes of the bodies retained."""
         return self._live_bytes
+
+    @property
+    def dead_bytes(self) -> int:
+        """A released body is gone at once."""
+        return 0
 
     @property
     def disk_bytes(self) -> int:

@@ -7,6 +7,7 @@ loop thread; reading a run happens there too (from memory only) or on the reader
 
 import errno
 import struct
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from partibus.store.callbacks import tell_read
 from partibus.store.disk import READ_NOWAIT, Disk
 from partibus.store.interface import Notify, ReadDone, Ref
 from partibus.store.record import BODY_CRC_BYTES, LARGE_BODY_BYTES, crc32c
-from partibus.store.segment import OpenSegments, segment_path
+from partibus.store.segment import OpenSegments
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
 
@@ -33,10 +34,12 @@ _unpack_crc: Final = struct.Struct("<I").unpack_from
 class Run:
     """Neighbouring bodies of one segment, refs[first:last], read by one call."""
 
-    __slots__ = ("base", "end", "first", "last", "start")
+    __slots__ = ("end", "first", "last", "name", "offset", "start")
 
-    def __init__(self, base: int, start: int, first: int) -> None:
-        self.base = base
+    def __init__(self, name: str, offset: int, start: int, first: int) -> None:
+        self.name = name
+        self.offset = offset
+        """Where in the file the log position `start` lies."""
         self.start = start
         self.first = first
         self.end = 0
@@ -56,11 +59,14 @@ def plan_runs(table: SegmentTable, refs: list[Ref]) -> list[Run]:
             if run is not None:
                 run.end = end
                 run.last = index
-            base, segment_end = table.locate(position)
+            segment = table.segment_at(position)
             start = position - BODY_CRC_BYTES
-            run = Run(base, start, index)
+            offset, file_limit = segment.stretch(start)
+            if offset < 0:
+                raise table.missing(position)
+            run = Run(segment.name, offset, start, index)
             runs.append(run)
-            limit = min(segment_end, start + RUN_BYTES_MAX)
+            limit = min(file_limit, start + RUN_BYTES_MAX)
         end = position + length
         index += 1
     if run is not None:
@@ -115,9 +121,9 @@ class BodyReader:
         return memoryview(self._buffer)[:length]
 
     def _read_cached(self, run: Run, length: int) -> int:
-        fd = self.segments.descriptor(run.base)
+        fd = self.segments.descriptor(run.name)
         view = self._view(length)
-        offset = run.start - run.base
+        offset = run.offset
         try:
             return self._disk.read_into(fd, view, offset, self._nowait)
         except OSError as error:
@@ -127,15 +133,15 @@ class BodyReader:
         return self._disk.read_into(fd, view, offset, 0)
 
     def _read_whole(self, run: Run, length: int) -> None:
-        fd = self.segments.descriptor(run.base)
+        fd = self.segments.descriptor(run.name)
         view = self._view(length)
-        offset = run.start - run.base
+        offset = run.offset
         read = 0
         while read < length:
             count = self._disk.read_into(fd, view[read:], offset + read, 0)
             if count == 0:
                 raise StoreCorrupt(
-                    f"{segment_path(self._directory, run.base)}: offset {offset + read}: "
+                    f"{self._directory / run.name}: offset {offset + read}: "
                     "the file ends before the body does."
                 )
             read += count
@@ -156,7 +162,7 @@ class BodyReader:
             body = bytes(view[offset:end]) if is_large else data[offset:end]
             if crc32c(body) != _unpack_crc(view, offset - BODY_CRC_BYTES)[0]:
                 raise StoreCorrupt(
-                    f"{segment_path(self._directory, run.base)}: offset {position - run.base}: "
+                    f"{self._directory / run.name}: offset {run.offset + offset}: "
                     f"a body of {length} bytes fails its checksum."
                 )
             bodies.append(body)
@@ -164,7 +170,7 @@ class BodyReader:
             self._buffer = bytearray()
 
     def _failed(self, run: Run, error: OSError) -> StoreCorrupt | StoreUnavailable:
-        path = segment_path(self._directory, run.base)
+        path = self._directory / run.name
         if isinstance(error, FileNotFoundError):
             return StoreCorrupt(f"{path}: offset 0: the segment is missing.")
         return StoreUnavailable(f"{path} cannot be read: {error.strerror or error}. Try again.")
@@ -190,22 +196,32 @@ class Readers:
         return self._cached.read_now(refs, plan_runs(self._table, refs))
 
     def read(self, refs: list[Ref], done: ReadDone) -> None:
-        """The bodies from the thread; they count as live until it is told, so files stay."""
+        """The bodies from the thread; they are held until it is told, so files stay."""
         try:
             runs = plan_runs(self._table, refs)
         except BusError as error:
             self._notify(partial(tell_read, done, error))
             return
-        for position, length in refs:
-            self._table.retain(position, length)
+        for position, _ in refs:
+            self._table.hold(position)
         if not self._worker.submit(partial(self._read_patiently, refs, runs, done)):
             self._notify(partial(self._was_read, refs, StoreUnavailable(), done))
 
-    def forget(self, bases: list[int]) -> None:
-        """Files that are deleted or were cut are not read through old descriptors."""
-        self._cached.segments.forget(bases)
-        if self._worker.started:
-            self._worker.submit(partial(self._patient.segments.forget, bases))
+    def forget(self, names: list[str], then: Callable[[], None] | None = None) -> None:
+        """Files that are deleted or were cut are not read through old descriptors; `then` runs, on
+        whatever thread, when nothing that was asked before still reads them."""
+        self._cached.segments.forget(names)
+        if self._worker.started and self._worker.submit(
+            partial(self._forget_patiently, names, then)
+        ):
+            return
+        if then is not None:
+            then()
+
+    def _forget_patiently(self, names: list[str], then: Callable[[], None] | None) -> None:
+        self._patient.segments.forget(names)
+        if then is not None:
+            then()
 
     def close(self) -> None:
         """Answer what was asked, then give all descriptors back."""
@@ -224,6 +240,6 @@ class Readers:
         self._notify(partial(self._was_read, refs, answer, done))
 
     def _was_read(self, refs: list[Ref], answer: list[bytes] | BusError, done: ReadDone) -> None:
-        for position, length in refs:
-            self._table.release(position, length)
+        for position, _ in refs:
+            self._table.let_go(position)
         tell_read(done, answer)

@@ -46,6 +46,9 @@ _HEADER_AND_CRC: Final = struct.Struct("<4sHHQQIIII")
 _ROW: Final = struct.Struct("<IIIB3x")
 _U32: Final = struct.Struct("<I")
 
+unpack_rows: Final = _ROW.iter_unpack
+"""(fragment, length of meta, length of body, kind) of each record of an entry."""
+
 
 class Record:
     """One thing a fragment wants remembered; `position` finds the body again."""

@@ -8,7 +8,6 @@ and every intact entry header further on. Called once, by the store, when it ope
 """
 
 import logging
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -25,14 +24,14 @@ from partibus.store.record import (
     EntryHeader,
     crc32c,
     unpack_header,
+    unpack_rows,
 )
-from partibus.store.segment import SEGMENT_HEADER_BYTES, segment_path
+from partibus.store.segment import SEGMENT_HEADER_BYTES, reservation, segment_path
 
 # Large enough that the system call is nothing beside the checksums, small enough to stay
 # in the processor's cache while entries are taken out of it.
 SCAN_CHUNK_BYTES: Final = 1 << 20
 
-_ROWS: Final = struct.Struct("<IIIB3x")
 _ZEROS: Final = bytes(SCAN_CHUNK_BYTES + ENTRY_HEADER_BYTES)
 _log: Final = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class LogScan:
             fd = self._disk.open(path, writable=False)
             try:
                 written_end = self._disk.written_end(fd)
-                for header, payload in self._entries(fd, base, written_end):
+                for header, payload in self.entries(fd, base, written_end):
                     yield from _records(path, base, header, payload)
                 if base == self._bases[-1]:
                     self._judge_end(fd, base, written_end)
@@ -97,7 +96,7 @@ class LogScan:
             )
         return index
 
-    def _entries(self, fd: int, base: int, written_end: int) -> Iterator[tuple[EntryHeader, bytes]]:
+    def entries(self, fd: int, base: int, written_end: int) -> Iterator[tuple[EntryHeader, bytes]]:
         """Intact entries of one segment, until there is none."""
         seed = self._seed
         chunk = b""
@@ -203,8 +202,9 @@ def settle_tail(disk: Disk, directory: Path, scan: LogScan, base: int, segment_b
     try:
         if scan.cut_bytes:
             disk.truncate(fd, scan.end - base)
-        if disk.size(fd) < segment_bytes:
-            disk.allocate(fd, segment_bytes)
+        reserved = reservation(scan.end - base, segment_bytes)
+        if disk.size(fd) < reserved:
+            disk.allocate(fd, reserved)
         disk.sync(fd)
     finally:
         disk.close(fd)
@@ -216,9 +216,9 @@ def _records(
     """The records of one entry."""
     meta_at = header.count * ROW_BYTES
     rows = payload[:meta_at]
-    body_at = meta_at + sum([row[1] for row in _ROWS.iter_unpack(rows)])
+    body_at = meta_at + sum([row[1] for row in unpack_rows(rows)])
     payload_position = header.position + ENTRY_HEADER_BYTES
-    for fragment, meta_length, body_length, kind in _ROWS.iter_unpack(rows):
+    for fragment, meta_length, body_length, kind in unpack_rows(rows):
         meta = payload[meta_at : meta_at + meta_length]
         meta_at += meta_length
         if body_length:

@@ -20,6 +20,11 @@ SEGMENT_HEADER_BYTES: Final = 64
 SEGMENT_BYTES: Final = 64 << 20
 STORE_ID_BYTES: Final = 16
 
+# A segment is reserved ahead in growing steps: a small store takes little, and a busy one is not
+# held up often. 1, 2, 4, 8, 16 MiB, then 16 MiB more each time.
+RESERVE_BYTES_MIN: Final = 1 << 20
+RESERVE_STEP_BYTES_MAX: Final = 16 << 20
+
 # IOV_MAX of Linux: what one pwritev takes.
 WRITE_PARTS_MAX: Final = 1024
 # What is asked for again at once after a write that was cut short: a copy of all that is left
@@ -35,9 +40,14 @@ _CRC: Final = struct.Struct("<I")
 _HEADER_PADDING: Final = bytes(SEGMENT_HEADER_BYTES - _HEADER.size - _CRC.size)
 
 
+def segment_name(base: int) -> str:
+    """The name of the file whose first byte is the log position `base`."""
+    return f"{base:016x}{SEGMENT_SUFFIX}"
+
+
 def segment_path(directory: Path, base: int) -> Path:
     """The file whose first byte is the log position `base`."""
-    return directory / f"{base:016x}{SEGMENT_SUFFIX}"
+    return directory / segment_name(base)
 
 
 def segment_base(directory: Path, name: str) -> int:
@@ -110,6 +120,14 @@ def _write_rest(disk: Disk, fd: int, data: bytes, written: int, offset: int) -> 
         written += taken
 
 
+def reservation(needed_bytes: int, segment_bytes: int) -> int:
+    """How much of a segment is to be reserved when so much of it is needed."""
+    size = RESERVE_BYTES_MIN
+    while size < needed_bytes:
+        size += min(size, RESERVE_STEP_BYTES_MAX)
+    return max(needed_bytes, min(size, segment_bytes))
+
+
 def make_segment(disk: Disk, directory: Path, store_id: bytes, base: int, length: int) -> int:
     """A new segment with `length` bytes reserved, durable by itself and by its name."""
     fd = disk.open(segment_path(directory, base), writable=True, create=True)
@@ -133,22 +151,22 @@ class OpenSegments:
         self._disk = disk
         self._directory = directory
         self._open_max = open_max
-        self._fds: dict[int, int] = {}
+        self._fds: dict[str, int] = {}
 
-    def descriptor(self, base: int) -> int:
-        """The descriptor of a segment, opened when it is not."""
-        fd = self._fds.pop(base, None)
+    def descriptor(self, name: str) -> int:
+        """The descriptor of a file, opened when it is not."""
+        fd = self._fds.pop(name, None)
         if fd is None:
-            fd = self._disk.open(segment_path(self._directory, base), writable=False)
+            fd = self._disk.open(self._directory / name, writable=False)
             if len(self._fds) >= self._open_max:
                 self._disk.close(self._fds.pop(next(iter(self._fds))))
-        self._fds[base] = fd  # the youngest stands last
+        self._fds[name] = fd  # the youngest stands last
         return fd
 
-    def forget(self, bases: list[int]) -> None:
+    def forget(self, names: list[str]) -> None:
         """Close what is open of these, so that deleted files give their space back."""
-        for base in bases:
-            fd = self._fds.pop(base, None)
+        for name in names:
+            fd = self._fds.pop(name, None)
             if fd is not None:
                 self._disk.close(fd)
 

@@ -15,6 +15,7 @@ from partibus.store.segment import (
     header_store_id,
     make_segment,
     segment_base,
+    segment_name,
     segment_path,
     write_all,
 )
@@ -142,10 +143,10 @@ def test_the_longest_unused_descriptor_is_closed_first(tmp_path: Path) -> None:
         segment_path(tmp_path, base).write_bytes(b"")
     segments = OpenSegments(disk, tmp_path, open_max=2)
     for base in (0, 1, 0, 2, 0, 1):
-        segments.descriptor(base)
+        segments.descriptor(segment_name(base))
     assert disk.opened == ["00", "01", "02", "01"]
     assert len(segments) == 2
-    segments.forget([0, 3])
+    segments.forget([segment_name(0), segment_name(3)])
     assert len(segments) == 1
     segments.close()
     assert len(segments) == 0

@@ -60,7 +60,7 @@ def test_appends_count_in_the_last_segment(table: SegmentTable) -> None:
 def test_reopening_drops_what_was_never_durable(table: SegmentTable) -> None:
     table.seal(7000)
     table.add(7000)
-    table.reopen(6000)
+    table.reopen(6000, 6500)
     assert len(table) == 4
     assert table.locate(1 << 40)[0] == 6000
 

@@ -1,0 +1,261 @@
+"""Compaction: segments in which little is still needed give their space back.
+
+Owns the choice of what to compact, the thread that does it at a part of its time, and the moment
+at which the new file takes the place of the old ones. A segment that lies wholly before a durable
+checkpoint serves recovery no more; only its live bodies count. They go, at their old positions,
+into one file for several neighbouring segments. Called by the store on the loop thread.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.store.callbacks import tell
+from partibus.store.disk import Disk
+from partibus.store.interface import Done, Notify
+from partibus.store.kept import kept_segment
+from partibus.store.reading import Readers
+from partibus.store.survivors import Copying, Source, Survivors, shared_bytes
+from partibus.store.table import Segment, SegmentTable
+from partibus.store.worker import Worker
+
+# Files before the checkpoint may take this many times what is live in them, and three quarters
+# of a segment (48 MiB). With what cannot be compacted yet that stays below 2 times + 256 MiB.
+SPACE_FACTOR: Final = 1.5
+SLACK_SEGMENTS: Final = 0.75
+
+# Fuller than this, a segment gives back too little for the copying.
+FULL_RATIO: Final = 0.85
+
+# A neighbour comes along when at most half of it is live, or when it is a compacted file that is
+# not much larger than what is merged anyway: so the files stay few, and a body is copied about
+# once for each doubling.
+NEIGHBOUR_RATIO: Final = 0.5
+NEIGHBOUR_BYTES_MIN: Final = 64 << 10
+GROUP_SEGMENTS_MAX: Final = 8
+
+# After each slice the thread rests for this many times as long as the slice took.
+REST_FACTOR: Final = 3.0
+REST_S_MAX: Final = 1.0
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Stopped(Exception):
+    """The store is closed while it was compacted."""
+
+
+def choose(segments: list[Segment], segment_bytes: int) -> list[Segment]:
+    """Neighbours that are worth compacting together; none when enough of everything is live."""
+    full = sum(segment.body_bytes for segment in segments)
+    live = sum(segment.needed_bytes for segment in segments)
+    if full <= SPACE_FACTOR * live + SLACK_SEGMENTS * segment_bytes:
+        return []
+    best, best_ratio = -1, FULL_RATIO
+    for index, segment in enumerate(segments):
+        ratio = segment.needed_bytes / max(1, segment.body_bytes)
+        if ratio < best_ratio and not segment.is_damaged:
+            best, best_ratio = index, ratio
+    if best < 0:
+        return []
+    return _with_neighbours(segments, best, segment_bytes)
+
+
+def _with_neighbours(segments: list[Segment], best: int, segment_bytes: int) -> list[Segment]:
+    first, last = best, best + 1
+    live = segments[best].needed_bytes
+    while last - first < GROUP_SEGMENTS_MAX:
+        if first and _joins(segments[first - 1], live, segment_bytes):
+            first -= 1
+            live += segments[first].needed_bytes
+        elif last < len(segments) and _joins(segments[last], live, segment_bytes):
+            live += segments[last].needed_bytes
+            last += 1
+        else:
+            break
+    return segments[first:last]
+
+
+def _joins(segment: Segment, live: int, segment_bytes: int) -> bool:
+    needed = segment.needed_bytes
+    if segment.is_damaged or live + needed > segment_bytes:
+        return False
+    if segment.extents is not None and needed <= max(NEIGHBOUR_BYTES_MIN, 2 * live):
+        return True
+    return needed < NEIGHBOUR_RATIO * segment.body_bytes
+
+
+class Compactor:
+    """Compacts one group of segments at a time."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        table: SegmentTable,
+        readers: Readers,
+        notify: Notify,
+        segment_bytes: int,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._table = table
+        self._readers = readers
+        self._notify = notify
+        self._segment_bytes = segment_bytes
+        self._store_id = b""
+        self._seed = 0
+        self._worker = Worker(f"store-compact-{directory.name}")
+        self._stopping = threading.Event()
+        self._slice_began = 0.0
+        self._is_busy = False
+        self._group: list[Segment] = []
+        self._marks: list[tuple[int, int]] = []
+        """How long the lists of each segment of the group were when its copy was taken."""
+
+    def identify(self, store_id: bytes, seed: int) -> None:
+        """Whose files are written."""
+        self._store_id = store_id
+        self._seed = seed
+
+    def begin(self, position: int, done: Done) -> bool:
+        """Delete what nobody needs before a checkpoint's position, and compact what is worth it.
+
+        `done` is told when the space is free; False when there was nothing to do, or it is being
+        done already, and nothing is told."""
+        if self._is_busy or self._stopping.is_set():
+            return False
+        names = [self._table.remove(base).name for base in self._table.empty_before(position)]
+        segments = self._table.before(position)
+        unsure: list[Segment] = []
+        if sum(segment.body_bytes for segment in segments) > SLACK_SEGMENTS * self._segment_bytes:
+            unsure = [segment for segment in segments if not segment.is_surveyed]
+        group = [] if unsure else choose(segments, self._segment_bytes)
+        if names:
+            last = None if unsure or group else done
+            self._forget(names, partial(self._delete, names, last))
+        if unsure:
+            self._worker.submit(partial(self._survey, unsure[0], Source(unsure[0]), done))
+        elif group:
+            self._begin_group(group, done)
+        self._is_busy = bool(names or unsure or group)
+        return self._is_busy
+
+    def _begin_group(self, group: list[Segment], done: Done) -> None:
+        self._group = group
+        self._marks = [(len(s.retained), len(s.released)) for s in group]
+        sources = [Source(segment) for segment in group]
+        for segment in group:
+            segment.is_compacting = True
+        held = {p for p in self._table.held if group[0].base <= p < group[-1].end}
+        generation = max(segment.generation for segment in group) + 1
+        self._worker.submit(partial(self._copy, sources, held, generation, done))
+
+    def close(self) -> None:
+        """Give up what is under way; it left nothing behind but the old files."""
+        self._stopping.set()
+        self._worker.close()
+
+    # --- on the thread ----------------------------------------------------------------------
+
+    def _copy(self, sources: list[Source], held: set[int], generation: int, done: Done) -> None:
+        self._slice_began = time.monotonic()
+        copying = Copying(
+            self._disk, self._directory, self._store_id, self._seed, held, self._pause
+        )
+        try:
+            survivors = copying.run(sources, generation)
+        except Stopped:
+            return
+        except Exception as error:
+            self._notify(partial(self._failed, error, copying.at, done))
+        else:
+            self._notify(partial(self._copied, survivors, done))
+
+    def _survey(self, segment: Segment, source: Source, done: Done) -> None:
+        """Count what is shared, and rest, since nothing is gained by it alone."""
+        self._slice_began = time.monotonic()
+        shared = shared_bytes(source)
+        try:
+            self._pause()
+        except Stopped:
+            return
+        self._notify(partial(self._surveyed, segment, source.live, shared, done))
+
+    def _pause(self) -> None:
+        """Rest for a multiple of the time that was worked."""
+        worked_s = time.monotonic() - self._slice_began
+        if self._stopping.wait(min(REST_S_MAX, REST_FACTOR * worked_s)):
+            raise Stopped
+        self._slice_began = time.monotonic()
+
+    def _delete(self, names: list[str], done: Done | None) -> None:
+        try:
+            for name in names:
+                self._disk.remove(self._directory / name)
+        except OSError as error:
+            # They hold nothing anyone needs; the next start meets them again.
+            _log.warning("%s: superfluous files remain: %r", self._directory, error)
+        if done is not None:
+            self._notify(partial(self._over, done, None))
+
+    # --- on the loop ------------------------------------------------------------------------
+
+    def _surveyed(self, segment: Segment, live: int, shared: int, done: Done) -> None:
+        segment.surveyed_live = live
+        segment.shared_bytes = shared
+        self._over(done, None)
+
+    def _copied(self, survivors: Survivors, done: Done) -> None:
+        """The new file is durable: it takes the place of the old ones."""
+        group, self._group = self._group, []
+        self._table.replace(group, self._successor(group, survivors))
+        names = [segment.name for segment in group]
+        self._forget(names, partial(self._delete, names, done))
+
+    def _successor(self, group: list[Segment], survivors: Survivors) -> Segment:
+        """The new file's entry, with all that happened since the copy of the account."""
+        writer = survivors.writer
+        base, end = group[0].base, group[-1].end
+        generation = max(segment.generation for segment in group) + 1
+        new = kept_segment(
+            base, end, generation, writer.extents, writer.body_bytes, writer.file_bytes
+        )
+        new.live = sum(segment.live for segment in group)
+        new.surveyed_live = max(1, new.live)
+        new.shared_bytes = survivors.shared_bytes
+        new.retained.extend(survivors.retained)
+        new.retained_lengths.extend(survivors.retained_lengths)
+        new.released.extend(survivors.released)
+        for segment, (retained, released) in zip(group, self._marks, strict=True):
+            shift = segment.base - base
+            new.retained.extend([shift + at for at in segment.retained[retained:]])
+            new.retained_lengths.extend(segment.retained_lengths[retained:])
+            new.released.extend([shift + at for at in segment.released[released:]])
+        return new
+
+    def _failed(self, error: Exception, at: str, done: Done) -> None:
+        group, self._group = self._group, []
+        for segment in group:
+            segment.is_compacting = False
+            # Damage stays; a disk that failed is tried again.
+            segment.is_damaged |= isinstance(error, BusError) and segment.name == at
+        _log.error("%s: segments could not be compacted: %s", self._directory, error)
+        text = f"The store {self._directory} could not be compacted: {error}"
+        self._over(done, error if isinstance(error, BusError) else StoreUnavailable(text))
+
+    def _over(self, done: Done, error: BusError | None) -> None:
+        self._is_busy = False
+        tell(done, error)
+
+    def _forget(self, names: list[str], then: Callable[[], None]) -> None:
+        """Delete files once nothing that was asked before still reads them."""
+        self._readers.forget(names, lambda: self._submit(then))
+
+    def _submit(self, job: Callable[[], None]) -> None:
+        self._worker.submit(job)
