@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from partibus.amqp.encode import encode_symbol, encode_value
@@ -100,6 +100,7 @@ def test_all_are_given_once(bus: PeekingBus) -> None:
 
 
 @given(buses(), st.integers(0, 3), st.integers(0, 60), st.integers(0, 60))
+@example(PeekingBus([1], 1, False), 0, 0, 0)
 @settings(deadline=None)
 def test_a_range_is_given_once_and_in_order(
     bus: PeekingBus, fragment: int, first: int, size: int
