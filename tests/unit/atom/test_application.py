@@ -3,6 +3,7 @@
 import pytest
 
 from partibus.atom.application import is_management
+from partibus.atom.documents import Caller
 from partibus.atom.figures import Figures
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import FilterType, QueueSpec, SubscriptionSpec, TopicSpec
@@ -95,6 +96,18 @@ async def test_only_what_is_shown_is_counted(bench: ManagementBench) -> None:
         bench.catalog.create(f"q{number}", QueueSpec())
     await bench.ask("GET", "/$Resources/queues", query="api-version=2021-05&$skip=1&$top=2")
     assert bench.figured.asked == [["q1", "q2"]]
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("orders.servicebus.windows.net", "orders"),
+        ("a.b.servicebus.windows.net:5300", "a.b"),
+        ("localhost:5300", "partibus"),
+    ],
+)
+def test_the_name_of_the_namespace_is_that_of_its_host(host: str, name: str) -> None:
+    assert Caller("https", host).namespace_name == name
 
 
 @pytest.mark.parametrize(
