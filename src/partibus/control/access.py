@@ -1,8 +1,9 @@
 """Who may do what: tokens and keys in, claims out (SAS-6 to SAS-8, SAS-11).
 
 Owns the decision whether a credential is good and what it grants. It asks the catalog for
-policies and never for entities, never compares host names, and keeps nothing: claims belong
-to the connection that earned them. Called by the gateway ($cbs, SASL PLAIN) and HTTP.
+policies, compares host names only where a resource is written without a scheme, and keeps
+nothing: claims belong to the connection that earned them. Called by the gateway ($cbs, SASL
+PLAIN) and HTTP.
 """
 
 import hmac
@@ -15,7 +16,7 @@ from partibus.control.catalog import Catalog
 from partibus.control.claim import Claim, require
 from partibus.control.policies import AccessPolicy
 from partibus.control.sas import SasToken, TokenRefused
-from partibus.domain.address import covers, resource_path
+from partibus.domain.address import covers, path_key, resource_path
 from partibus.domain.errors import Unauthorized
 
 __all__ = ["AccessControl", "Claim", "require"]
@@ -43,12 +44,16 @@ class AccessControl:
         """Whether a token is of a kind that this server knows; not whether it is good."""
         return self._jwt is not None or token_text.startswith(sas.TOKEN_PREFIX)
 
-    def authenticate_token(self, token_text: str, audience: str, now_ms: int) -> Claim:
-        """The claim of a token presented for `audience`: SAS (SAS-5, SAS-6) or JWT (SAS-9)."""
+    def authenticate_token(
+        self, token_text: str, audience: str, now_ms: int, host: str = ""
+    ) -> Claim:
+        """The claim of a token presented for `audience`: SAS (SAS-5, SAS-6) or JWT (SAS-9).
+
+        `host` is the name by which the client addressed us, where that is known."""
         audience_path = resource_path(audience)
         if self._jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
             return self._jwt.claim(token_text.removeprefix(BEARER), audience_path, now_ms)
-        token = sas.parse_token(token_text)
+        token = self._without_host(sas.parse_token(token_text), host)
         if not covers(token.resource_path, audience_path):
             raise TokenRefused(
                 f"The token's audience '/{token.resource_path}' does not cover "
@@ -67,6 +72,18 @@ class AccessControl:
             scope,
             key,
         )
+
+    def _without_host(self, token: SasToken, host: str) -> SasToken:
+        """The token for what follows the host, where its resource begins with the bare name.
+
+        The JavaScript administration client signs so for what an entity forwards to. An entity
+        that has that name is meant before the host is."""
+        head, _, rest = token.resource_path.partition("/")
+        if not head or head != path_key(host.partition(":")[0]):
+            return token
+        if self._catalog.lookup(head) or self._catalog.lookup(token.resource_path):
+            return token
+        return replace(token, resource_path=rest)
 
     def authenticate_plain(self, policy_name: str, key: str) -> tuple[Claim, ...]:
         """The claims of a policy's name and key, wherever the policy sits (SAS-9)."""

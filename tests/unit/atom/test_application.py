@@ -199,6 +199,18 @@ def test_requests_for_this_application(query: bytes, expected: bool) -> None:
     assert is_management({"type": "lifespan"}) is False
 
 
+async def test_the_root_is_an_empty_feed_for_who_has_a_token(bench: ManagementBench) -> None:
+    answer = await bench.ask("GET", "/", query="")
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("application/atom+xml;type=feed")
+    assert answer.root.tag == f"{{{ATOM}}}feed"
+    assert answer.root.find(f"{{{ATOM}}}entry") is None
+    scope = {"type": "http", "query_string": b"", "method": "GET", "path": "/"}
+    assert is_management(scope | {"headers": [(b"authorization", b"x")]}) is True
+    assert is_management(scope | {"headers": []}) is False
+    assert is_management(scope | {"headers": [(b"authorization", b"x")], "path": "/q"}) is False
+
+
 # --- who is let in ----------------------------------------------------------------------------
 
 
