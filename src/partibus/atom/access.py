@@ -66,5 +66,6 @@ class Permission:
             token = token[len(_BEARER) :].strip()
         now_ms = self._clock.now_ms()
         # As a path: a colon in it must not be taken for a scheme.
-        claim = self._access.authenticate_token(token, f"/{path_key(path)}", now_ms)
+        host = self._headers.get("host", "")
+        claim = self._access.authenticate_token(token, f"/{path_key(path)}", now_ms, host)
         return require([claim], path, Rights.MANAGE, now_ms)

@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from partibus.atom.access import Permission
-from partibus.atom.documents import Caller, Page
+from partibus.atom.access import AUTHORIZATION, Permission
+from partibus.atom.documents import Caller, Page, feed_document
 from partibus.atom.faults import (
     BodyTooLarge,
     BodyTooSlow,
@@ -100,6 +100,9 @@ class ManagementApplication:
             return _fault(failure, request)
 
     async def _answer(self, request: Request) -> Response:
+        if _is_root(request.scope):
+            body = feed_document("", (), Page(0, 0), False, _caller(request), self._clock.now_ms())
+            return Response(body, 200, _FRESH, _FEED)
         resource = parse_resource(request.scope["raw_path"])
         permission = Permission(self._access, self._clock, request.headers)
         permission.require(resource.path)
@@ -211,10 +214,21 @@ def is_management(scope: Scope) -> bool:
     """Whether a request is for this application: its clients always name an API version.
 
     So do some that send and receive, which are told by their paths."""
-    if scope["type"] != "http" or b"api-version=" not in scope["query_string"].lower():
+    if scope["type"] != "http":
         return False
+    if b"api-version=" not in scope["query_string"].lower():
+        return _is_root(scope)
     is_send = scope["method"] == "POST" and scope["path"].lower().endswith("/messages")
     return not is_send and _LOCKED_MESSAGE.search(scope["path"]) is None
+
+
+def _is_root(scope: Scope) -> bool:
+    """Whether the namespace itself is asked for, by a client that has a token.
+
+    The service answers with a feed of what it lists for everybody, which is nothing."""
+    if scope["method"] != "GET" or scope["path"].strip("/") or scope["query_string"]:
+        return False
+    return any(name == AUTHORIZATION.encode() for name, _ in scope["headers"])
 
 
 def with_management(management: ASGIApp, other: ASGIApp) -> ASGIApp:

@@ -6,6 +6,7 @@ title, so both are exact. Called by the operations.
 """
 
 import datetime
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,10 @@ from partibus.atom.markup import ATOM, DECLARATION, branch, leaf
 from partibus.atom.resource import url_path
 
 NAMESPACE_NAME: Final = "partibus"
+_NAMESPACE_HOST: Final = re.compile(
+    r"(.+)\.servicebus\.(?:windows\.net|usgovcloudapi\.net|chinacloudapi\.cn)(?::[0-9]+)?",
+    re.IGNORECASE,
+)
 NEVER: Final = "0001-01-01T00:00:00Z"
 """A moment that has not come yet, as the vendor writes it."""
 
@@ -27,6 +32,12 @@ class Caller:
     version: str = ""
     path_end: str = ""
     """A slash, where the path ended in one: azure-sb looks for it in the id of a feed."""
+
+    @property
+    def namespace_name(self) -> str:
+        """The name in front of the vendor's domains, where the client used one of them."""
+        match = _NAMESPACE_HOST.fullmatch(self.host)
+        return NAMESPACE_NAME if match is None else match[1]
 
     def url(self, path: str, **query: object) -> str:
         """The address of a path."""

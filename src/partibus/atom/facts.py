@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from partibus.atom.descriptions import DESCRIPTION_ATTRIBUTES, write_boolean
-from partibus.atom.documents import NAMESPACE_NAME, NEVER, Caller, moment
+from partibus.atom.documents import NEVER, Caller, moment
 from partibus.atom.figures import Figures
 from partibus.atom.markup import COUNTS, branch, leaf
 from partibus.atom.policies import write_policies
@@ -20,6 +20,7 @@ from partibus.domain.entity import (
     SubscriptionSpec,
     TopicSpec,
     message_bytes_max,
+    shown_megabytes,
 )
 from partibus.domain.limits import KILOBYTE, Profile
 
@@ -61,7 +62,10 @@ def sized_facts(spec: QueueSpec | TopicSpec, profile: Profile, caller: Caller) -
     kilobytes = message_bytes_max(spec, profile) // KILOBYTE
     is_known = not caller.version or caller.version >= _LARGE_MESSAGES
     name = "MaxMessageSizeInKilobytes"
-    facts = {name: leaf(name, str(kilobytes)) if is_known else ""}
+    facts = {
+        name: leaf(name, str(kilobytes)) if is_known else "",
+        "MaxSizeInMegabytes": leaf("MaxSizeInMegabytes", str(shown_megabytes(spec, profile))),
+    }
     if isinstance(spec, QueueSpec):  # true for all that are not partitioned (PRP-1)
         ordering = write_boolean(not spec.enable_partitioning)
         facts["SupportOrdering"] = leaf("SupportOrdering", ordering)
@@ -100,7 +104,7 @@ def _count_details(record: EntityRecord, figures: Figures) -> str:
     return branch("CountDetails", leaves, {"xmlns:d2p1": COUNTS})
 
 
-def namespace_description(profile: Profile, created_ms: int, updated_ms: int) -> str:
+def namespace_description(profile: Profile, name: str, created_ms: int, updated_ms: int) -> str:
     """The namespace; profiles stand for the vendor's tiers."""
     sku = "Standard"
     if profile.name.startswith("premium"):
@@ -112,7 +116,7 @@ def namespace_description(profile: Profile, created_ms: int, updated_ms: int) ->
         leaf("MessagingSKU", sku),
         *([leaf("MessagingUnits", "1")] if sku == "Premium" else []),
         leaf("ModifiedTime", moment(updated_ms)),
-        leaf("Name", NAMESPACE_NAME),
+        leaf("Name", name),
         leaf("NamespaceType", "Messaging"),
     ]
     return branch("NamespaceInfo", parts, DESCRIPTION_ATTRIBUTES)

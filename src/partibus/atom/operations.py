@@ -28,6 +28,7 @@ from partibus.domain.entity import (
     QueueSpec,
     SubscriptionSpec,
     TopicSpec,
+    asked_megabytes,
     message_bytes_max,
 )
 from partibus.domain.errors import EntityExists, EntityNotFound
@@ -64,7 +65,7 @@ class Operations:
             return await self._put_rule(resource, description, is_update, caller)
         if resource.sort not in (Sort.ENTITY, Sort.SUBSCRIPTION):
             raise MethodNotAllowed(f"'{resource.path}' can be read only.")
-        spec = self._read(resource, description, is_update)
+        spec = self._with_asked_size(self._read(resource, description, is_update))
         if not is_update:
             _refuse_early_partitioning(spec, caller)
         policies = None
@@ -119,6 +120,15 @@ class Operations:
         if before.max_message_size_in_kilobytes is None and told == shown:
             return replace(after, max_message_size_in_kilobytes=None)
         return after
+
+    def _with_asked_size(self, spec: EntitySpec) -> EntitySpec:
+        """The size of each fragment, where a client sends the total that it was shown."""
+        if isinstance(spec, SubscriptionSpec) or not spec.enable_partitioning:
+            return spec
+        profile = self._catalog.profile
+        fragments = spec.fragments if spec.fragments > 1 else profile.fragments_default
+        asked = asked_megabytes(spec.max_size_in_megabytes, fragments, profile)
+        return replace(spec, max_size_in_megabytes=asked)
 
     async def _put_policies(self, path: str, wanted: Sequence[AccessPolicy]) -> None:
         """The entity has these policies and no others."""

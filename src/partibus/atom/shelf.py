@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from partibus.atom.descriptions import write_description
 from partibus.atom.documents import (
-    NAMESPACE_NAME,
     Caller,
     Entry,
     Page,
@@ -70,7 +69,7 @@ class Shelf:
     async def show(self, resource: Resource, caller: Caller) -> str:
         """One resource as a document."""
         if resource.sort is Sort.NAMESPACE:
-            return entry_document(self._namespace(), caller)
+            return entry_document(self._namespace(caller.namespace_name), caller)
         if resource.sort is Sort.RULE:
             record, spec = self.subscription(resource)
             rule = find_rule(spec, resource.rule)
@@ -100,13 +99,13 @@ class Shelf:
         title = parse_address(record.path).subscription or record.path
         return Entry(record.path, title, record.created_ms, record.updated_ms, description)
 
-    def _namespace(self) -> Entry:
+    def _namespace(self, name: str) -> Entry:
         records = self._catalog.entities()
         now_ms = self._clock.now_ms()
         created_ms = min((record.created_ms for record in records), default=now_ms)
         updated_ms = max((record.updated_ms for record in records), default=now_ms)
-        description = namespace_description(self._catalog.profile, created_ms, updated_ms)
-        return Entry("$namespaceinfo", NAMESPACE_NAME, created_ms, updated_ms, description)
+        description = namespace_description(self._catalog.profile, name, created_ms, updated_ms)
+        return Entry("$namespaceinfo", name, created_ms, updated_ms, description)
 
     # --- many -----------------------------------------------------------------------------
 

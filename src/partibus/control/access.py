@@ -1,9 +1,9 @@
 """Who may do what: tokens and keys in, claims out (SAS-6 to SAS-8, SAS-11).
 
 Owns the decision whether a credential is good and what it grants. It asks the catalog for
-policies, and for entities only to know what the resource of a token is; it never compares host
-names, and keeps nothing: claims belong to the connection that earned them. Called by the gateway
-($cbs, SASL PLAIN) and HTTP.
+policies, and for entities only to know what the resource of a token is; it compares host names
+only where a resource is written without a scheme, and keeps nothing: claims belong to the
+connection that earned them. Called by the gateway ($cbs, SASL PLAIN) and HTTP.
 """
 
 import hmac
@@ -16,7 +16,7 @@ from partibus.control.catalog import Catalog
 from partibus.control.claim import Claim, require
 from partibus.control.policies import AccessPolicy
 from partibus.control.sas import SasToken, TokenRefused
-from partibus.domain.address import covers, entity_of_messages, resource_path
+from partibus.domain.address import covers, entity_of_messages, path_key, resource_path
 from partibus.domain.errors import Unauthorized
 
 __all__ = ["AccessControl", "Claim", "require"]
@@ -44,12 +44,17 @@ class AccessControl:
         """Whether a token is of a kind that this server knows; not whether it is good."""
         return self._jwt is not None or token_text.startswith(sas.TOKEN_PREFIX)
 
-    def authenticate_token(self, token_text: str, audience: str, now_ms: int) -> Claim:
-        """The claim of a token presented for `audience`: SAS (SAS-5, SAS-6) or JWT (SAS-9)."""
+    def authenticate_token(
+        self, token_text: str, audience: str, now_ms: int, host: str = ""
+    ) -> Claim:
+        """The claim of a token presented for `audience`: SAS (SAS-5, SAS-6) or JWT (SAS-9).
+
+        `host` is the name by which the client addressed us, where that is known."""
         audience_path = resource_path(audience)
         if self._jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
             return self._jwt.claim(token_text.removeprefix(BEARER), audience_path, now_ms)
-        return self._claim(sas.parse_token(token_text), audience_path, now_ms)
+        token = self._without_host(sas.parse_token(token_text), host)
+        return self._claim(token, audience_path, now_ms)
 
     def authenticate_request(self, token_text: str, entity: str, now_ms: int) -> Claim:
         """The claim of a token in a request about the messages of an entity (HTP-1).
@@ -87,6 +92,18 @@ class AccessControl:
             scope,
             key,
         )
+
+    def _without_host(self, token: SasToken, host: str) -> SasToken:
+        """The token for what follows the host, where its resource begins with the bare name.
+
+        The JavaScript administration client signs so for what an entity forwards to. An entity
+        that has that name is meant before the host is."""
+        head, _, rest = token.resource_path.partition("/")
+        if not head or head != path_key(host.partition(":")[0]):
+            return token
+        if self._catalog.lookup(head) or self._catalog.lookup(token.resource_path):
+            return token
+        return replace(token, resource_path=rest)
 
     def authenticate_plain(self, policy_name: str, key: str) -> tuple[Claim, ...]:
         """The claims of a policy's name and key, wherever the policy sits (SAS-9)."""

@@ -167,9 +167,19 @@ def _check_sized(spec: QueueSpec | TopicSpec, profile: Profile) -> None:
         _in_range("max_size_in_megabytes", size, 1, limits.INT32_MAX)
     elif size not in sizes and size != DEFAULT_SIZE_MEGABYTES:
         raise PropertyRefused("max_size_in_megabytes", f"allowed are {', '.join(map(str, sizes))}.")
-    if spec.max_message_size_in_kilobytes is not None:
+    kilobytes = spec.max_message_size_in_kilobytes
+    if kilobytes is not None:
         most = profile.message_bytes_max // limits.KILOBYTE
-        _in_range("max_message_size_in_kilobytes", spec.max_message_size_in_kilobytes, 1, most)
+        least = (
+            profile.message_bytes_default // limits.KILOBYTE if profile.has_large_messages else 1
+        )
+        least = min(least, most)  # a file may have lowered the most
+        if not least <= kilobytes <= most:
+            raise PropertyRefused(
+                "max_message_size_in_kilobytes",
+                f"{kilobytes} is not allowed; the value for 'MaxMessageSizeInKilobytes' must be "
+                f"between {least} and {most}.",
+            )
     if spec.enable_express and not profile.has_express:
         raise PropertyRefused("enable_express", f"the {profile.name} profile refuses it.")
     if spec.enable_express and spec.requires_duplicate_detection:  # PRP-6

@@ -212,3 +212,25 @@ def fragment_bytes_max(spec: QueueSpec | TopicSpec, profile: Profile) -> int:
     """What one fragment holds: the asked size each, or its share in Premium (SEED-19, CON-17)."""
     size = spec.max_size_in_megabytes * MEGABYTE
     return size if profile.size_is_per_fragment else size // spec.fragments
+
+
+def _shows_total(profile: Profile) -> bool:
+    """Whether clients are shown the size of all fragments together (SEED-19, SEED-24).
+
+    Where sizes are free, a total could not be told from a size that was asked for."""
+    return profile.size_is_per_fragment and profile.entity_megabytes is not None
+
+
+def shown_megabytes(spec: QueueSpec | TopicSpec, profile: Profile) -> int:
+    """The maximum size as the administration shows it: times the fragments, in most tiers."""
+    size = spec.max_size_in_megabytes
+    return size * spec.fragments if _shows_total(profile) else size
+
+
+def asked_megabytes(size: int, fragments: int, profile: Profile) -> int:
+    """The maximum size that a client means: it may send back what it was shown."""
+    sizes = profile.entity_megabytes
+    if sizes is None or size in sizes or not _shows_total(profile):
+        return size
+    asked, rest = divmod(size, fragments)
+    return asked if not rest and asked in sizes else size

@@ -25,6 +25,7 @@ SCENARIOS = {
     "settleDeferred": ["plain"],
     "peek": ["plain"],
     "peekLimits": ["plain"],
+    "peekWithoutBody": ["plain"],
     "deadLetter": ["plain"],
     "renew": ["renewed"],
     "lostLocks": ["brief"],
@@ -186,3 +187,13 @@ def test_bodies_of_every_kind(result: Result) -> None:
     assert sequence == ["sequence", [[1, "two"], [3]]]
     assert data == ["data", [0, 1, 255]]
     assert none[0] in ("data", "value")
+
+
+@pytest.mark.rule("PEK-11")
+def test_peek_without_the_body(result: Result) -> None:
+    assert result("peekWithoutBody") == {
+        "hasBody": False,
+        "subject": "s",
+        "properties": {"kind": "large"},
+        "length": 1000,
+    }

@@ -3,6 +3,7 @@
 import pytest
 
 from partibus.atom.application import is_management
+from partibus.atom.documents import Caller
 from partibus.atom.figures import Figures
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import FilterType, QueueSpec, SubscriptionSpec, TopicSpec
@@ -98,6 +99,18 @@ async def test_only_what_is_shown_is_counted(bench: ManagementBench) -> None:
 
 
 @pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("orders.servicebus.windows.net", "orders"),
+        ("a.b.servicebus.windows.net:5300", "a.b"),
+        ("localhost:5300", "partibus"),
+    ],
+)
+def test_the_name_of_the_namespace_is_that_of_its_host(host: str, name: str) -> None:
+    assert Caller("https", host).namespace_name == name
+
+
+@pytest.mark.parametrize(
     ("profile", "sku"), [(STANDARD, "Standard"), (PREMIUM, "Premium"), (EMULATOR, "Standard")]
 )
 async def test_the_tier_follows_the_profile(profile: object, sku: str) -> None:
@@ -184,6 +197,18 @@ def test_requests_for_this_application(query: bytes, expected: bool) -> None:
     scope = {"type": "http", "query_string": query, "method": "GET", "path": "/orders"}
     assert is_management(scope) is expected
     assert is_management({"type": "lifespan"}) is False
+
+
+async def test_the_root_is_an_empty_feed_for_who_has_a_token(bench: ManagementBench) -> None:
+    answer = await bench.ask("GET", "/", query="")
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("application/atom+xml;type=feed")
+    assert answer.root.tag == f"{{{ATOM}}}feed"
+    assert answer.root.find(f"{{{ATOM}}}entry") is None
+    scope = {"type": "http", "query_string": b"", "method": "GET", "path": "/"}
+    assert is_management(scope | {"headers": [(b"authorization", b"x")]}) is True
+    assert is_management(scope | {"headers": []}) is False
+    assert is_management(scope | {"headers": [(b"authorization", b"x")], "path": "/q"}) is False
 
 
 # --- who is let in ----------------------------------------------------------------------------

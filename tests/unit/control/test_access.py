@@ -63,6 +63,24 @@ def test_a_namespace_token_serves_every_audience(access: AccessControl) -> None:
         assert access.authenticate_token(token, audience, NOW_MS).scope == ""
 
 
+@pytest.mark.rule("SAS-6", "FWD-3")
+def test_a_resource_may_be_the_bare_name_of_the_host(
+    access: AccessControl, catalog: Catalog
+) -> None:
+    for uri, host in (("localhost", "LocalHost:5300"), ("localhost/q1", "localhost")):
+        token = sign(uri, "Root", "root-1", LATER_S)
+        assert access.authenticate_token(token, "/q1", NOW_MS, host).rights == ALL_RIGHTS
+        assert refusal(access, token).sub_code == sas.INVALID_AUDIENCE
+    token = sign("localhost", "Root", "root-1", LATER_S)
+    with pytest.raises(TokenRefused):
+        access.authenticate_token(token, "/q1", NOW_MS, "other")
+    # An entity of that name is meant before the host: its token opens nothing else.
+    catalog.create("localhost", QueueSpec())
+    with pytest.raises(TokenRefused):
+        access.authenticate_token(token, "/q1", NOW_MS, "localhost")
+    assert access.authenticate_token(token, "/localhost", NOW_MS, "localhost").scope == "localhost"
+
+
 @pytest.mark.rule("SAS-7")
 def test_either_key_is_good(access: AccessControl, catalog: Catalog) -> None:
     for key in ("root-1", "root-2"):

@@ -334,3 +334,16 @@ def test_rule_names_are_unique_in_a_subscription() -> None:
     spec = SubscriptionSpec(rules=(RuleSpec(name="a"), RuleSpec(name="A")))
     with pytest.raises(PropertyRefused, match="same name"):
         admit_subscription(spec, STANDARD)
+
+
+@pytest.mark.rule("QTA-6")
+def test_premium_has_a_least_message_size() -> None:
+    for wrong in (1023, 102_401):
+        error = refused(QueueSpec(max_message_size_in_kilobytes=wrong), PREMIUM)
+        assert error.property_name == "max_message_size_in_kilobytes"
+        assert (
+            "value for 'MaxMessageSizeInKilobytes' must be between 1024 and 102400" in error.reason
+        )
+    for kilobytes in (1024, 102_400):
+        assert admit_queue(QueueSpec(max_message_size_in_kilobytes=kilobytes), PREMIUM)
+    assert admit_queue(QueueSpec(max_message_size_in_kilobytes=1), STANDARD)

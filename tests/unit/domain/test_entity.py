@@ -10,10 +10,12 @@ from partibus.domain.entity import (
     QueueSpec,
     SubscriptionSpec,
     TopicSpec,
+    asked_megabytes,
     kind_of,
     message_bytes_max,
+    shown_megabytes,
 )
-from partibus.domain.limits import SELFHOST, STANDARD
+from partibus.domain.limits import BASIC, PREMIUM_2017, SELFHOST, STANDARD, Profile
 
 
 @pytest.mark.rule("PRP-1")
@@ -67,3 +69,15 @@ def test_the_largest_message_is_the_entitys_or_the_profiles() -> None:
     assert message_bytes_max(QueueSpec(), STANDARD) == 262_144
     assert message_bytes_max(QueueSpec(), SELFHOST) == 1_048_576
     assert message_bytes_max(QueueSpec(max_message_size_in_kilobytes=4), SELFHOST) == 4096
+
+
+@pytest.mark.rule("SEED-19", "SEED-24", "CON-17")
+@pytest.mark.parametrize(
+    ("profile", "shown"),
+    [(BASIC, 32_768), (STANDARD, 32_768), (PREMIUM_2017, 2048), (SELFHOST, 2048)],
+)
+def test_the_size_that_is_shown_is_read_back(profile: Profile, shown: int) -> None:
+    spec = QueueSpec(enable_partitioning=True, fragments=16, max_size_in_megabytes=2048)
+    assert shown_megabytes(spec, profile) == shown
+    assert asked_megabytes(shown, 16, profile) == 2048
+    assert asked_megabytes(1000, 16, profile) == 1000

@@ -5,6 +5,7 @@ import uuid
 import pytest
 
 from partibus.amqp.delivery import MODIFIED_UNDELIVERABLE
+from partibus.amqp.sections import parse_sections
 from partibus.amqp.types import LONG, UUID16, Array, Int, Timestamp, UInt
 from partibus.domain.entity import QueueSpec
 from partibus.domain.limits import SELFHOST
@@ -124,6 +125,22 @@ def test_peek_in_a_session_and_over_all(client: ClientBench, queue: str) -> None
     assert peek(from_sequence_number=1, session_id="a") == [1, 3]
     assert sorted(peek(from_sequence_number=1)) == [1, 2, 3, 4]
     assert peek(from_sequence_number=1, session_id="nobody") == []
+
+
+@pytest.mark.rule("PEK-11")
+@pytest.mark.parametrize("queue", ["q", "p"])
+def test_peek_without_bodies(client: ClientBench, queue: str) -> None:
+    send(client, queue, (1, "a"), (2, "b"))
+    management = Management(client, queue)
+    for omits, expected in ((True, {False}), (False, {True}), (None, {True})):
+        fields = {} if omits is None else {"omit_message_body": omits}
+        asked = {"message_count": Int(10), "from_sequence_number": 1, **fields}
+        _, body, _ = management.ask("peek-message", **asked)
+        shown = body["messages"]
+        assert isinstance(shown, list) and len(shown) == 2
+        found = [parse_sections(item["message"]) for item in shown]
+        assert {sections.body_offset >= 0 for sections in found} == expected
+        assert all(sections.group_id_offset >= 0 for sections in found)
 
 
 @pytest.mark.rule("DEF-7")

@@ -11,6 +11,7 @@ messages has (SEED-13, CON-6).
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from partibus.amqp.sections import parse_sections
 from partibus.domain.errors import ArgumentError, BusError
 from partibus.domain.limits import KILOBYTE
 from partibus.domain.partition_key import fragment_index
@@ -77,6 +78,7 @@ def peek_message(request: "ManagementRequest") -> None:
         raise ArgumentError("'message-count' must be at least 1.")
     from_sequence = max(0, request.number("from-sequence-number", 0))
     session_id = request.session_id() if request.is_in_sessions else None
+    omits_body = request.fields.get("omit-message-body") is True  # PEK-11
     cursor = _cursor(request, from_sequence, session_id)
     asked = [
         fragment
@@ -88,7 +90,7 @@ def peek_message(request: "ManagementRequest") -> None:
         return
 
     def finish(results: list[Messages | None]) -> None:
-        shown = _choose(cursor, _ordered(cursor, asked, results), count)
+        shown = _choose(cursor, _ordered(cursor, asked, results), count, omits_body)
         if shown:
             request.succeed({"messages": shown})
         else:
@@ -142,7 +144,7 @@ def _ordered(
     return iter(found)
 
 
-def _choose(cursor: Cursor, found: Iterator[Found], count: int) -> list[object]:
+def _choose(cursor: Cursor, found: Iterator[Found], count: int, omits_body: bool) -> list[object]:
     """As many as were asked for and fit, and the cursor moved behind them."""
     shown: list[object] = []
     byte_count = 0
@@ -151,7 +153,14 @@ def _choose(cursor: Cursor, found: Iterator[Found], count: int) -> list[object]:
         if len(shown) >= count or (shown and byte_count > PEEK_BYTES_MAX):
             break
         sequence = client_sequence(fragment.index, held.sequence)
-        shown.append({"message": to_peeked(body, held, sequence)})
+        peeked = to_peeked(body, held, sequence)
+        shown.append({"message": without_body(peeked) if omits_body else peeked})
         cursor.next_numbers[fragment.index] = held.sequence + 1
         cursor.last = sequence
     return shown
+
+
+def without_body(payload: bytes) -> bytes:
+    """A message up to its body; a footer speaks of the body and goes with it."""
+    body_at = parse_sections(payload).body_offset
+    return payload if body_at < 0 else payload[:body_at]

@@ -150,6 +150,20 @@ const SCENARIOS = {
     return [(await receiver.peekMessages(1000)).length, (await receiver.peekMessages(1000)).length];
   },
 
+  async peekWithoutBody(client, { plain }) {
+    const properties = { kind: "large" };
+    await client.createSender(plain).sendMessages({ body: text(1000), subject: "s", applicationProperties: properties });
+    const receiver = client.createReceiver(plain);
+    const [bare] = await receiver.peekMessages(1, { omitMessageBody: true });
+    const [whole] = await receiver.peekMessages(1, { fromSequenceNumber: bare.sequenceNumber });
+    return {
+      hasBody: bare.body !== undefined,
+      subject: bare.subject,
+      properties: bare.applicationProperties,
+      length: whole.body.length,
+    };
+  },
+
   async deadLetter(client, { plain }) {
     await client.createSender(plain).sendMessages({ body: "bad", applicationProperties: { tries: 1 } });
     const receiver = client.createReceiver(plain);
