@@ -18,6 +18,7 @@ of the profile may be set in the table [limits] of the file (`control.limits_con
 | tls_key | PARTIBUS_TLS_KEY | PEM file (in the file: key of [tls]) | made |
 | stores | PARTIBUS_STORES | a number, or places (variable: separated by commas) | 1 |
 | workers | PARTIBUS_WORKERS | a number | 1 |
+| worker_timeout_s | PARTIBUS_WORKER_TIMEOUT_S | seconds until a hanging one is replaced | 5 |
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
 | flight_port | PARTIBUS_FLIGHT_PORT | as port; the bulk path; worker n takes port + n | 0 |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
@@ -42,6 +43,7 @@ _PORT_MAX: Final = 65_535
 # More stores or workers than this are a slip of the finger, not a machine.
 _STORES_MAX: Final = 1_024
 _WORKERS_MAX: Final = 1_024
+_WORKER_TIMEOUT_S_MAX: Final = 3_600
 MERGED: Final = "merged"
 PEEK_MODES: Final = (MERGED, "first-responder")
 """How a partitioned entity is peeked (CON-6)."""
@@ -65,6 +67,8 @@ class ServeSettings:
     stores: int = 1
     store_places: tuple[str, ...] = ()  # empty: `stores` directories below `data`
     workers: int = 1
+    worker_timeout_s: int = 5
+    """A worker that does not answer for so long is ended and started again; 0: never."""
     profile: Profile = SELFHOST
     flight_port: int = 0
     faults: bool = False
@@ -304,6 +308,9 @@ _READERS: Final[dict[str, Reader]] = {
     "flight_port": lambda value: _read_count(value, "flight_port", _PORT_MAX, least=0),
     "stores": _read_stores,
     "workers": lambda value: _read_count(value, "workers", _WORKERS_MAX),
+    "worker_timeout_s": lambda value: _read_count(
+        value, "worker_timeout_s", _WORKER_TIMEOUT_S_MAX, least=0
+    ),
     "profile": _read_profile,
     "faults": lambda value: _read_switch(value, "faults"),
     "peek_partitioned": _read_peek_mode,

@@ -34,6 +34,7 @@ from partibus.server.service import (
     wanted_ports,
 )
 from partibus.server.supervisor import Supervisor, WorkerFailed
+from partibus.server.watchdog import Watchdog
 from partibus.server.worker_process import launch
 
 SOCKET_PATH_BYTES_MAX: Final = 107
@@ -56,6 +57,7 @@ async def supervise(
             settings.workers,
             lambda number: launch(Assignment(settings=settings, membership=membership(number))),
             time.monotonic,
+            watchdog=Watchdog(settings.worker_timeout_s),
         )
         try:
             return await _run(supervisor, stopping, lambda: announce(endpoints.ready_line()))

@@ -1,9 +1,9 @@
 """The workers of a server, kept alive.
 
 Owns their lives and nothing of their work: all are started and awaited before the server counts
-as ready, one that dies is started again while the others go on, one that keeps dying ends the
-whole server with a reason, and a stop waits for all. No message ever passes through here.
-Called by `supervision`, which prepares what the workers share.
+as ready, one that dies or hangs is started again while the others go on, one that keeps dying
+ends the whole server with a reason, and a stop waits for all. No message ever passes through
+here. Called by `supervision`, which prepares what the workers share.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from partibus.server.restarts import DEATHS_MAX, DEATHS_WINDOW_S, RestartPolicy
+from partibus.server.watchdog import Watchdog
 
 STOP_S_MAX: Final = 60.0
 """A worker flushes for at most 30 s and says goodbye for 5; then it hangs and is killed."""
@@ -27,6 +28,8 @@ class Process(Protocol):
     async def wait_ready(self) -> bool: ...
 
     async def wait(self) -> int: ...
+
+    async def is_alive(self, within_s: float) -> bool: ...
 
     def terminate(self) -> None: ...
 
@@ -50,14 +53,17 @@ class Supervisor:
         launch: Callable[[int], Awaitable[Process]],
         now_s: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        watchdog: Watchdog | None = None,
     ) -> None:
         self._numbers = range(workers)
         self._launch = launch
         self._now_s = now_s
         self._sleep = sleep
+        self._watchdog = watchdog
         self._processes: dict[int, Process] = {}
         self._policies = [RestartPolicy() for _ in self._numbers]
         self._keepers: list[asyncio.Task[None]] = []
+        self._watches: dict[int, asyncio.Task[None]] = {}
         self._is_stopping = False
 
     async def start(self) -> None:
@@ -78,6 +84,9 @@ class Supervisor:
     async def stop(self) -> None:
         """Have all stop cleanly, and end those that do not."""
         self._is_stopping = True
+        # A stopping worker may be busy with its stores for longer than a hanging one is borne.
+        for watch in self._watches.values():
+            watch.cancel()
         for process in self._processes.values():
             process.terminate()
         ends = [asyncio.ensure_future(process.wait()) for process in self._processes.values()]
@@ -99,13 +108,24 @@ class Supervisor:
             process.terminate()
         log.info("worker %d runs as process %d", number, process.pid)
 
+    async def _end_of(self, number: int, process: Process) -> int:
+        """The exit code of a worker, which is ended when it hangs; not while it stops."""
+        if self._watchdog is None:
+            return await process.wait()
+        watch = asyncio.create_task(self._watchdog.watch(number, process))
+        self._watches[number] = watch
+        try:
+            return await process.wait()
+        finally:
+            watch.cancel()
+
     def _must_stop(self) -> bool:
         return self._is_stopping
 
     async def _keep(self, number: int) -> None:
         """Start a worker again whenever it ends."""
         while True:
-            code = await self._processes[number].wait()
+            code = await self._end_of(number, self._processes[number])
             if self._must_stop():
                 return
             pause_s = self._policies[number].pause_s(self._now_s())

@@ -1,11 +1,13 @@
 """One worker: a full node as a child of the supervisor.
 
 Owns the life of that process: it reads its assignment from stdin, says on stdout when it is
-ready, and stops on SIGTERM or when stdin ends, which is how the death of the supervisor shows:
-no worker outlives it. Run as `python -m partibus.server.worker`, by the supervisor only.
+ready, answers pings, and stops on SIGTERM or when stdin ends, which is how the death of the
+supervisor shows: no worker outlives it. Run as `python -m partibus.server.worker`, by the
+supervisor only.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -28,6 +30,7 @@ from partibus.server.lifecycle import (
 )
 from partibus.server.node import Node
 from partibus.server.service import Service
+from partibus.server.worker_process import ALIVE_LINE, READY_WORD
 
 # Not `__name__`, which is `__main__` here.
 log = logging.getLogger("partibus.server.worker")
@@ -65,7 +68,7 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     service = Service(node, settings, clock, sockets_max, membership)
     await service.start()
     calm_collector()
-    _say_ready()
+    _say(READY_WORD + b"\n")
     await stopping.wait()
     await service.stop()
     if orphaned.is_set():
@@ -77,17 +80,20 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
 def _on_stdin(
     loop: asyncio.AbstractEventLoop, stopping: asyncio.Event, orphaned: asyncio.Event
 ) -> None:
-    """The supervisor writes nothing more; the end of the pipe is its end."""
-    if not os.read(sys.stdin.fileno(), 1024):
+    """A ping of the supervisor, answered from the loop itself; the end of the pipe is its end."""
+    if os.read(sys.stdin.fileno(), 1024):
+        _say(ALIVE_LINE)
+    else:
         loop.remove_reader(sys.stdin.fileno())
         log.error("the supervisor is gone: stopping")
         orphaned.set()
         stopping.set()
 
 
-def _say_ready() -> None:
-    sys.stdout.buffer.write(b"ready\n")
-    sys.stdout.buffer.flush()
+def _say(line: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

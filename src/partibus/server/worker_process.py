@@ -1,8 +1,8 @@
 """A worker as the supervisor holds it: a child process and the two pipes to it.
 
 Owns the command line of a worker and what is said over the pipes: the assignment goes in and
-the pipe stays open as the sign of life, the word `ready` comes out. It decides nothing about
-restarts. Made by the supervisor.
+the pipe stays open, the word `ready` comes out, and then each `ping` is answered by `alive` as
+long as the worker's loop turns. It decides nothing about restarts. Made by the supervisor.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ from typing import Final
 from partibus.server.assignment import Assignment, encode_assignment
 
 READY_WORD: Final = b"ready"
+PING_LINE: Final = b"ping\n"
+ALIVE_LINE: Final = b"alive\n"
 
 
 class WorkerProcess:
@@ -31,6 +33,21 @@ class WorkerProcess:
     async def wait(self) -> int:
         """Its exit code, negative for the signal that ended it."""
         return await self._process.wait()
+
+    async def is_alive(self, within_s: float) -> bool:
+        """Whether it answers a ping, this one or an earlier one, within the time."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        with contextlib.suppress(ConnectionError):
+            stdin.write(PING_LINE)
+        try:
+            line = await asyncio.wait_for(stdout.readline(), within_s)
+        except TimeoutError:
+            return False
+        if not line:
+            # It has ended, which is for others to notice: not an answer, and no reason to hurry.
+            await asyncio.sleep(within_s)
+        return bool(line)
 
     def terminate(self) -> None:
         """Ask it to stop cleanly."""

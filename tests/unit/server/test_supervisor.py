@@ -6,6 +6,7 @@ import pytest
 
 from partibus.server.restarts import DEATHS_MAX
 from partibus.server.supervisor import Supervisor, WorkerFailed
+from partibus.server.watchdog import Watchdog
 
 
 class FakeProcess:
@@ -21,12 +22,18 @@ class FakeProcess:
         self._ready: asyncio.Future[bool] = loop.create_future()
         self._ended: asyncio.Future[int] = loop.create_future()
         self.was_killed = False
+        self.hangs = False
 
     async def wait_ready(self) -> bool:
         return await asyncio.shield(self._ready)
 
     async def wait(self) -> int:
         return await asyncio.shield(self._ended)
+
+    async def is_alive(self, within_s: float) -> bool:
+        """It hangs when the test says so; its answers take a turn."""
+        await asyncio.sleep(0)
+        return not self.hangs
 
     def serve(self) -> None:
         self._ready.set_result(True)
@@ -49,12 +56,12 @@ class FakeProcess:
 class Stage:
     """Launches fake workers and tells when one is launched."""
 
-    def __init__(self, *, is_polite: bool = True) -> None:
+    def __init__(self, *, is_polite: bool = True, watchdog: Watchdog | None = None) -> None:
         self.lives: list[tuple[int, FakeProcess]] = []
         self._is_polite = is_polite
         self._launched = asyncio.Event()
         self.pauses: list[float] = []
-        self.supervisor = Supervisor(2, self._launch, lambda: 5.0, self._sleep)
+        self.supervisor = Supervisor(2, self._launch, lambda: 5.0, self._sleep, watchdog)
 
     async def _launch(self, number: int) -> FakeProcess:
         process = FakeProcess(self._is_polite)
@@ -156,3 +163,36 @@ async def test_nothing_is_started_again_once_it_stops() -> None:
     await stage.supervisor.stop()
     await watching
     assert len(stage.lives) == 2
+
+
+async def test_a_worker_that_hangs_is_ended_and_started_again() -> None:
+    stage = Stage(watchdog=Watchdog(3, sleep=_turn))
+    await stage.start()
+    watching = asyncio.create_task(stage.supervisor.watch())
+    number, process = stage.lives[1]
+    process.hangs = True
+    again, next_process = await stage.life(2)
+    assert process.was_killed
+    assert again == number
+    assert not stage.lives[0][1].was_killed
+    next_process.serve()
+    assert not watching.done()
+    await stage.supervisor.stop()
+
+
+async def test_a_worker_that_is_asked_to_stop_is_given_its_time() -> None:
+    stage = Stage(is_polite=False, watchdog=Watchdog(3, sleep=_turn))
+    await stage.start()
+    for _, process in stage.lives:
+        process.hangs = True
+    stopping = asyncio.create_task(stage.supervisor.stop())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not any(process.was_killed for _, process in stage.lives)
+    for _, process in stage.lives:
+        process.die(0)
+    await stopping
+
+
+async def _turn(pause_s: float) -> None:
+    await asyncio.sleep(0)

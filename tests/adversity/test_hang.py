@@ -1,0 +1,70 @@
+"""A worker that hangs: it is replaced, and no client waits for it for long.
+
+SIGSTOP is the hardest way to hang: the process holds its sockets and does nothing at all.
+"""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from adversity.letters import letter
+from adversity.load import load_client
+from adversity.waiting import wait_until
+from partibus.client.errors import RemoteError
+from support.workers import WorkersServer, declare, is_alive
+
+VICTIM = 1
+CLIENTS = 24
+QUEUES = [f"plain-{number}" for number in range(4)]
+LIMIT_SECONDS = 90
+
+
+async def connect_and_send(server: WorkersServer, number: int) -> None:
+    """A client that connects again when its connection ends or its send is refused."""
+    name = f"client{number}"
+    accepted: list[object] = []
+    while not accepted:
+        try:
+            async with load_client(server) as client:
+                pipeline = await client.pipeline(QUEUES[number % 4], accepted.append)
+                await pipeline.post([(name, letter(name, 100), 0)])
+        except (OSError, RemoteError):
+            continue
+
+
+async def received(server: WorkersServer, queue: str) -> list[str]:
+    async with load_client(server) as client:
+        inbox = await client.inbox(queue, credit=0, deletes=True)
+        await inbox.drain()
+        return [one.name for one, _ in inbox.taken]
+
+
+async def every_client_gets_through(server: WorkersServer) -> None:
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await asyncio.gather(*(connect_and_send(server, number) for number in range(CLIENTS)))
+
+
+@pytest.mark.timeout(180)
+def test_a_stopped_worker_is_replaced_and_nobody_waits_for_ever(tmp_path: Path) -> None:
+    with WorkersServer(tmp_path, declare(tmp_path / "namespace.toml")) as server:
+        stopped = server.worker_pids()[VICTIM]
+        offset = server.log.stat().st_size
+        os.kill(stopped, signal.SIGSTOP)
+        asyncio.run(every_client_gets_through(server))
+        server.wait_worker(VICTIM, offset)
+        assert not is_alive(stopped)
+        assert server.worker_pids()[VICTIM] != stopped
+        assert f"worker {VICTIM} (process {stopped}) has not answered" in server.log_text(offset)
+        names: list[str] = []
+
+        def all_are_there() -> bool:
+            """The other worker may need a moment to find the new one."""
+            for queue in QUEUES:
+                names.extend(asyncio.run(received(server, queue)))
+            return {f"client{number}" for number in range(CLIENTS)} <= set(names)
+
+        wait_until(all_are_there, "all that was confirmed is there")
+        assert server.stop() == 0
