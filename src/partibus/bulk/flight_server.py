@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -40,11 +40,21 @@ PUT_BATCH_BYTES_MAX: Final = 128 * 1024 * 1024
 _MIDDLEWARE: Final = "token"
 _log: Final = logging.getLogger(__name__)
 
-Authorize = Callable[[str, str, Rights], None]
-"""Raises Unauthorized unless the token grants the right on the path."""
 Result = TypeVar("Result")
 Sifted = tuple[pa.RecordBatch, pa.Buffer]
 Put = asked.PutRequest | asked.StagedPutRequest
+
+
+class Doorkeeper(Protocol):
+    """Who says whether a token is good."""
+
+    def admit(self, token: str) -> None:
+        """Raise Unauthorized unless the token is a good one, for whatever it is."""
+        ...
+
+    def authorize(self, token: str, path: str, right: Rights) -> None:
+        """Raise Unauthorized unless the token grants the right on the path."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +74,23 @@ class TokenMiddleware(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Takes the token from the header of each call."""
+    """Takes the token from the header of each call; one without a good token goes no further."""
+
+    def __init__(self, admit: Callable[[str], None]) -> None:
+        self._admit = admit
 
     def start_call(self, info: object, headers: dict[str, list[str]]) -> TokenMiddleware:
-        """Keep the token; whether it is good is asked with the path."""
+        """Keep the token; what it is good for is asked with the path."""
         values = [value for name, value in headers.items() if name.lower() == "authorization"]
-        return TokenMiddleware(values[0][0] if values and values[0] else "")
+        token = values[0][0] if values and values[0] else ""
+        try:
+            self._admit(token)
+        except BusError as error:
+            raise flight_error(error) from None
+        except Exception:
+            _log.exception("the token of a call could not be checked")
+            raise flight_error(BusError("The server has failed; its log says why.")) from None
+        return TokenMiddleware(token)
 
 
 class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -81,18 +102,18 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         loop: asyncio.AbstractEventLoop,
         service: BulkService,
         staging: StagingService,
-        authorize: Authorize,
+        doorkeeper: Doorkeeper,
         certificates: list[tuple[bytes, bytes]] | None = None,
     ) -> None:
         super().__init__(
             location,
             tls_certificates=certificates or [],
-            middleware={_MIDDLEWARE: TokenFactory()},
+            middleware={_MIDDLEWARE: TokenFactory(doorkeeper.admit)},
         )
         self._loop = loop
         self._service = service
         self._staging = staging
-        self._authorize = authorize
+        self._authorize = doorkeeper.authorize
         self._actions: dict[str, Action] = {
             "status": Action(asked.StatusRequest, Rights.LISTEN, service.status),
             "plan": Action(asked.PlanRequest, Rights.LISTEN, service.plan),
@@ -148,6 +169,34 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             payloads = _payloads(chunk.data)
             answer = self._call(self._put(request, number, payloads))
             writer.write(pa.py_buffer(asked.write_answer(answer)))
+
+    def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[object]:
+        """Not offered: `GET /$partibus/bulk/NAME` says where an entity is."""
+        raise _not_offered("list_flights")
+
+    def get_flight_info(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> object:
+        """Not offered, likewise."""
+        raise _not_offered("get_flight_info")
+
+    def get_schema(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> flight.SchemaResult:
+        """The schema of whole messages; a stream of another form brings its own.
+
+        It is answered because the library would show a refusal of this call as a traceback."""
+        return flight.SchemaResult(SCHEMAS["message"])
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        """Not offered."""
+        raise _not_offered("do_exchange")
 
     # --- on the loop ----------------------------------------------------------------------
 
@@ -250,6 +299,12 @@ def flight_error(error: BusError) -> Exception:
     elif error.retryable:
         kind = flight.FlightUnavailableError
     return kind(text)
+
+
+def _not_offered(call: str) -> Exception:
+    return flight_error(
+        NotImplementedHere(f"{call} is not offered; do_action, do_get and do_put are.")
+    )
 
 
 def _token(context: flight.ServerCallContext) -> str:

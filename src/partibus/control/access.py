@@ -105,6 +105,13 @@ class AccessControl:
             return token
         return replace(token, resource_path=rest)
 
+    def authenticate_any(self, token_text: str, now_ms: int) -> Claim:
+        """The claim of a token, whatever it is for; for what is about no entity."""
+        if self._jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
+            return self.authenticate_token(token_text, "", now_ms)
+        token = sas.parse_token(token_text)
+        return self._claim(token, token.resource_path, now_ms)
+
     def authenticate_plain(self, policy_name: str, key: str) -> tuple[Claim, ...]:
         """The claims of a policy's name and key, wherever the policy sits (SAS-9)."""
         given = key.encode("utf-8", "replace")

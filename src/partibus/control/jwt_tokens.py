@@ -30,6 +30,8 @@ DEFAULT_ROLES: Final = {
     "Azure Service Bus Data Receiver": ("Listen",),
 }
 _TOKEN_LENGTH_MAX: Final = 16_384
+_SECONDS_MAX: Final = 253_402_300_799
+"""The end of the year 9999; no clock of ours goes beyond."""
 _PEM: Final = b"-----BEGIN "
 
 
@@ -169,8 +171,10 @@ def _moment_ms(fields: dict[str, Any], name: str) -> int | None:
     value = fields.get(name)
     if value is None:
         return None
-    if not isinstance(value, int | float):
-        raise TokenRefused(f"The token's '{name}' is no time.", sas.MALFORMED_TOKEN)
+    # JSON as Python reads it has NaN and infinite numbers.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not -_SECONDS_MAX <= value <= _SECONDS_MAX:
+        raise TokenRefused(f"The token's '{name}' is not a time.", sas.MALFORMED_TOKEN)
     return int(value * 1000)
 
 

@@ -93,7 +93,22 @@ class _AttentiveConnection(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Request):
             self.headers_as_sent = event.headers.raw_items()
+            _refuse_dubious(event)
         return event
+
+
+def _refuse_dubious(request: h11.Request) -> None:
+    """What h11 lets pass and we do not; uvicorn answers with 400 and closes the connection."""
+    names = [name for name, _value in request.headers]
+    if b"content-length" in names and b"transfer-encoding" in names:
+        # Two lengths: a proxy in front may have taken the other one (RFC 9112, 6.1).
+        raise h11.RemoteProtocolError("Content-Length beside Transfer-Encoding is refused")
+    # h11 looks at the limit while a head is incomplete; one that came in a single read is not
+    # looked at. ": " and the end of the line are four bytes, as are those of the request line.
+    size = len(request.method) + len(request.target)
+    size += sum([len(name) + len(value) + 4 for name, value in request.headers])
+    if size > REQUEST_HEAD_BYTES_MAX:
+        raise h11.RemoteProtocolError("the head of the request is too large")
 
 
 class HttpConnection(H11Protocol):

@@ -14,6 +14,7 @@ from partibus.bulk.service import BulkService
 from partibus.bulk.staging import StagingService
 from partibus.control.access import AccessControl, require
 from partibus.control.placement import worker_of
+from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
 from partibus.domain.errors import NotImplementedHere, OperationTimeout, Unauthorized
 from partibus.domain.rights import Rights
@@ -73,9 +74,9 @@ class BulkDesk:
             self._server = await loop.run_in_executor(None, self._make, loop)
         except ImportError:
             self._failure = f"Bulk needs pyarrow: {INSTALL_COMMAND}, then start the server again."
-        except Exception as error:
+        except Exception:
             _log.exception("the Flight server did not start")
-            self._failure = f"The Flight server did not start: {error}."
+            self._failure = "The Flight server did not start; the server's log says why."
 
     def _make(self, loop: asyncio.AbstractEventLoop) -> "BulkServer":
         from partibus.bulk.flight_server import BulkServer
@@ -84,10 +85,16 @@ class BulkDesk:
         location = f"{self._settings.host}:{port + self._control.worker if port else 0}"
         services = (BulkService(self._namespace), StagingService(self._namespace))
         if self._settings.loopback_only:
-            return BulkServer(f"grpc://{location}", loop, *services, self.authorize)
+            return BulkServer(f"grpc://{location}", loop, *services, self)
         assert self.certificates is not None
         certificates = [self.certificates()]
-        return BulkServer(f"grpc+tls://{location}", loop, *services, self.authorize, certificates)
+        return BulkServer(f"grpc+tls://{location}", loop, *services, self, certificates)
+
+    def admit(self, token: str) -> None:
+        """Raise Unauthorized unless the token is a good one, for whatever it is."""
+        if not token:
+            raise Unauthorized("A token is needed in the header authorization.")
+        self._access.authenticate_any(token, self._clock.now_ms())
 
     def authorize(self, token: str, path: str, right: Rights) -> None:
         """Raise Unauthorized unless the token grants a right on a path."""
@@ -109,9 +116,10 @@ class BulkDesk:
 
     async def entity(self, name: str, host: str, token: str | None) -> Payload:
         """Where each fragment of an entity is read and written in bulk."""
+        # First: strangers are not told whether there is such an entity.
+        self._authorize_any(token or "", parse_address(name).path)
         entity = BulkService(self._namespace).entity(name)
         record = entity.record
-        self._authorize_any(token or "", record.path)
         locations = await self._locations(host)
         owners = [self._owner(placement.store) for placement in record.fragments]
         return {
