@@ -28,7 +28,7 @@ HOT: Final = {
     "amqp": (
         "connection decode delivery disposition encode errors events fields framing handshake idle"
         " link outgoing performatives properties scalars section_walk sections serial session"
-        " terminus transfer"
+        " terminus transfer unfinished"
     ),
     "fragment": (
         " arrivals broker changes claim_changes claim_commands claim_effects claim_records"

@@ -215,12 +215,12 @@ def test_noise_never_raises_and_ends_at_most_in_a_close(prefix, data, more):
     engine.tick(10)
     failures = of(ConnectionFailed, events)
     assert len(failures) <= 1
-    assert engine.assembly_bytes >= 0
+    assert engine.unfinished.bytes_held >= 0
     if failures or of(CloseReceived, events):
         assert engine.closed
         assert drive(engine, data) == []
         assert engine.data_to_send() == b""
-        assert engine.assembly_bytes == 0
+        assert engine.unfinished.bytes_held == 0
     if prefix in PREFIXES[3:] and engine.closed:
         codes = [code for _, code, _ in parse_frames(output)]
         assert codes[-1] == 0x18
@@ -375,7 +375,7 @@ class TwoEngines(RuleBasedStateMachine):
                 break
         assert self.arrived == self.sent
         for engine in (self.peers.client, self.peers.server):
-            assert engine.assembly_bytes == 0
+            assert engine.unfinished.bytes_held == 0
             for session in engine.sessions.values():
                 assert not session.outgoing.unsettled
 

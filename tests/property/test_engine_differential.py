@@ -357,10 +357,10 @@ def test_an_aborted_delivery_of_proton():
     aborted = sender.delivery("aborted")
     sender.stream(b"x" * 2000)
     assert of(TransferReceived, pair.pump()) == []
-    assert pair.engine.assembly_bytes > 0
+    assert pair.engine.unfinished.bytes_held > 0
     aborted.abort()
     pair.pump()
-    assert pair.engine.assembly_bytes == 0
+    assert pair.engine.unfinished.bytes_held == 0
     sender.delivery("next")
     sender.send(b"next")
     sender.advance()

@@ -72,6 +72,7 @@ from partibus.amqp.settings import (
     ConnectionSettings,
 )
 from partibus.amqp.transfer import TransferTail
+from partibus.amqp.unfinished import Unfinished
 
 
 class Connection:
@@ -84,12 +85,12 @@ class Connection:
         "_idle",
         "_input",
         "_opened",
-        "assembly_bytes",
         "closed",
         "closing",
         "dirty_sessions",
         "disposition_tails",
         "frame_size_out",
+        "incoming_window",
         "initiator",
         "link_names",
         "out",
@@ -97,6 +98,7 @@ class Connection:
         "sessions",
         "settings",
         "transfer_tails",
+        "unfinished",
     )
 
     def __init__(
@@ -114,7 +116,9 @@ class Connection:
         self._channels_in: dict[int, Session] = {}
         # (name, are we its sender) -> link, of all sessions [2.6.1].
         self.link_names: dict[tuple[str, bool], Link] = {}
-        self.assembly_bytes = 0
+        self.unfinished = Unfinished()
+        # What sessions offer the peer; the owner may set another.
+        self.incoming_window = settings.incoming_window
         self.transfer_tails: dict[bytes, TransferTail] = {}
         self.disposition_tails: dict[bytes, DispositionTail] = {}
         self.dirty_sessions: list[Session] = []
@@ -231,10 +235,22 @@ class Connection:
             )
         elif idle.heartbeat_due() and self._opened and not self.closing:
             self.out.append(EMPTY_FRAME)
+        for link, error in self.unfinished.stalled(now_ms):
+            link.session.fail_link(link, error, events)
         return events
 
     def next_tick_ms(self) -> int | None:
-        return None if self.closed else self._idle.next_ms()
+        return None if self.closed else self.unfinished.sooner(self._idle.next_ms())
+
+    @property
+    def now_ms(self) -> int:
+        """The time that it was last told."""
+        return self._idle.now_ms
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """What it holds of frames and messages that have not come to their end."""
+        return self.unfinished.bytes_held + self._input.have
 
     # --- input --------------------------------------------------------------------------------
 

@@ -22,17 +22,21 @@ from partibus.amqp.performatives import (
 )
 from partibus.amqp.serial import distance
 from partibus.amqp.settings import (
-    ASSEMBLY_BYTES_MAX,
     DELIVERY_TAG_BYTES_MAX,
     TRANSFERS_WITHOUT_CREDIT_MAX,
 )
 from partibus.amqp.terminus import Coordinator, Source, Target
-from partibus.amqp.transfer import Assembly, TransferTail, transfer_prefix
+from partibus.amqp.transfer import TransferTail, transfer_prefix
+from partibus.amqp.unfinished import Assembly
 
 if TYPE_CHECKING:
     from partibus.amqp.session import Session
 
 _MASK: Final = 0xFFFFFFFF
+
+NO_MEMORY: Final = (
+    "The server has no memory left for more unfinished messages. Wait a few seconds and try again."
+)
 
 
 class Link:
@@ -381,7 +385,9 @@ class Link:
                     )
                 )
                 return
-            self._assembly = Assembly(delivery_id, tag, tail)
+            connection = self.session.connection
+            self._assembly = Assembly(delivery_id, tag, tail, connection.now_ms)
+            connection.unfinished.begin(self, self._assembly)
         self._assemble(delivery_id, tag, tail, buf, start, end, events)
 
     def _count_transfer(self) -> None:
@@ -417,32 +423,27 @@ class Link:
         if tail.aborted:
             self._drop_assembly()
             return
-        assembly.add(buf, start, end, tail)
         connection = self.session.connection
-        connection.assembly_bytes += end - start
-        if assembly.size > self.max_message_size:
-            connection.assembly_bytes -= assembly.drop()
-        if connection.assembly_bytes > ASSEMBLY_BYTES_MAX:
-            raise LinkError(
-                self,
-                conditions.RESOURCE_LIMIT_EXCEEDED,
-                "Too many bytes in unfinished messages. Finish one before starting another.",
-            )
+        connection.unfinished.add(self, buf, start, end, tail, connection.now_ms)
         if tail.more:
             return
         self._drop_assembly()
+        number, state = assembly.delivery_id, assembly.state
         if assembly.size > self.max_message_size:
-            number, state = assembly.delivery_id, assembly.state
             self._refuse_oversize(number, assembly.settled, state, events)
+            return
+        if assembly.is_turned_away:
+            error = AmqpError(conditions.MICROSOFT_SERVER_BUSY, NO_MEMORY)
+            self._refuse(number, assembly.settled, state, error, events)
             return
         events.append(
             TransferReceived(
                 self,
-                assembly.delivery_id,
+                number,
                 assembly.tag,
                 assembly.message_format,
                 assembly.settled,
-                assembly.state,
+                state,
                 assembly.first,
                 assembly.first_start,
                 assembly.first_end,
@@ -451,9 +452,8 @@ class Link:
         )
 
     def _drop_assembly(self) -> None:
-        assembly = self._assembly
-        if assembly is not None:
-            self.session.connection.assembly_bytes -= assembly.held
+        if self._assembly is not None:
+            self.session.connection.unfinished.forget(self)
             self._assembly = None
 
     def _refuse_oversize(
@@ -463,15 +463,25 @@ class Link:
         state: DeliveryState | None,
         events: list[Event],
     ) -> None:
-        """Reject a message that is too large and give its credit back.
-
-        The link goes on: the stock clients learn the reason from the outcome, not from a
-        detach. Only a message sent settled has no outcome, and costs its link.
-        """
         error = self.oversize_error or AmqpError(
             conditions.LINK_MESSAGE_SIZE_EXCEEDED,
             f"The message is larger than the link's maximum of {self.max_message_size} bytes.",
         )
+        self._refuse(delivery_id, settled, state, error, events)
+
+    def _refuse(
+        self,
+        delivery_id: int,
+        settled: bool,
+        state: DeliveryState | None,
+        error: AmqpError,
+        events: list[Event],
+    ) -> None:
+        """Reject a message that could not be taken in and give its credit back.
+
+        The link goes on: the stock clients learn the reason from the outcome, not from a
+        detach. Only a message sent settled has no outcome, and costs its link.
+        """
         if state is not None:
             events.append(TransferRefused(self, state))
         if settled:

@@ -51,7 +51,6 @@ class Session:
     """One session. `channel` is ours; the peer's frames come on `remote_channel`."""
 
     __slots__ = (
-        "_incoming_window",
         "_remote_handles",
         "_replenish_at",
         "active",
@@ -89,9 +88,8 @@ class Session:
         self._remote_handles: dict[int, Link] = {}
         self.remote_handle_max = _MASK
         self.next_incoming_id = -1
-        self._incoming_window = connection.settings.incoming_window
-        self.incoming_left = self._incoming_window
-        self._replenish_at = self._incoming_window // 2
+        self.incoming_left = connection.settings.incoming_window
+        self._replenish_at = self.incoming_left // 2
         self.outgoing = Outgoing(connection)
         self.dirty = False
         self.receiver_settled = PendingDispositions(ROLE_RECEIVER, True)
@@ -144,11 +142,13 @@ class Session:
         """Any flow tells the session's state, so each opens our window anew."""
         if not self.active:
             return
-        self.incoming_left = self._incoming_window
+        window = self.connection.incoming_window
+        self.incoming_left = window
+        self._replenish_at = window // 2
         self.write(
             encode_flow(
                 self.next_incoming_id,
-                self._incoming_window,
+                window,
                 self.outgoing.next_outgoing_id,
                 self.connection.settings.outgoing_window,
                 link_fields,

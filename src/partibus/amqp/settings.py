@@ -30,6 +30,16 @@ LINKS_PER_CONNECTION_MAX: Final = 5_000
 # the largest message of any profile (100 MB), so that one such message always fits.
 ASSEMBLY_BYTES_MAX: Final = 268_435_456
 
+# A message of several frames must go on: this much of it within this time, or its link is
+# ended. A peer that needs longer for 16 KiB is gone, or means harm; a 100 MB message on a line
+# of 1 Mbit/s brings 7 MB in the same time.
+UNFINISHED_MS_MAX: Final = 60_000
+UNFINISHED_STEP_BYTES: Final = 16_384
+
+# What a frame that waits for the rest of its message costs beside its payload: many tiny
+# frames must not be taken for a few bytes.
+FRAME_OVERHEAD_BYTES: Final = 96
+
 # The stock Python sender grants itself 10 000 credits on attach and spends them whatever
 # we say (amqp-contract rule 10); it may spend them once between two of our flows.
 TRANSFERS_WITHOUT_CREDIT_MAX: Final = 10_000

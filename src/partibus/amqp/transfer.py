@@ -1,7 +1,7 @@
 """Transfers: the frame that carries messages, in one piece or several [2.7.5, 2.6.14].
 
-Owns the reading and writing of transfer frames, and the assembly of a message from its
-frames. Must never touch windows or credit: session and link count. This is the hottest
+Owns the reading and writing of transfer frames; `unfinished` puts messages together from
+several. Must never touch windows or credit: session and link count. This is the hottest
 module of the engine; what follows the delivery-tag of a transfer is the same for nearly
 all of a peer's transfers, so it is decoded once and found again by its bytes.
 """
@@ -12,7 +12,6 @@ from typing import Final
 from partibus.amqp.decode import DecodeError, decode_value
 from partibus.amqp.delivery import DeliveryState, state_from_value
 from partibus.amqp.encode import encode_uint
-from partibus.amqp.framing import piece_of
 from partibus.amqp.settings import TAIL_CACHE_BYTES_MAX, TAIL_CACHE_ENTRIES_MAX
 
 _U32: Final = struct.Struct(">I")
@@ -204,72 +203,3 @@ def stateful_suffix(message_format: int, more: bool, state: bytes) -> bytes:
 
 PLAIN_SETTLED: Final = transfer_suffix(0, True, False)
 PLAIN_UNSETTLED: Final = transfer_suffix(0, False, False)
-
-
-# --- putting together -------------------------------------------------------------------------
-
-
-class Assembly:
-    """A message of which some frames have come.
-
-    `size` counts all of them, `held` those whose bytes are kept: once a message is known
-    to be too large, the rest of it is only counted. The frames are not joined here: `first`
-    holds the first between `first_start` and `first_end`, `rest` the others.
-    """
-
-    __slots__ = (
-        "delivery_id",
-        "first",
-        "first_end",
-        "first_start",
-        "held",
-        "message_format",
-        "rest",
-        "settled",
-        "size",
-        "state",
-        "tag",
-    )
-
-    def __init__(self, delivery_id: int, tag: bytes, tail: TransferTail) -> None:
-        self.delivery_id = delivery_id
-        self.tag = tag
-        self.message_format = tail.message_format if tail.message_format >= 0 else 0
-        self.settled = False
-        self.state: DeliveryState | None = None
-        self.first = b""
-        self.first_start = 0
-        self.first_end = 0
-        self.rest: list[bytes | memoryview] = []
-        self.size = 0
-        self.held = 0
-
-    def belongs(self, delivery_id: int, tag: bytes | None, tail: TransferTail) -> bool:
-        """May this transfer continue the message? Repeated fields must repeat [2.7.5]."""
-        return (
-            (delivery_id < 0 or delivery_id == self.delivery_id)
-            and (tag is None or tag == self.tag)
-            and (tail.message_format < 0 or tail.message_format == self.message_format)
-        )
-
-    def add(self, buf: bytes, start: int, end: int, tail: TransferTail) -> None:
-        """`settled` on any frame settles the delivery; the last state counts."""
-        if self.size:
-            self.rest.append(piece_of(buf, start, end))
-        elif 2 * (end - start) >= len(buf):
-            self.first, self.first_start, self.first_end = buf, start, end
-        else:
-            self.first, self.first_start, self.first_end = buf[start:end], 0, end - start
-        self.size += end - start
-        self.held += end - start
-        self.settled = self.settled or tail.settled
-        if tail.state is not None:
-            self.state = tail.state
-
-    def drop(self) -> int:
-        """Let go of the bytes held; returns how many."""
-        held = self.held
-        self.first, self.first_start, self.first_end = b"", 0, 0
-        self.rest.clear()
-        self.held = 0
-        return held

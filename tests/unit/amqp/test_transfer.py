@@ -9,7 +9,7 @@ from partibus.amqp.decode import DecodeError
 from partibus.amqp.delivery import TransactionalState, transactional_state
 from partibus.amqp.encode import encode_list, encode_value
 from partibus.amqp.events import LinkFailed, SessionFailed, TransferReceived, TransferRefused
-from partibus.amqp.settings import ASSEMBLY_BYTES_MAX, ConnectionSettings
+from partibus.amqp.settings import ASSEMBLY_BYTES_MAX, FRAME_OVERHEAD_BYTES, ConnectionSettings
 from partibus.amqp.transfer import decode_transfer
 from partibus.amqp.types import Described, UByte, UInt, ULong
 from support.engines import Peers, RawPeer, frame, of, parse_frames
@@ -216,7 +216,7 @@ def test_a_message_in_several_frames(peer):
     assert (event.delivery_id, event.tag, event.settled) == (3, b"t", False)
     assert (link.credit, link.delivery_count) == (4, 1)
     assert peer.engine.sessions[1].next_incoming_id == 3
-    assert peer.engine.assembly_bytes == 0
+    assert peer.engine.unfinished.bytes_held == 0
 
 
 def test_a_large_message_is_reported_as_it_lies_in_what_was_read(peer):
@@ -229,7 +229,7 @@ def test_a_large_message_is_reported_as_it_lies_in_what_was_read(peer):
     assert event.buf is read and event.buf[event.start : event.end] == first
     assert [view.obj is read_last for view in event.rest] == [True]
     assert event.payload == first + second
-    assert peer.engine.assembly_bytes == 0
+    assert peer.engine.unfinished.bytes_held == 0
 
 
 def test_a_small_frame_does_not_keep_the_large_read_that_brought_it(peer):
@@ -263,9 +263,9 @@ def test_an_aborted_message_is_dropped(peer):
     peer.attached()
     abort = [None, None, None, None, False, None, None, None, True]
     peer.send(frame(1, 0x14, UInt(0), UInt(1), b"a", UInt(0), None, True, payload=b"x" * 10))
-    assert peer.engine.assembly_bytes == 10
+    assert peer.engine.unfinished.bytes_held == 10 + FRAME_OVERHEAD_BYTES
     assert peer.send(frame(1, 0x14, UInt(0), *abort)) == []
-    assert peer.engine.assembly_bytes == 0
+    assert peer.engine.unfinished.bytes_held == 0
     (event,) = peer.send(frame(1, 0x14, UInt(0), UInt(2), b"b", payload=b"next"))
     assert event.payload == b"next"
 
@@ -287,18 +287,18 @@ def test_another_message_in_the_middle_ends_the_session(peer, fields):
     (event,) = peer.send(frame(1, 0x14, UInt(0), *fields))
     assert isinstance(event, SessionFailed)
     assert event.error.condition == conditions.INVALID_FIELD
-    assert peer.engine.assembly_bytes == 0
+    assert peer.engine.unfinished.bytes_held == 0
 
 
 def test_an_oversized_message_is_not_kept_while_it_comes(peer):
     link = peer.attached()
     more = [UInt(0), None, True]
-    for size, held in ((600, 600), (600, 0), (600, 0)):
+    for size, held in ((600, 600 + FRAME_OVERHEAD_BYTES), (600, 0), (600, 0)):
         peer.send(frame(1, 0x14, UInt(0), UInt(3), b"t", *more, payload=b"x" * size))
-        assert peer.engine.assembly_bytes == held
+        assert peer.engine.unfinished.bytes_held == held
     assert peer.send(frame(1, 0x14, UInt(0))) == []
     assert refusals(peer) == [(3, True, conditions.LINK_MESSAGE_SIZE_EXCEEDED)]
-    assert peer.engine.assembly_bytes == 0
+    assert peer.engine.unfinished.bytes_held == 0
     assert link.attached
     (event,) = peer.send(pieces(b"fine", b"again"))
     assert event.payload == b"fineagain"
@@ -311,12 +311,12 @@ def test_an_oversized_message_may_still_be_aborted(peer):
     abort = [None, None, None, None, False, None, None, None, True]
     assert peer.send(frame(1, 0x14, UInt(0), *abort)) == []
     assert refusals(peer) == []
-    assert peer.engine.assembly_bytes == 0
+    assert peer.engine.unfinished.bytes_held == 0
 
 
 def test_unfinished_messages_of_a_connection_are_bounded(peer):
     # As if other links had left this much room.
-    others = peer.engine.assembly_bytes = ASSEMBLY_BYTES_MAX - 1500
+    others = peer.engine.unfinished.bytes_held = ASSEMBLY_BYTES_MAX - 1500
     peer.attached(handle=0, name="one")
     peer.attached(handle=1, name="two")
     more = [UInt(0), None, True]
@@ -325,14 +325,14 @@ def test_unfinished_messages_of_a_connection_are_bounded(peer):
     assert isinstance(event, LinkFailed)
     assert event.link.name == "two"
     assert event.error.condition == conditions.RESOURCE_LIMIT_EXCEEDED
-    assert peer.engine.assembly_bytes == others + 900
+    assert peer.engine.unfinished.bytes_held == others + 900 + FRAME_OVERHEAD_BYTES
 
 
 def test_unfinished_messages_go_with_their_link(peer):
     peer.attached()
     peer.send(frame(1, 0x14, UInt(0), UInt(3), b"t", UInt(0), None, True, payload=b"x"))
     peer.frame(1, 0x16, UInt(0), True)
-    assert peer.engine.assembly_bytes == 0
+    assert peer.engine.unfinished.bytes_held == 0
 
 
 def test_a_large_message_is_split_by_the_peers_frame_size():
@@ -348,7 +348,7 @@ def test_a_large_message_is_split_by_the_peers_frame_size():
     assert (little.payload, little.delivery_id) == (b"small", large.delivery_id + 1)
     session = client_link.session
     assert session.next_incoming_id == server_link.session.outgoing.next_outgoing_id > 5
-    assert peers.client.assembly_bytes == 0
+    assert peers.client.unfinished.bytes_held == 0
 
 
 def test_a_large_message_goes_on_when_the_window_opens():
