@@ -24,10 +24,10 @@ from partibus.store.survivors import Copying, Source, Survivors, shared_bytes
 from partibus.store.table import Segment, SegmentTable
 from partibus.store.worker import Worker
 
-# Files before the checkpoint may take this many times what is live in them, and three quarters
-# of a segment (48 MiB). With what cannot be compacted yet that stays below 2 times + 256 MiB.
+# Files before the checkpoint may take this many times what is live in them, and half
+# a segment (32 MiB). With what cannot be compacted yet that stays below 2 times + 256 MiB.
 SPACE_FACTOR: Final = 1.5
-SLACK_SEGMENTS: Final = 0.75
+SLACK_SEGMENTS: Final = 0.5
 
 # Fuller than this, a segment gives back too little for the copying.
 FULL_RATIO: Final = 0.85
@@ -37,10 +37,16 @@ FULL_RATIO: Final = 0.85
 # once for each doubling.
 NEIGHBOUR_RATIO: Final = 0.5
 NEIGHBOUR_BYTES_MIN: Final = 64 << 10
-GROUP_SEGMENTS_MAX: Final = 8
+GROUP_SEGMENTS_MAX: Final = 16
+GROUP_READ_SEGMENTS_MAX: Final = 2
 
-# After each slice the thread rests for this many times as long as the slice took.
+# After each slice the thread rests for this many times as long as the slice took; for less when
+# dead space has grown to several segments beyond what is allowed.
 REST_FACTOR: Final = 3.0
+REST_FACTOR_BEHIND: Final = 1.0
+BEHIND_SEGMENTS: Final = 1.75
+REST_FACTOR_FAR_BEHIND: Final = 0.1
+FAR_BEHIND_SEGMENTS: Final = 2.25
 REST_S_MAX: Final = 1.0
 
 _log: Final = logging.getLogger(__name__)
@@ -68,22 +74,25 @@ def choose(segments: list[Segment], segment_bytes: int) -> list[Segment]:
 
 def _with_neighbours(segments: list[Segment], best: int, segment_bytes: int) -> list[Segment]:
     first, last = best, best + 1
-    live = segments[best].needed_bytes
+    group = segments[first:last]
     while last - first < GROUP_SEGMENTS_MAX:
-        if first and _joins(segments[first - 1], live, segment_bytes):
+        if first and _joins(segments[first - 1], group, segment_bytes):
             first -= 1
-            live += segments[first].needed_bytes
-        elif last < len(segments) and _joins(segments[last], live, segment_bytes):
-            live += segments[last].needed_bytes
+        elif last < len(segments) and _joins(segments[last], group, segment_bytes):
             last += 1
         else:
             break
-    return segments[first:last]
+        group = segments[first:last]
+    return group
 
 
-def _joins(segment: Segment, live: int, segment_bytes: int) -> bool:
+def _joins(segment: Segment, group: list[Segment], segment_bytes: int) -> bool:
+    live = sum(other.needed_bytes for other in group)
+    read = sum(other.file_bytes for other in group)
     needed = segment.needed_bytes
     if segment.is_damaged or live + needed > segment_bytes:
+        return False
+    if read + segment.file_bytes > GROUP_READ_SEGMENTS_MAX * segment_bytes:
         return False
     if segment.extents is not None and needed <= max(NEIGHBOUR_BYTES_MIN, 2 * live):
         return True
@@ -190,9 +199,18 @@ class Compactor:
     def _pause(self) -> None:
         """Rest for a multiple of the time that was worked."""
         worked_s = time.monotonic() - self._slice_began
-        if self._stopping.wait(min(REST_S_MAX, REST_FACTOR * worked_s)):
+        if self._stopping.wait(min(REST_S_MAX, self._rest_factor() * worked_s)):
             raise Stopped
         self._slice_began = time.monotonic()
+
+    def _rest_factor(self) -> float:
+        """How much rest there is; two numbers of the loop are read, which may be a little old."""
+        over = self._table.sealed_bytes - SPACE_FACTOR * self._table.live_bytes
+        if over > FAR_BEHIND_SEGMENTS * self._segment_bytes:
+            return REST_FACTOR_FAR_BEHIND
+        if over > BEHIND_SEGMENTS * self._segment_bytes:
+            return REST_FACTOR_BEHIND
+        return REST_FACTOR
 
     def _delete(self, names: list[str], done: Done | None) -> None:
         try:

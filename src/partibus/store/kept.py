@@ -26,7 +26,7 @@ INDEX_ROW_BYTES: Final = 12
 
 # Data is handed to the disk in pieces of this size and synced piece by piece, so that no sync of
 # the log has to wait for more than one of them.
-WRITE_BYTES: Final = 1 << 20
+WRITE_BYTES: Final = 4 << 20
 
 _HEADER: Final = struct.Struct("<8sHHIQQ16sQQI")
 _CRC: Final = struct.Struct("<I")

@@ -71,7 +71,7 @@ class LogScan:
             fd = self._disk.open(path, writable=False)
             try:
                 written_end = self._disk.written_end(fd)
-                for header, payload in self.entries(fd, base, written_end):
+                for header, payload in self._entries(fd, base, written_end):
                     yield from _records(path, base, header, payload)
                 if base == self._bases[-1]:
                     self._judge_end(fd, base, written_end)
@@ -96,7 +96,7 @@ class LogScan:
             )
         return index
 
-    def entries(self, fd: int, base: int, written_end: int) -> Iterator[tuple[EntryHeader, bytes]]:
+    def _entries(self, fd: int, base: int, written_end: int) -> Iterator[tuple[EntryHeader, bytes]]:
         """Intact entries of one segment, until there is none."""
         seed = self._seed
         chunk = b""

@@ -8,19 +8,29 @@ thread, from a copy of the account, while the loop goes on; touches no table.
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.store.disk import Disk
 from partibus.store.kept import KeptWriter, is_intact, read_index
-from partibus.store.record import BODY_CRC_BYTES, ENTRY_HEADER_BYTES, ROW_BYTES, unpack_rows
-from partibus.store.recovery import LogScan
+from partibus.store.record import (
+    BODY_CRC_BYTES,
+    ENTRY_HEADER_BYTES,
+    ROW_BYTES,
+    unpack_header,
+    unpack_rows,
+)
 from partibus.store.segment import SEGMENT_HEADER_BYTES
 from partibus.store.table import Segment
 
-# Between two pauses no more than this is read.
+# Between two pauses no more than about this is read, and no more than that passed over.
 SLICE_BYTES: Final = 1 << 20
+PASSED_BYTES: Final = 16 << 20
+
+# What is read at once; an entry that is larger is skipped but for its rows and live bodies.
+WINDOW_BYTES: Final = 64 << 10
 
 
 class Source:
@@ -157,7 +167,7 @@ class Copying:
             if not count and position not in self._held:
                 continue
             body = take()
-            if not is_intact(body):
+            if len(body) != BODY_CRC_BYTES + length or not is_intact(body):
                 raise self._unaccounted(source, f"the body at {position:#x} fails its checksum")
             survivors.add(position, body, count, base)
         if needed_bytes != source.live:
@@ -186,39 +196,58 @@ class Copying:
             if read_bytes > SLICE_BYTES:
                 read_bytes = 0
                 self._pause()
-            size, offset = BODY_CRC_BYTES + body.length, body.offset
-
-            def take(size: int = size, offset: int = offset) -> bytes:
-                return self._disk.read(fd, size, offset)
-
+            take = partial(self._disk.read, fd, BODY_CRC_BYTES + body.length, body.offset)
             yield body.position, body.length, take
 
     def _logged_bodies(
         self, fd: int, source: Source
     ) -> Iterator[tuple[int, int, Callable[[], bytes]]]:
-        start = source.base + SEGMENT_HEADER_BYTES
-        scan = LogScan(
-            self._disk,
-            self._directory,
-            seed=self._seed,
-            bases=[source.base],
-            start=start,
-            durable=source.end,
-            may_cut=False,
-        )
-        paused_at = start
-        for header, payload in scan.entries(fd, source.base, source.end - source.base):
-            payload_at = header.position + ENTRY_HEADER_BYTES
-            rows = payload[: ROW_BYTES * header.count]
-            at = len(rows) + sum([row[1] for row in unpack_rows(rows)])
+        """From the rows of each entry; what is not needed is passed over, also by the disk.
+
+        The checksum of a whole entry is not asked: what is found must add up, body by body."""
+        window = Window(self._disk, fd, source)
+        position = source.base + SEGMENT_HEADER_BYTES
+        paused_at = position
+        while position + ENTRY_HEADER_BYTES <= source.end:
+            header = unpack_header(self._seed, window.read(position, ENTRY_HEADER_BYTES), 0)
+            if header is None or header.position != position:
+                return
+            rows_at = position + ENTRY_HEADER_BYTES
+            rows = window.read(rows_at, ROW_BYTES * header.count)
+            at = rows_at + len(rows) + sum([row[1] for row in unpack_rows(rows)])
             for _, _, length, _ in unpack_rows(rows):
                 if length:
-                    first, at = at, at + BODY_CRC_BYTES + length
-
-                    def take(payload: bytes = payload, first: int = first, end: int = at) -> bytes:
-                        return payload[first:end]
-
-                    yield payload_at + first + BODY_CRC_BYTES, length, take
-            if header.position - paused_at > SLICE_BYTES:
-                paused_at = header.position
+                    take = partial(window.read, at, BODY_CRC_BYTES + length)
+                    at += BODY_CRC_BYTES + length
+                    yield at - length, length, take
+            position = rows_at + header.length
+            if window.read_bytes > SLICE_BYTES or position - paused_at > PASSED_BYTES:
+                window.read_bytes = 0
+                paused_at = position
                 self._pause()
+
+
+class Window:
+    """A piece of a segment in memory, which follows what is asked for."""
+
+    __slots__ = ("_at", "_data", "_disk", "_fd", "_source", "read_bytes")
+
+    def __init__(self, disk: Disk, fd: int, source: Source) -> None:
+        self._disk = disk
+        self._fd = fd
+        self._source = source
+        self._at = 0
+        self._data = b""
+        self.read_bytes = 0
+
+    def read(self, position: int, length: int) -> bytes:
+        """Bytes of the log; fewer when the segment ends before."""
+        first = position - self._at
+        if first < 0 or first + length > len(self._data):
+            wanted = max(length, WINDOW_BYTES)
+            wanted = min(wanted, self._source.end - position)
+            self._data = self._disk.read(self._fd, wanted, position - self._source.base)
+            self._at = position
+            self.read_bytes += len(self._data)
+            first = 0
+        return self._data[first : first + length]

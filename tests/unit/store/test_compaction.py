@@ -77,7 +77,7 @@ def test_the_few_live_bodies_leave_their_segments(stores: Any, pump: Any) -> Non
     store, kept = sparse(stores, pump)
     before = store.disk_bytes
     assert settle(store, pump) > 0
-    assert len(files(stores.directory, ".seg")) <= 2  # up to three quarters of one may be dead
+    assert len(files(stores.directory, ".seg")) <= 2  # up to half of one may be dead
     assert len(files(stores.directory, ".kept")) <= 2
     assert store.read_now(refs(kept)) == [record.body for record in kept]
     assert pump.read(store, refs(kept)) == [record.body for record in kept]
