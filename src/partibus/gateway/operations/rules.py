@@ -8,6 +8,7 @@ is said by the catalog; what it selects, by `partibus.rules`.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from partibus.amqp.text import is_text, text_of
 from partibus.amqp.types import Described, Int, Timestamp, ULong
 from partibus.control.record import EntityRecord
 from partibus.domain.entity import (
@@ -121,9 +122,9 @@ def _subscription(request: "ManagementRequest") -> EntityRecord:
 
 def _rule_name(request: "ManagementRequest") -> str:
     name = request.fields.get("rule-name")
-    if not isinstance(name, str) or not name:
+    if not is_text(name) or not name:
         raise ArgumentError("The request must name a rule by its 'rule-name'.")
-    return str(name)
+    return text_of(name) or ""
 
 
 # --- from the wire --------------------------------------------------------------------------------
@@ -156,17 +157,17 @@ def _expression(description: Mapping[object, object], key: str) -> str:
     expression = given.get("expression") if isinstance(given, Mapping) else None
     if expression is None:
         return ""
-    if not isinstance(expression, str):
+    if not is_text(expression):
         raise ArgumentError(f"The 'expression' of '{key}' must be a string.")
-    return str(expression)
+    return text_of(expression) or ""
 
 
 def _correlation(given: Mapping[object, object]) -> CorrelationFilter:
     texts: dict[str, str] = {}
     for key, field in _CORRELATION_KEYS.items():
-        value = given.get(key)
-        if value is not None:
-            texts[field] = str(value)
+        text = text_of(given.get(key))
+        if text is not None:
+            texts[field] = text
     properties: dict[str, PropertyValue] = {}
     wanted = given.get("properties")
     if isinstance(wanted, Mapping):
@@ -176,7 +177,7 @@ def _correlation(given: Mapping[object, object]) -> CorrelationFilter:
                 raise ArgumentError(
                     f"The condition on the property '{name}' must be text, a number or a boolean."
                 )
-            properties[str(name)] = condition
+            properties[text_of(name) or ""] = condition
     return CorrelationFilter(properties=properties, **texts)
 
 
