@@ -50,7 +50,7 @@ def walk_range(wire: Wire, path: str, first: int, last: int) -> Iterator[Page]:
     """Messages with numbers from `first` on and before `last`, in order."""
     at = first
     if at < ORDERED_FROM:
-        if begin := [item for item in walk_first(wire, path) if item[0] >= first]:
+        if begin := [item for item in walk_first(wire, path) if first <= item[0] < last]:
             yield begin
         at = ORDERED_FROM
     while at < last:
