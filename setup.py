@@ -28,7 +28,7 @@ HOT: Final = {
     "amqp": (
         "connection decode delivery disposition encode errors events fields framing handshake idle"
         " link outgoing performatives properties scalars section_walk sections serial session"
-        " terminus transfer unfinished"
+        " soundness terminus text transfer unfinished"
     ),
     "fragment": (
         " arrivals broker changes claim_changes claim_commands claim_effects claim_records"
@@ -45,7 +45,7 @@ HOT: Final = {
     ),
     "gateway": (
         "connection envelope inbound_link lanes lock_token message_parts outbound_link outcomes"
-        " router session_link session_source source submission"
+        " router sender_annotations session_link session_source source submission"
     ),
     "store": "checksum reading record",
 }

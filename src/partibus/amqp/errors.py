@@ -15,6 +15,7 @@ from partibus.amqp.encode import (
     encode_symbol,
     encode_value,
 )
+from partibus.amqp.text import is_text, text_of
 from partibus.amqp.types import Described, Pairs, Symbol
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def error_from_value(value: object) -> AmqpError | None:
 
 
 def string_keyed(value: object) -> dict[str, object]:
-    """A decoded map with its string and symbol keys as plain `str`; others are dropped."""
+    """A decoded map with its keys as plain `str`; those that are no text are dropped."""
     if value is None:
         return {}
     if isinstance(value, dict):
@@ -91,7 +92,7 @@ def string_keyed(value: object) -> dict[str, object]:
         pairs = value.items
     else:
         raise DecodeError("a map was expected")
-    return {str(key): item for key, item in pairs if isinstance(key, str)}
+    return {text_of(key) or "": item for key, item in pairs if is_text(key)}
 
 
 class ProtocolError(Exception):

@@ -19,7 +19,8 @@ from partibus.amqp.encode import (
     encode_uint,
     encode_value,
 )
-from partibus.amqp.types import Timestamp, UInt, ULong
+from partibus.amqp.text import text_of
+from partibus.amqp.types import Symbol, Timestamp, UInt, ULong
 
 _DESCRIPTOR: Final = 0x73
 _FIELD_COUNT: Final = 13
@@ -85,17 +86,17 @@ def properties_of(fields: list[object]) -> MessageProperties:
     return MessageProperties(
         message_id=message_id_of("message-id", full[0]),
         user_id=_binary_of("user-id", full[1]),
-        to=text_of("to", full[2]),
-        subject=text_of("subject", full[3]),
-        reply_to=text_of("reply-to", full[4]),
+        to=text_field("to", full[2]),
+        subject=text_field("subject", full[3]),
+        reply_to=text_field("reply-to", full[4]),
         correlation_id=message_id_of("correlation-id", full[5]),
-        content_type=text_of("content-type", full[6]),
-        content_encoding=text_of("content-encoding", full[7]),
+        content_type=text_field("content-type", full[6]),
+        content_encoding=text_field("content-encoding", full[7]),
         absolute_expiry_time_ms=_time_of("absolute-expiry-time", full[8]),
         creation_time_ms=_time_of("creation-time", full[9]),
-        group_id=text_of("group-id", full[10]),
+        group_id=text_field("group-id", full[10]),
         group_sequence=_uint_of("group-sequence", full[11]),
-        reply_to_group_id=text_of("reply-to-group-id", full[12]),
+        reply_to_group_id=text_field("reply-to-group-id", full[12]),
     )
 
 
@@ -127,16 +128,22 @@ def encode_properties(properties: MessageProperties) -> bytes:
 
 
 def message_id_of(name: str, value: object) -> object:
-    """A value that may be a message-id: ulong, uuid, binary or string [3.2.11-3.2.14]."""
+    """A value that may be a message-id: ulong, uuid, binary or string [3.2.11-3.2.14].
+
+    A symbol is taken for the string that it spells."""
     if value is None or type(value) in _MESSAGE_ID_TYPES:
         return value
+    if isinstance(value, Symbol):
+        return text_of(value)
     raise DecodeError(f"{name} is a {type(value).__name__}")
 
 
-def text_of(name: str, value: object) -> str | None:
-    """A string; a symbol too, since peers confuse the two in content-type."""
+def text_field(name: str, value: object) -> str | None:
+    """A string; a symbol or binary too, since peers confuse them."""
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, bytes):
+        return text_of(value)
     raise DecodeError(f"{name} is a {type(value).__name__}")
 
 

@@ -49,6 +49,10 @@ _SECTION_NAMES: Final[dict[str, int]] = {
 }
 
 
+class SectionOrderError(DecodeError):
+    """The sections are not in the order of [3.2]."""
+
+
 class MessageSections:
     """Where the sections of one payload lie, and what its header says.
 
@@ -65,10 +69,13 @@ class MessageSections:
         "bare_offset",
         "body_offset",
         "delivery_count",
+        "delivery_end",
+        "delivery_offset",
         "durable",
         "expiry_offset",
         "group_id_offset",
         "has_long_property",
+        "has_nested",
         "has_nested_property",
         "message_id_offset",
         "priority",
@@ -91,11 +98,14 @@ class MessageSections:
         self.application_offset = -1
         self.application_end = -1
         self.body_offset = -1
+        self.delivery_offset = -1  # of delivery annotations, which may come last of all
+        self.delivery_end = -1
         self.message_id_offset = -1  # of the field's constructor, which may be null's
         self.group_id_offset = -1
         self.expiry_offset = -1  # of absolute-expiry-time, only when it is set
         self.has_long_property = False  # a text in the properties is longer than SHORT_TEXT
         self.has_nested_property = False  # an application property is a list, map or array
+        self.has_nested = False  # a value anywhere else may hold others, and was stepped over
 
 
 def parse_sections(payload: bytes, start: int = 0, end: int = -1) -> MessageSections:
@@ -137,6 +147,33 @@ def parse_first_frame(
     return found if at + _LARGE_DATA_BYTES + size == whole_end else None
 
 
+def parse_in_order(payload: bytes) -> tuple[bytes, MessageSections]:
+    """The payload with its sections in order, and where they lie.
+
+    The order is a must of [3.2] that clients in use do not keep: rhea, on which the vendor's
+    JavaScript client stands, writes the footer before the body.
+    """
+    try:
+        return payload, parse_sections(payload)
+    except SectionOrderError:
+        payload = in_order(payload)
+        return payload, parse_sections(payload)
+
+
+def in_order(payload: bytes) -> bytes:
+    """The same sections in order; those of a body keep theirs among themselves."""
+    parts: list[tuple[int, int, bytes]] = []
+    at = 0
+    end = len(payload)
+    while at < end:
+        section, value = read_descriptor(payload, at, end)
+        stop = skip_value(payload, value, end)
+        parts.append((section, at, payload[at:stop]))
+        at = stop
+    parts.sort()
+    return b"".join([part[2] for part in parts])
+
+
 def _walk_sections(payload: bytes, found: MessageSections, at: int, end: int) -> int:
     """Walk until the payload's end, which a section that is cut short oversteps."""
     last = 0
@@ -164,7 +201,7 @@ def _walk_sections(payload: bytes, found: MessageSections, at: int, end: int) ->
         elif section == HEADER:
             at = _read_header(payload, value, found)
         elif section == DELIVERY_ANNOTATIONS:
-            at = _step_map(payload, value, end)
+            at = _walk_delivery_annotations(payload, found, at, value, end)
         else:
             raise DecodeError(f"no section has the code 0x{section:02x}")
         last = section
@@ -258,8 +295,13 @@ def _walk_properties(payload: bytes, value: int, found: MessageSections) -> int:
         else:
             if code == 0x83 and field == _EXPIRY_FIELD:
                 found.expiry_offset = at
-            elif code == 0xB1 or code == 0xB3:
+            elif code == 0xB1 or code == 0xB3 or code == 0xB0:
                 found.has_long_property = True
+            elif code == 0xA0:
+                if payload[at + 1] > SHORT_TEXT:
+                    found.has_long_property = True
+            elif code < 0x40 or code >= 0xC0:
+                found.has_nested = True
             step = STEPS[code]
             at = at + step if step > 0 else skip_value(payload, at, stop)
     if at != stop:
@@ -288,10 +330,15 @@ def _walk_map(payload: bytes, value: int, found: MessageSections, is_annotations
         if code == 0xA1:
             at += 2 + payload[at + 1]
         else:
-            if not is_annotations and code in _NESTED_CODES:
-                found.has_nested_property = True
             step = STEPS[code]
-            at = at + step if step > 0 else skip_value(payload, at, stop)
+            if step > 0 and code != 0x45:
+                at += step
+            else:
+                if not is_annotations and code in _NESTED_CODES:
+                    found.has_nested_property = True
+                elif code < 0xA0 or code >= 0xC0:
+                    found.has_nested = True
+                at = skip_value(payload, at, stop)
     if at != stop or count & 1:
         raise DecodeError("a map's items do not fill its size, or are no pairs")
     if is_annotations:
@@ -316,7 +363,8 @@ def open_compound(payload: bytes, value: int, code8: int) -> tuple[int, int, int
     raise DecodeError(f"a section has the type 0x{code:02x}")
 
 
-def _step_map(payload: bytes, value: int, end: int) -> int:
+def _step_map(payload: bytes, found: MessageSections, value: int, end: int) -> int:
+    found.has_nested = True
     if payload[value] != 0xC1 and payload[value] != 0xD1:
         raise DecodeError(f"a section has the type 0x{payload[value]:02x}")
     return skip_value(payload, value, end)
@@ -336,6 +384,8 @@ def _walk_body(payload: bytes, found: MessageSections, at: int, end: int) -> int
         elif section == DATA and code == 0xA0:
             at = value + 2 + payload[value + 1]
         elif section == AMQP_VALUE or (section == AMQP_SEQUENCE and code in _LIST_CODES):
+            if code < 0x40 or code >= 0xC0:
+                found.has_nested = True
             at = skip_value(payload, value, end)
         else:
             raise DecodeError(f"body section 0x{section:02x} has the type 0x{code:02x}")
@@ -349,15 +399,28 @@ def _walk_last(payload: bytes, found: MessageSections, at: int, end: int) -> int
     """A footer, and the place where the vendor's Python client puts delivery annotations."""
     section, value = read_descriptor(payload, at, end)
     if section == FOOTER:
-        at = _step_map(payload, value, end)
+        at = _step_map(payload, found, value, end)
         if at == end:
             return at
         section, value = read_descriptor(payload, at, end)
     if section != DELIVERY_ANNOTATIONS:
-        raise DecodeError(f"section 0x{section:02x} is out of order")
+        raise SectionOrderError(f"section 0x{section:02x} is out of order")
+    if found.delivery_offset >= 0:
+        raise DecodeError("there are two sections of delivery annotations")
     found.bare_end = at
     found.bare_offset = min(found.bare_offset, at)
-    return _step_map(payload, value, end)
+    at = _walk_delivery_annotations(payload, found, at, value, end)
+    if at < end:
+        raise SectionOrderError("a section follows the delivery annotations")
+    return at
+
+
+def _walk_delivery_annotations(
+    payload: bytes, found: MessageSections, at: int, value: int, end: int
+) -> int:
+    found.delivery_offset = at
+    found.delivery_end = _step_map(payload, found, value, end)
+    return found.delivery_end
 
 
 def read_descriptor(payload: bytes, at: int, end: int) -> tuple[int, int]:

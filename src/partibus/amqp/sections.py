@@ -22,7 +22,7 @@ from partibus.amqp.properties import (
     encode_properties,
     message_id_of,
     properties_of,
-    text_of,
+    text_field,
 )
 from partibus.amqp.section_walk import (
     AMQP_SEQUENCE,
@@ -37,6 +37,7 @@ from partibus.amqp.section_walk import (
     PROPERTIES,
     MessageSections,
     open_compound,
+    parse_in_order,
     parse_sections,
     read_descriptor,
 )
@@ -56,12 +57,14 @@ __all__ = [
     "annotation_items",
     "decode_application_properties",
     "decode_properties",
+    "delivery_annotation_pairs",
     "encode_annotations",
     "encode_application_properties",
     "encode_delivery_annotations",
     "encode_header",
     "encode_properties",
     "message_id_and_group_id",
+    "parse_in_order",
     "parse_sections",
     "split_batch",
 ]
@@ -89,7 +92,7 @@ def message_id_and_group_id(payload: bytes, sections: MessageSections) -> tuple[
                 group_id = payload[at + 2 : at + 2 + payload[at + 1]].decode()
             elif code != 0x40:
                 value, _ = decode_value(payload, at, sections.properties_end)
-                group_id = text_of("group-id", value)
+                group_id = text_field("group-id", value)
     except UnicodeDecodeError as error:
         raise DecodeError(f"a string is not UTF-8: {error.reason}") from None
     return message_id, group_id
@@ -121,6 +124,15 @@ def annotation_items(sections: MessageSections) -> dict[str, object]:
     return _text_keyed(pairs, 0, len(pairs), sections.annotation_count)
 
 
+def delivery_annotation_pairs(payload: bytes, sections: MessageSections) -> tuple[bytes, int]:
+    """The delivery annotations as encoded pairs, and how many; none when there is no section."""
+    if sections.delivery_offset < 0:
+        return b"", 0
+    _, value = read_descriptor(payload, sections.delivery_offset, sections.delivery_end)
+    count, start, stop = open_compound(payload, value, 0xC1)
+    return payload[start:stop], count >> 1
+
+
 def _text_keyed(buf: bytes, at: int, end: int, pairs: int) -> dict[str, object]:
     items: dict[str, object] = {}
     for _ in range(pairs):
@@ -133,7 +145,7 @@ def _text_keyed(buf: bytes, at: int, end: int, pairs: int) -> dict[str, object]:
 
 def split_batch(payload: bytes) -> list[bytes]:
     """The messages inside an envelope of message-format 0x80013700, one per data section."""
-    found = parse_sections(payload)
+    payload, found = parse_in_order(payload)
     messages: list[bytes] = []
     at = found.body_offset
     while 0 <= at < found.bare_end:

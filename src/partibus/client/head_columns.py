@@ -17,7 +17,8 @@ from partibus.amqp.section_walk import (
     open_compound,
     read_descriptor,
 )
-from partibus.client.message_columns import DESCRIPTION, PROPERTY_FIELDS, REASON, id_text
+from partibus.amqp.text import text_of
+from partibus.client.message_columns import DESCRIPTION, PROPERTY_FIELDS, REASON
 from partibus.client.property_text import to_text
 
 _FIELDS: Final = 13
@@ -141,7 +142,7 @@ class HeadColumns:
             else:
                 value, at = decode_value(head, at, end)
                 if wanted is not None:
-                    wanted.append(id_text(value))
+                    wanted.append(text_of(value))
 
     # --- application properties -----------------------------------------------------------
 
@@ -230,9 +231,9 @@ class HeadColumns:
             if value is None:
                 continue
             if key == "x-opt-partition-key":
-                key_text = str(value)
+                key_text = text_of(value)
             elif key == "x-opt-deadletter-source":
-                source = str(value)
+                source = text_of(value)
             elif key == "x-opt-scheduled-enqueue-time" and isinstance(value, int):
                 scheduled = int(value) * _US_PER_MS
         if self._keys is not None:

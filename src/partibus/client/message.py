@@ -28,6 +28,7 @@ from partibus.amqp.sections import (
     encode_properties,
     parse_sections,
 )
+from partibus.amqp.text import text_of
 from partibus.amqp.types import Timestamp
 
 PRIORITY: Final = 4  # [3.2.1]
@@ -211,7 +212,8 @@ class IncomingMessage:
         if self.time_to_live_ms is not None:
             head = encode_header(True, PRIORITY, self.time_to_live_ms, 0)
         notes = OutgoingMessage(
-            partition_key=partition_key or self.partition_key, scheduled_ms=scheduled_ms
+            partition_key=self.partition_key if partition_key is None else partition_key,
+            scheduled_ms=scheduled_ms,
         )
         end = self._sections.bare_end
         at = self._sections.body_offset if self._sections.body_offset >= 0 else end
@@ -238,5 +240,4 @@ class IncomingMessage:
         return int(value) if isinstance(value, int) else None
 
     def _text(self, name: str) -> str | None:
-        value = self.annotations.get(name)
-        return value if isinstance(value, str) else None
+        return text_of(self.annotations.get(name))

@@ -20,6 +20,7 @@ from partibus.amqp.sections import (
     decode_application_properties,
     parse_sections,
 )
+from partibus.amqp.text import text_of
 from partibus.client.property_text import to_text
 
 FRAGMENT_SHIFT: Final = 48
@@ -148,7 +149,7 @@ class MessageColumns:
             else:
                 value, at = decode_value(message, at, sections.properties_end)
                 if wanted is not None:
-                    wanted.append(id_text(value))
+                    wanted.append(text_of(value))
 
     def _add_annotations(self, message: bytes, sections: MessageSections) -> None:
         found: list[object] = [None, None, None, None, None, None, None]
@@ -177,9 +178,9 @@ class MessageColumns:
         if self._states is not None:
             self._states.append(state_text(found[_STATE]))
         if self._keys is not None:
-            self._keys.append(_text(found[_KEY]))
+            self._keys.append(text_of(found[_KEY]))
         if self._sources is not None:
-            self._sources.append(_text(found[_SOURCE]))
+            self._sources.append(text_of(found[_SOURCE]))
 
     def _add_numbers(self, number: object, enqueued: object, sections: MessageSections) -> None:
         if self._sequences is not None:
@@ -187,7 +188,8 @@ class MessageColumns:
         if self._fragments is not None:
             self._fragments.append(number >> FRAGMENT_SHIFT if isinstance(number, int) else None)
         if self._enqueued_sequences is not None:
-            self._enqueued_sequences.append(enqueued)
+            # Only a forwarded message carries another than its own (FWD-9).
+            self._enqueued_sequences.append(number if enqueued is None else enqueued)
         if self._deliveries is not None:
             self._deliveries.append(sections.delivery_count)
 
@@ -224,10 +226,10 @@ class MessageColumns:
         self.property_ends.append(len(self.property_names))
         reasons = self.lists.get("dead_letter_reason")
         if reasons is not None:
-            reasons.append(_text(properties.get(REASON)))
+            reasons.append(text_of(properties.get(REASON)))
         descriptions = self.lists.get("dead_letter_description")
         if descriptions is not None:
-            descriptions.append(_text(properties.get(DESCRIPTION)))
+            descriptions.append(text_of(properties.get(DESCRIPTION)))
 
 
 def read_body(message: bytes, sections: MessageSections) -> tuple[bytes, str]:
@@ -280,17 +282,6 @@ def _sequence(message: bytes, at: int, end: int) -> bytes:
 
 def _us(time_ms: object) -> int | None:
     return time_ms * _US_PER_MS if isinstance(time_ms, int) else None
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
-
-
-def id_text(value: object) -> str | None:
-    """An id as text; it may be a number, a uuid or bytes, too [3.2.4]."""
-    if value is None:
-        return None
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def state_text(value: object) -> str:

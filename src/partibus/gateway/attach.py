@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from partibus.amqp.link import Link
 from partibus.amqp.terminus import Coordinator
+from partibus.amqp.text import is_text, text_of
 from partibus.domain.address import Address, parse_address
 from partibus.domain.errors import (
     ArgumentError,
@@ -82,9 +83,9 @@ def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
     entity = _sendable(connection, address)
     via: Entity | None = None
     destination = link.properties.get(TRANSFER_DESTINATION_PROPERTY)
-    if isinstance(destination, str):
+    if is_text(destination):
         # Send-via: the link is to the transfer entity, its messages are for another (TXN-6).
-        via, entity = entity, _sendable(connection, parse_address(destination))
+        via, entity = entity, _sendable(connection, parse_address(text_of(destination) or ""))
     bytes_max = entity.message_bytes_max
     link.accept(max_message_size=bytes_max, properties={BATCH_SIZE_PROPERTY: bytes_max})
     link.oversize_error = amqp_error(too_large(entity))

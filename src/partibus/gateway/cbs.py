@@ -4,6 +4,7 @@ Owns the put-token operation and its answers. Whether a token is good is access 
 decision, where the claim is kept is the connection's.
 """
 
+from partibus.amqp.text import is_text, text_of
 from partibus.amqp.types import Int, Symbol
 from partibus.domain.errors import ArgumentError, BusError, NotImplementedHere, Unauthorized
 from partibus.gateway.requests import Request, RequestLink
@@ -19,9 +20,9 @@ class CbsNode(RequestLink):
             raise NotImplementedHere(
                 f"'$cbs' knows the operation put-token, not '{request.operation}'."
             )
-        token = request.body
-        audience = request.properties.get("name")
-        if not isinstance(token, str) or not isinstance(audience, str):
+        given, name = request.body, request.properties.get("name")
+        token, audience = text_of(given), text_of(name)
+        if token is None or audience is None or not is_text(given) or not is_text(name):
             raise ArgumentError("put-token needs the token as its body and the property 'name'.")
         connection = self.connection
         if not connection.gateway.access.accepts(token):

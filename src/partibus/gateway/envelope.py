@@ -14,52 +14,41 @@ from typing import Final
 from partibus.amqp.decode import DecodeError, decode_value
 from partibus.amqp.encode import encode_symbol, encode_value
 from partibus.amqp.framing import VIEW_BYTES_MIN
-from partibus.amqp.section_walk import parse_first_frame
+from partibus.amqp.section_walk import SectionOrderError, in_order, parse_first_frame
 from partibus.amqp.sections import (
     MessageSections,
     decode_application_properties,
     decode_properties,
+    delivery_annotation_pairs,
     encode_application_properties,
+    encode_delivery_annotations,
     encode_header,
     encode_properties,
     parse_sections,
 )
+from partibus.amqp.soundness import require_sound
+from partibus.amqp.text import text_of
 from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMessage
 from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, PROPERTY_BYTES_MAX
 from partibus.domain.moments import checked_moment
 from partibus.fragment.message import Held, NewMessage, Overlay
+from partibus.gateway.sender_annotations import sender_annotations, sender_delivery_annotations
 
 STORED_VERSION: Final = 1
 FORWARDED_VERSION: Final = 2
 """A message that came from another entity, or a copy that a rule's action has changed: where it
 came from stands behind the prefix."""
 _PREFIX: Final = struct.Struct(">BBBHIII")
-"""version, durable, priority, annotation count, annotation bytes, ttl_ms (all ones: none),
+"""version, flags, priority, annotation count, annotation bytes, ttl_ms (all ones: none),
 bytes of header and properties."""
+_DURABLE: Final = 1
+_ANNOTATED: Final = 2
+"""Flag: the sender's delivery annotations are a section behind the bare message."""
 _PREFIX_BYTES: Final = _PREFIX.size
 _JOURNEY: Final = struct.Struct(">QB")
 """The number it had first (0: none yet), and how often it was forwarded."""
 _FORWARDED_PREFIX_BYTES: Final = _PREFIX_BYTES + _JOURNEY.size
 _NO_TTL: Final = 0xFFFF_FFFF
-
-DEAD_LETTER_SOURCE: Final = "x-opt-deadletter-source"
-_BROKER_ANNOTATIONS: Final = frozenset(
-    (
-        "x-opt-enqueued-time",
-        "x-opt-sequence-number",
-        "x-opt-enqueue-sequence-number",
-        "x-opt-locked-until",
-        "x-opt-lock-token",
-        "x-opt-message-state",
-        "x-opt-partition-id",
-        DEAD_LETTER_SOURCE,
-    )
-)
-"""Set by the broker alone; a sender's values are ignored (MSG-2)."""
-SCHEDULED: Final = "x-opt-scheduled-enqueue-time"
-PARTITION_KEY: Final = "x-opt-partition-key"
-PARTITION_KEY_LENGTH_MAX: Final = 128
-"""MSG-2."""
 
 
 def _pair_head(key: str, constructor: int) -> bytes:
@@ -71,17 +60,14 @@ _ENQUEUE_SEQUENCE_KEY: Final = _pair_head("x-opt-enqueue-sequence-number", 0x81)
 _ENQUEUED_KEY: Final = _pair_head("x-opt-enqueued-time", 0x83)
 _LOCKED_KEY: Final = _pair_head("x-opt-locked-until", 0x83)
 _STATE_KEY: Final = _pair_head("x-opt-message-state", 0x54)
-_UNLOCKED: Final = struct.Struct(
-    f">{len(_SEQUENCE_KEY)}sQ{len(_ENQUEUE_SEQUENCE_KEY)}sQ{len(_ENQUEUED_KEY)}sQ"
-)
-_LOCKED: Final = struct.Struct(
-    f">{len(_SEQUENCE_KEY)}sQ{len(_ENQUEUE_SEQUENCE_KEY)}sQ{len(_ENQUEUED_KEY)}sQ"
-    f"{len(_LOCKED_KEY)}sQ"
-)
+_UNLOCKED: Final = struct.Struct(f">{len(_SEQUENCE_KEY)}sQ{len(_ENQUEUED_KEY)}sQ")
+_LOCKED: Final = struct.Struct(f">{len(_SEQUENCE_KEY)}sQ{len(_ENQUEUED_KEY)}sQ{len(_LOCKED_KEY)}sQ")
+_FIRST_SEQUENCE: Final = struct.Struct(">Q")
 _LOCK_TOKEN_SECTION: Final = (
     b"\x00\x53\x71\xc1\x24\x02" + encode_symbol("x-opt-lock-token") + b"\x98"
 )
 """Delivery annotations with the lock token as their only entry: 0x24 bytes follow the size."""
+_MAP8_COUNT: Final = 5  # in such a section, after descriptor (3), constructor and size
 _NO_DELIVERY_ANNOTATIONS: Final = b"\x00\x53\x71\xc1\x01\x00"
 _PLAIN_HEADERS: Final[dict[int, bytes]] = {}
 
@@ -105,9 +91,9 @@ class Stored:
     )
 
     def __init__(self, body: bytes) -> None:
-        version, durable, priority, count, size, ttl_ms, head_bytes = _PREFIX.unpack_from(body)
+        version, flags, priority, count, size, ttl_ms, head_bytes = _PREFIX.unpack_from(body)
         self.version: int = version
-        self._prefix: tuple[int, int] = (durable, priority)
+        self._prefix: tuple[int, int] = (flags, priority)
         self.first_sequence = self.hops = 0
         annotations_at = _PREFIX_BYTES
         if version == FORWARDED_VERSION:
@@ -120,6 +106,7 @@ class Stored:
         self.head_bytes: int = head_bytes
         """The size of header and properties (MSG-4)."""
         self.bare = body[annotations_at + size :]
+        """With the sender's delivery annotations behind it, if there are any."""
 
     def came_from(self, sequence: int) -> None:
         """From here on it remembers the number it had first, which is this unless it has one."""
@@ -170,15 +157,22 @@ def received_to_stored(
 
     A large one is copied once, into its stored form."""
     try:
-        if not rest:
+        if rest:
+            size = end - start + sum([len(piece) for piece in rest])
+            first = parse_first_frame(payload, start, end, size)
+            if first is not None and not first.has_nested:
+                return _to_stored(payload, start, end, rest, first, is_identified)
+            payload = b"".join([memoryview(payload)[start:end], *rest])
+            start, end = 0, size
+        try:
             sections = parse_sections(payload, start, end)
-            return _to_stored(payload, start, end, rest, sections, is_identified)
-        size = end - start + sum([len(piece) for piece in rest])
-        first = parse_first_frame(payload, start, end, size)
-        if first is not None:
-            return _to_stored(payload, start, end, rest, first, is_identified)
-        payload = b"".join([memoryview(payload)[start:end], *rest])
-        return _to_stored(payload, 0, size, None, parse_sections(payload), is_identified)
+        except SectionOrderError:
+            payload = in_order(payload[start:end])
+            start, end = 0, len(payload)
+            sections = parse_sections(payload)
+        if sections.has_nested:
+            require_sound(payload[start:end])
+        return _to_stored(payload, start, end, None, sections, is_identified)
     except DecodeError as cause:
         raise MalformedMessage(
             f"The message is not well-formed AMQP: {cause}. Re-encode and send it again."
@@ -198,36 +192,41 @@ def _to_stored(
     scheduled_ms = 0
     partition_key: str | None = None
     if count and b"x-opt-" in pairs:
-        pairs, count, scheduled_ms, partition_key = _sender_annotations(pairs, count)
-    head_end = sections.body_offset if sections.body_offset >= 0 else sections.bare_end
-    _check_head(payload, sections, head_end - start)
+        pairs, count, scheduled_ms, partition_key = sender_annotations(pairs, count)
+    head_bytes = _head_end(sections) - start
+    _check_head(payload, sections, head_bytes)
     session_id: str | None = None
     at = sections.group_id_offset
     if at >= 0 and payload[at] != 0x40:
         session_id = _session_id(payload, at, partition_key)
+    flags = _DURABLE if sections.durable else 0
+    noted = b""
+    if sections.delivery_offset >= 0:
+        noted = sender_delivery_annotations(payload, sections)
+        if noted:
+            flags |= _ANNOTATED
     ttl_ms = sections.ttl_ms
     prefix = _PREFIX.pack(
         STORED_VERSION,
-        sections.durable,
+        flags,
         sections.priority,
         count,
         len(pairs),
         ttl_ms if 0 <= ttl_ms < _NO_TTL else _NO_TTL,
-        head_end - start,
+        head_bytes,
     )
     message_id = text_at(payload, sections.message_id_offset) if is_identified else None
     bare_at = sections.bare_offset
-    at = sections.message_id_offset
-    if at < 0 or payload[at] == 0x40 or sections.expiry_offset >= 0:
+    if _has_all_properties(payload, sections):
+        prefix += pairs
+    else:
         prefix += pairs + _new_properties(payload, sections)
         bare_at = sections.properties_end if sections.properties_end >= 0 else bare_at
-    else:
-        prefix += pairs
     bare_end = sections.bare_end
     if rest:
-        body = b"".join([prefix, memoryview(payload)[bare_at:end], *rest])
-    elif bare_end - bare_at >= VIEW_BYTES_MIN:
-        body = b"".join((prefix, memoryview(payload)[bare_at:bare_end]))
+        body = b"".join([prefix, memoryview(payload)[bare_at:end], *rest, noted])
+    elif noted or bare_end - bare_at >= VIEW_BYTES_MIN:
+        body = b"".join((prefix, memoryview(payload)[bare_at:bare_end], noted))
     else:
         body = prefix + payload[bare_at:bare_end]
     # An empty id says as little as none.
@@ -239,14 +238,15 @@ def text_at(payload: bytes, at: int) -> str | None:
     if at < 0 or payload[at] == 0x40:
         return None
     value, _ = decode_value(payload, at, len(payload))
-    return value.hex() if isinstance(value, bytes) else str(value)
+    return text_of(value)
 
 
 def _session_id(payload: bytes, at: int, partition_key: str | None) -> str:
-    """The session id; a partition key beside it must be the same (SEED-33)."""
-    value, _ = decode_value(payload, at, len(payload))
-    session_id = str(value)
-    if partition_key is not None and partition_key != session_id:
+    """The session id; a partition key beside it must be the same (SEED-33).
+
+    Beside the empty session id the service takes any key; the session is what counts."""
+    session_id = text_at(payload, at) or ""
+    if partition_key is not None and session_id and partition_key != session_id:
         raise InvalidOperation(
             f"The partition key '{partition_key}' differs from the session id '{session_id}'; "
             "set one of them, or both to the same value."
@@ -269,6 +269,24 @@ def _check_head(payload: bytes, sections: MessageSections, head_bytes: int) -> N
         _check_properties(payload, sections)
     if sections.has_long_property:
         _check_ids(payload, sections)
+
+
+def _has_all_properties(payload: bytes, sections: MessageSections) -> bool:
+    """Whether the properties can stay as they came: with an id, no expiry, and a session id that
+    is a string."""
+    at = sections.message_id_offset
+    if at < 0 or payload[at] == 0x40 or sections.expiry_offset >= 0:
+        return False
+    at = sections.group_id_offset
+    return at < 0 or payload[at] == 0x40 or payload[at] & 0xEF == 0xA1
+
+
+def _head_end(sections: MessageSections) -> int:
+    """Where all but the body would end; delivery annotations may stand behind it."""
+    end = sections.body_offset if sections.body_offset >= 0 else sections.bare_end
+    if sections.delivery_offset >= end:
+        end += sections.delivery_end - sections.delivery_offset
+    return end
 
 
 def _check_properties(payload: bytes, sections: MessageSections) -> None:
@@ -296,7 +314,8 @@ def _check_ids(payload: bytes, sections: MessageSections) -> None:
 
 
 def _new_properties(payload: bytes, sections: MessageSections) -> bytes:
-    """Properties written anew: an id where there is none, no expiry of the sender's (MSG-2).
+    """Properties written anew: an id where there is none, no expiry of the sender's (MSG-2),
+    and a session id that is a string.
 
     Clients that send no id still settle by it; when a message expires is the broker's to say.
     """
@@ -309,40 +328,6 @@ def _new_properties(payload: bytes, sections: MessageSections) -> bytes:
     return encode_properties(properties)
 
 
-def _sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str | None]:
-    """The annotations that a sender may set, when the message is due, and its key."""
-    kept: list[bytes] = []
-    scheduled_ms = 0
-    partition_key: str | None = None
-    at = 0
-    end = len(pairs)
-    while at < end:
-        key, value_at = decode_value(pairs, at, end)
-        value, next_at = decode_value(pairs, value_at, end)
-        if key == SCHEDULED and isinstance(value, int):
-            scheduled_ms = max(0, checked_moment(f"annotation '{SCHEDULED}'", int(value)))
-        elif key == PARTITION_KEY and value is not None:
-            partition_key = _checked_key(str(value))
-        if key not in _BROKER_ANNOTATIONS:
-            kept.append(pairs[at:next_at])
-        at = next_at
-    if len(kept) == count:
-        return pairs, count, scheduled_ms, partition_key
-    return b"".join(kept), len(kept), scheduled_ms, partition_key
-
-
-def _checked_key(partition_key: str) -> str:
-    if len(partition_key) > PARTITION_KEY_LENGTH_MAX:
-        raise ArgumentError(
-            f"The message's partition key has {len(partition_key)} characters; "
-            f"{PARTITION_KEY_LENGTH_MAX} are allowed."
-        )
-    return partition_key
-
-
-# --- a copy that differs from its original -----------------------------------------------------
-
-
 # --- out --------------------------------------------------------------------------------------
 
 
@@ -352,47 +337,42 @@ def to_delivery(stored: bytes, held: Held, sequence: int, lock_token: bytes) -> 
         own = _LOCKED.pack(
             _SEQUENCE_KEY,
             sequence,
-            _ENQUEUE_SEQUENCE_KEY,
-            sequence if stored[0] == STORED_VERSION else _first_sequence(stored, sequence),
             _ENQUEUED_KEY,
             held.enqueued_ms,
             _LOCKED_KEY,
             held.locked_until_ms,
         )
-        return _encode(stored, held, _LOCK_TOKEN_SECTION + lock_token, own, 4)
-    own = _unlocked(stored, held, sequence)
-    return _encode(stored, held, _NO_DELIVERY_ANNOTATIONS, own, 3)
+        return _encode(stored, held, sequence, _LOCK_TOKEN_SECTION + lock_token, own, 3)
+    own = _UNLOCKED.pack(_SEQUENCE_KEY, sequence, _ENQUEUED_KEY, held.enqueued_ms)
+    return _encode(stored, held, sequence, _NO_DELIVERY_ANNOTATIONS, own, 2)
 
 
 def to_peeked(stored: bytes, held: Held, sequence: int) -> bytes:
     """The message as one who peeks gets it: no lock, but its state (PEK-1, MSG-2)."""
-    own = _unlocked(stored, held, sequence) + _STATE_KEY + bytes((held.state,))
-    return _encode(stored, held, _NO_DELIVERY_ANNOTATIONS, own, 4)
-
-
-def _first_sequence(stored: bytes, sequence: int) -> int:
-    """The number under which a forwarded message was first enqueued (FWD-9)."""
-    first: int = _JOURNEY.unpack_from(stored, _PREFIX_BYTES)[0]
-    return first or sequence
-
-
-def _unlocked(stored: bytes, held: Held, sequence: int) -> bytes:
-    return _UNLOCKED.pack(
-        _SEQUENCE_KEY,
-        sequence,
-        _ENQUEUE_SEQUENCE_KEY,
-        sequence if stored[0] == STORED_VERSION else _first_sequence(stored, sequence),
-        _ENQUEUED_KEY,
-        held.enqueued_ms,
-    )
+    own = _UNLOCKED.pack(_SEQUENCE_KEY, sequence, _ENQUEUED_KEY, held.enqueued_ms)
+    own += _STATE_KEY + bytes((held.state,))
+    return _encode(stored, held, sequence, _NO_DELIVERY_ANNOTATIONS, own, 3)
 
 
 def _encode(
-    stored: bytes, held: Held, delivery_annotations: bytes, own: bytes, own_count: int
+    stored: bytes,
+    held: Held,
+    sequence: int,
+    delivery_annotations: bytes,
+    own: bytes,
+    own_count: int,
 ) -> bytes:
     """Header, annotations and the bare message, with what has changed laid over."""
-    version, durable, priority, count, pair_bytes, ttl_ms, _ = _PREFIX.unpack_from(stored)
-    pairs_at = _PREFIX_BYTES if version == STORED_VERSION else _FORWARDED_PREFIX_BYTES
+    version, flags, priority, count, pair_bytes, ttl_ms, _ = _PREFIX.unpack_from(stored)
+    durable = flags & _DURABLE
+    pairs_at = _PREFIX_BYTES
+    if version == FORWARDED_VERSION:
+        pairs_at = _FORWARDED_PREFIX_BYTES
+        first, hops = _JOURNEY.unpack_from(stored, _PREFIX_BYTES)
+        if first and (hops or first != sequence):
+            # The number it had first: on what was forwarded, and on a copy with another (FWD-9).
+            own += _ENQUEUE_SEQUENCE_KEY + _FIRST_SEQUENCE.pack(first)
+            own_count += 1
     bare_at = pairs_at + pair_bytes
     if held.expires_ms:
         life_ms = held.expires_ms - held.enqueued_ms
@@ -404,12 +384,23 @@ def _encode(
     annotations = _annotations(own, own_count, stored[pairs_at:bare_at], count)
     if held.overlay is not None or held.expires_ms:
         bare = changed(stored[bare_at:], held.overlay, held.expires_ms)
-    elif len(stored) >= VIEW_BYTES_MIN:
+    elif len(stored) >= VIEW_BYTES_MIN and not flags & _ANNOTATED:
         view = memoryview(stored)[bare_at:]
         return b"".join((header, delivery_annotations, annotations, view))
     else:
         bare = stored[bare_at:]
+    if flags & _ANNOTATED:
+        delivery_annotations, bare = _with_senders(delivery_annotations, bare)
     return b"".join((header, delivery_annotations, annotations, bare))
+
+
+def _with_senders(own: bytes, bare: bytes) -> tuple[bytes, bytes]:
+    """The broker's delivery annotations with the sender's behind them; and the bare message."""
+    sections = parse_sections(bare)
+    pairs, count = delivery_annotation_pairs(bare, sections)
+    own_count = own[_MAP8_COUNT] >> 1
+    merged = encode_delivery_annotations(own[_MAP8_COUNT + 1 :] + pairs, own_count + count)
+    return merged, bare[: sections.bare_end]
 
 
 def _annotations(own: bytes, own_count: int, pairs: bytes, count: int) -> bytes:

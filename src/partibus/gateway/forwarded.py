@@ -11,16 +11,10 @@ from typing import Final
 from partibus.amqp.decode import decode_value
 from partibus.amqp.encode import encode_symbol, encode_value
 from partibus.amqp.sections import parse_sections
+from partibus.amqp.text import text_of
 from partibus.fragment.message import NewMessage, Overlay
-from partibus.gateway.envelope import (
-    DEAD_LETTER_SOURCE,
-    PARTITION_KEY,
-    SCHEDULED,
-    Stored,
-    changed,
-    hops_of,
-    text_at,
-)
+from partibus.gateway.envelope import Stored, changed, hops_of, text_at
+from partibus.gateway.sender_annotations import DEAD_LETTER_SOURCE, PARTITION_KEY, SCHEDULED
 
 HOPS_MAX: Final = 4
 """A message that was forwarded so often is forwarded no more (FWD-6)."""
@@ -88,7 +82,7 @@ def _annotate(stored: Stored, dead_letter_source: str | None) -> tuple[int, str 
         if key == SCHEDULED and isinstance(value, int):
             scheduled_ms = max(0, int(value))
         elif key == PARTITION_KEY and value is not None:
-            partition_key = str(value)
+            partition_key = text_of(value)
         if dead_letter_source is None or key != DEAD_LETTER_SOURCE:
             kept.append(pairs[at:next_at])
         at = next_at

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.link import Link
+from partibus.amqp.text import is_text, text_of
 from partibus.amqp.types import Array, Int, Symbol
 from partibus.domain.address import Address
 from partibus.domain.errors import (
@@ -57,7 +58,7 @@ class ManagementRequest:
             raise ArgumentError("A management request needs a map as its body.")
         self._request = request
         self.node = node
-        self.link_name = str(request.properties.get("associated-link-name", ""))
+        self.link_name = text_of(request.properties.get("associated-link-name")) or ""
         self.entity = node.entity
         self.lane = lane_of(node.node)
         self.fields: Mapping[object, object] = request.body
@@ -87,9 +88,9 @@ class ManagementRequest:
     def session_id(self) -> str | None:
         """The session that it names, if any."""
         value = self.fields.get("session-id")
-        if value is not None and not isinstance(value, str):
+        if value is not None and not is_text(value):
             raise ArgumentError("'session-id' must be a string.")
-        return None if value is None else str(value)
+        return text_of(value)
 
     def held_session(self) -> HeldSession:
         """The session that it names, which a link of this connection must hold (SES-12)."""

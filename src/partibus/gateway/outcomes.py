@@ -18,6 +18,7 @@ from partibus.amqp.delivery import (
     Rejected,
     TransactionalState,
 )
+from partibus.amqp.text import text_of
 from partibus.domain.errors import ArgumentError
 from partibus.domain.limits import HEADER_BYTES_MAX
 from partibus.fragment.commands import Outcome
@@ -73,9 +74,13 @@ def dead_letter_overlay(
     changed = changed_properties(properties)
     return Overlay(
         changed.properties if changed is not None else b"",
-        str(reason)[:TEXT_CHARS_MAX] if reason is not None else None,
-        str(description)[:TEXT_CHARS_MAX] if description is not None else None,
+        _cut(text_of(reason)),
+        _cut(text_of(description)),
     )
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text[:TEXT_CHARS_MAX]
 
 
 def outgrows(header_bytes: int, outcome: Outcome, overlay: Overlay) -> bool:

@@ -20,8 +20,9 @@ from partibus.amqp.sections import (
     decode_properties,
     encode_application_properties,
     encode_properties,
-    parse_sections,
+    parse_in_order,
 )
+from partibus.amqp.text import text_of
 from partibus.domain.address import Address
 from partibus.domain.errors import BusError, MalformedMessage
 from partibus.gateway.faults import rejection
@@ -58,15 +59,15 @@ class Request:
         self.transaction: Transaction | None = None
         """The transaction that it is part of, held until the request is handled."""
         try:
-            sections = parse_sections(payload)
+            payload, sections = parse_in_order(payload)
             properties = decode_properties(payload, sections)
             self.properties = decode_application_properties(payload, sections)
             self.body = self._value(payload, sections.body_offset)
         except DecodeError as cause:
             raise MalformedMessage(f"The request is not well-formed: {cause}.") from cause
         self.message_id = properties.message_id
-        self.reply_to = str(properties.reply_to) if properties.reply_to is not None else None
-        self.operation = str(self.properties.get("operation", ""))
+        self.reply_to = text_of(properties.reply_to)
+        self.operation = text_of(self.properties.get("operation")) or ""
 
     @staticmethod
     def _value(payload: bytes, offset: int) -> object:

@@ -15,13 +15,8 @@ from partibus.amqp.sections import encode_application_properties, encode_propert
 from partibus.amqp.types import Described, Symbol, Timestamp
 from partibus.domain.limits import HEADER_BYTES_MAX
 from partibus.fragment.message import NewMessage
-from partibus.gateway.stored_view import (
-    PARTITION_KEY_ANNOTATION,
-    SCHEDULED_ANNOTATION,
-    TIMESPAN,
-    VIA_PARTITION_KEY_ANNOTATION,
-    StoredView,
-)
+from partibus.gateway.sender_annotations import PARTITION_KEY, SCHEDULED, VIA_PARTITION_KEY
+from partibus.gateway.stored_view import TIMESPAN, StoredView
 from partibus.rules.action import REMOVED, Edit
 from partibus.rules.errors import EvaluationError
 from partibus.rules.ruleset import Match
@@ -31,9 +26,9 @@ RULE_NAME: Final = "RuleName"
 _TIMESPAN: Final = Symbol(TIMESPAN)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _ANNOTATIONS: Final = {
-    "scheduledenqueuetimeutc": SCHEDULED_ANNOTATION,
-    "partitionkey": PARTITION_KEY_ANNOTATION,
-    "viapartitionkey": VIA_PARTITION_KEY_ANNOTATION,
+    "scheduledenqueuetimeutc": SCHEDULED,
+    "partitionkey": PARTITION_KEY,
+    "viapartitionkey": VIA_PARTITION_KEY,
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.link import Link
 from partibus.amqp.terminus import source_with_filter
+from partibus.amqp.text import is_text, text_of
 from partibus.amqp.types import Described
 from partibus.domain.errors import (
     ArgumentError,
@@ -231,9 +232,10 @@ def _session_id(asked: object) -> str | None:
     value = asked.value if isinstance(asked, Described) else asked
     if value is None:
         return None
-    if not isinstance(value, str) or len(value) > SESSION_ID_LENGTH_MAX:
+    session_id = text_of(value) if is_text(value) else None
+    if session_id is None or len(session_id) > SESSION_ID_LENGTH_MAX:
         raise ArgumentError(
             f"The session filter must be null or a string of up to {SESSION_ID_LENGTH_MAX} "
             "characters."
         )
-    return str(value)
+    return session_id

@@ -18,13 +18,11 @@ from partibus.amqp.sections import (
     decode_properties,
     parse_sections,
 )
+from partibus.amqp.text import text_of, text_of_binary
 from partibus.amqp.types import Decimal32, Decimal64, Decimal128, Described, Timestamp
 from partibus.gateway.envelope import Stored
+from partibus.gateway.sender_annotations import PARTITION_KEY, SCHEDULED, VIA_PARTITION_KEY
 from partibus.rules.view import ABSENT, moment, span, span_of_ticks
-
-SCHEDULED_ANNOTATION: Final = "x-opt-scheduled-enqueue-time"
-PARTITION_KEY_ANNOTATION: Final = "x-opt-partition-key"
-VIA_PARTITION_KEY_ANNOTATION: Final = "x-opt-via-partition-key"
 
 _TEXT_FIELDS: Final = {
     "messageid": 0,
@@ -38,14 +36,14 @@ _TEXT_FIELDS: Final = {
 }
 """Places in the properties section [3.2.4]."""
 _ANNOTATIONS: Final = {
-    "scheduledenqueuetimeutc": SCHEDULED_ANNOTATION,
-    "partitionkey": PARTITION_KEY_ANNOTATION,
-    "viapartitionkey": VIA_PARTITION_KEY_ANNOTATION,
+    "scheduledenqueuetimeutc": SCHEDULED,
+    "partitionkey": PARTITION_KEY,
+    "viapartitionkey": VIA_PARTITION_KEY,
 }
 TIMESPAN: Final = "com.microsoft:timespan"
 """How .NET marks a duration (amqp-contract 8)."""
 _DECIMALS: Final = (Decimal32, Decimal64, Decimal128)
-_PLAIN: Final = frozenset((str, int, float, bool, bytes, UUID, type(None)))
+_PLAIN: Final = frozenset((str, int, float, bool, UUID, type(None)))
 """Types that stand for themselves."""
 
 
@@ -126,9 +124,10 @@ class StoredView:
         """The system property of that canonical lower-case name; None where it is unset."""
         place = _TEXT_FIELDS.get(name)
         if place is not None:
-            return _text(self._field(place))
+            return text_of(self._field(place))
         if name in _ANNOTATIONS:
-            return plain(self.annotations.get(_ANNOTATIONS[name]))
+            value = self.annotations.get(_ANNOTATIONS[name])
+            return plain(value) if name == "scheduledenqueuetimeutc" else text_of(value)
         return self._of_broker(name)
 
     def _of_broker(self, name: str) -> object:
@@ -163,6 +162,9 @@ def plain(value: object) -> object:
     """An AMQP value as the operators of rules understand it; what they do not stays itself."""
     if type(value) in _PLAIN or isinstance(value, _DECIMALS):
         return value
+    if isinstance(value, bytes):
+        text = text_of_binary(value)
+        return value if text is None else text
     if isinstance(value, Timestamp):
         return moment(int(value))
     if isinstance(value, str):
@@ -179,13 +181,6 @@ def _duration(value: Described) -> object:
     if value.descriptor == TIMESPAN and isinstance(value.value, int):
         return span_of_ticks(int(value.value))
     return value
-
-
-def _text(value: object) -> str | None:
-    """An id as text, whichever of its types it came in [3.2.4]."""
-    if value is None or type(value) is str:
-        return value
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _pairs(encoded: bytes) -> dict[str, object]:

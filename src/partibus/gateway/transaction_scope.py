@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from partibus.amqp.decode import DecodeError
-from partibus.amqp.sections import annotation_items, parse_sections
+from partibus.amqp.sections import annotation_items, parse_in_order
+from partibus.amqp.text import text_of
 from partibus.domain.address import path_key
 from partibus.domain.errors import InvalidOperation, MalformedMessage
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage, key_of
 from partibus.gateway.namespace import Entity
+from partibus.gateway.sender_annotations import VIA_PARTITION_KEY
 from partibus.gateway.transfer_destination import Part, store_of, transfer_destination
 
-VIA_PARTITION_KEY: Final = "x-opt-via-partition-key"
 _SUBSCRIPTIONS: Final = "/subscriptions/"
 
 
@@ -232,10 +233,10 @@ def _via_key(payload: bytes) -> str | None:
     if VIA_PARTITION_KEY.encode() not in payload:
         return None
     try:
-        value = annotation_items(parse_sections(payload)).get(VIA_PARTITION_KEY)
+        _, sections = parse_in_order(payload)
+        return text_of(annotation_items(sections).get(VIA_PARTITION_KEY))
     except DecodeError as cause:
         raise MalformedMessage(f"The message is not well-formed AMQP: {cause}.") from cause
-    return None if value is None else str(value)
 
 
 def _keyless(entity: Entity) -> InvalidOperation:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from partibus.amqp.sections import MessageProperties
+from partibus.amqp.text import text_of
 from partibus.domain.errors import ArgumentError
 from partibus.rest.http_date import from_http_date, to_http_date
 
@@ -163,19 +164,20 @@ def write_header(
     """The header of a message that is received, in ASCII."""
     shown: dict[str, object] = {
         "DeliveryCount": broker.delivery_count,
-        "EnqueuedSequenceNumber": broker.sequence,
+        # Only a forwarded message carries the number that it had first (FWD-9).
+        "EnqueuedSequenceNumber": annotations.get("x-opt-enqueue-sequence-number", broker.sequence),
         "EnqueuedTimeUtc": to_http_date(broker.enqueued_ms),
-        "MessageId": _shown(properties.message_id),
+        "MessageId": text_of(properties.message_id),
         "SequenceNumber": broker.sequence,
         "State": "Active",
-        "CorrelationId": _shown(properties.correlation_id),
+        "CorrelationId": text_of(properties.correlation_id),
         "Label": properties.subject,
         "ReplyTo": properties.reply_to,
         "ReplyToSessionId": properties.reply_to_group_id,
         "SessionId": properties.group_id,
         "To": properties.to,
-        "PartitionKey": _shown(annotations.get("x-opt-partition-key")),
-        "DeadLetterSource": _shown(annotations.get("x-opt-deadletter-source")),
+        "PartitionKey": text_of(annotations.get("x-opt-partition-key")),
+        "DeadLetterSource": text_of(annotations.get("x-opt-deadletter-source")),
     }
     if broker.lock_token is not None:
         shown["LockToken"] = str(broker.lock_token)
@@ -186,10 +188,3 @@ def write_header(
     if isinstance(scheduled, int):
         shown["ScheduledEnqueueTimeUtc"] = to_http_date(scheduled)
     return json.dumps({name: value for name, value in shown.items() if value is not None})
-
-
-def _shown(value: object) -> str | None:
-    """A message id may be a number, a uuid or bytes; text is what JSON has for them all."""
-    if value is None:
-        return None
-    return value.hex() if isinstance(value, bytes) else str(value)

@@ -24,6 +24,7 @@ from partibus.amqp.sections import (
     encode_properties,
     parse_sections,
 )
+from partibus.amqp.text import text_of
 from partibus.amqp.types import Pairs, Timestamp
 from partibus.domain.errors import ArgumentError
 from partibus.fragment.message import Held
@@ -99,7 +100,7 @@ def decode_message(
     return Received(
         body=_body(payload, sections),
         content_type=properties.content_type,
-        message_id=str(properties.message_id),
+        message_id=text_of(properties.message_id) or "",
         broker_properties=write_header(properties, annotation_items(sections), broker),
         application=decode_application_properties(payload, sections),
     )

@@ -76,7 +76,7 @@ def test_what_a_forwarded_message_keeps_and_what_is_new(bus: Bus) -> None:
     # A new number there, in the order of arrival; the first one is remembered.
     assert kept.sequence_number == max(one.sequence_number or 0 for one in got)
     assert kept.enqueued_sequence_number == 2
-    assert [one.enqueued_sequence_number for one in got if str(one) == "before"] == [1, 2, 3]
+    assert {one.enqueued_sequence_number for one in got if str(one) == "before"} == {None}
     assert kept.enqueued_time_utc is not None
     enqueued = kept.enqueued_time_utc.replace(tzinfo=datetime.UTC)
     assert begun - seconds(1) <= enqueued <= utc_now()

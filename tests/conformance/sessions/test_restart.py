@@ -41,3 +41,24 @@ def test_messages_order_and_state_stay(tmp_path: Path, queue: str, is_killed: bo
         assert sorted(again.client.list_queue_sessions(queue)) == ["a", "b"]
         again.client.close()
         bus.client.close()
+
+
+@pytest.mark.rule("SES-17", "SEED-31")
+@pytest.mark.parametrize("queue", QUEUES)
+def test_the_session_without_a_name_stays(tmp_path: Path, queue: str) -> None:
+    with ServerProcess(tmp_path, write_queues(tmp_path / "queues.toml", QUEUES)) as server:
+        bus = SessionBus(server.connection_string)
+        bus.send(queue, ("", "1"), ("named", "x"), ("", "2"), ("", "3"))
+        receiver = bus.accept(queue, "")
+        receiver.session.set_state(b"one done")
+        receiver.complete_message(collect(receiver, 1)[0])
+        server.sigkill()
+        server.start()
+        again = SessionBus(server.connection_string)
+        assert sorted(again.client.list_queue_sessions(queue)) == ["", "named"]
+        receiver = again.accept(queue, "")
+        assert receiver.session.get_state() == b"one done"
+        assert bodies(collect(receiver, 2)) == ["2", "3"]
+        assert bodies(collect(again.accept(queue, "named"), 1)) == ["x"]
+        again.client.close()
+        bus.client.close()

@@ -59,7 +59,9 @@ def test_each_matching_rule_with_an_action_gives_a_copy(bus: TopicBus, fresh: Fr
     # The copies have numbers of their own and remember the original's.
     numbers = sorted(m.sequence_number for m in copies)
     assert len(set(numbers)) == 3
-    assert {m.enqueued_sequence_number for m in copies} == {numbers[0]}
+    for copy in copies:
+        has_another = copy.sequence_number != numbers[0]
+        assert copy.enqueued_sequence_number == (numbers[0] if has_another else None)
     (original,) = bus.take(topic, "all", 1)
     assert original.sequence_number == numbers[0]
     assert original.application_properties == {b"size": 20, b"secret": b"s"}

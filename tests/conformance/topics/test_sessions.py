@@ -54,3 +54,13 @@ def test_a_copy_is_in_the_session_that_an_action_names(bus: TopicBus, fresh: Fre
         name = receiver.session.session_id
         found[name] = bodies(collect(receiver, 2 if name == "red" else 1))
     assert found == {"red": ["0", "2"], "blue": ["1"]}
+
+
+@pytest.mark.rule("SES-3", "SES-4")
+def test_the_session_without_a_name_is_one_of_a_subscription(bus: TopicBus, fresh: Fresh) -> None:
+    topic = fresh("sessions")
+    send(bus, topic, ("", "1"), ("", "2"))
+    by_name, next_one = bus.accept(topic, "one", ""), bus.accept(topic, "two")
+    assert [by_name.session.session_id, next_one.session.session_id] == ["", ""]
+    for receiver in (by_name, next_one):
+        assert bodies(collect(receiver, 2)) == ["1", "2"]

@@ -250,7 +250,7 @@ def test_a_short_list_of_properties_has_no_group_id(fields):
 
 @pytest.mark.parametrize(
     "fields",
-    [[1], [Symbol("a")], [True], [[]], [None] * 10 + [1], [None] * 10 + [b"a"]],
+    [[1], [True], [[]], [None] * 10 + [1], [None] * 10 + [[]]],
 )
 def test_ids_of_a_wrong_type_are_refused(fields):
     payload = section(0x73, fields)
@@ -259,6 +259,15 @@ def test_ids_of_a_wrong_type_are_refused(fields):
         message_id_and_group_id(payload, found)
     with pytest.raises(DecodeError):
         decode_properties(payload, found)
+
+
+def test_texts_may_be_symbols_or_binary():
+    payload = section(0x73, [Symbol("id"), None, b"to", *[None] * 7, b"session", None, Symbol("r")])
+    found = parse_sections(payload)
+    assert message_id_and_group_id(payload, found) == ("id", "session")
+    properties = decode_properties(payload, found)
+    assert (properties.message_id, properties.to) == ("id", "to")
+    assert (properties.group_id, properties.reply_to_group_id) == ("session", "r")
 
 
 @pytest.mark.parametrize("nulls", [0, 10])
@@ -437,6 +446,10 @@ def test_a_batch_is_split_into_its_messages():
 
 def test_a_batch_is_split_before_trailing_delivery_annotations():
     assert split_batch(section(0x75, DATA) + DELIVERY_ANNOTATIONS) == [DATA]
+
+
+def test_a_batch_is_split_whatever_the_order_of_its_envelope():
+    assert split_batch(FOOTER + section(0x75, DATA) + section(0x75, b"two")) == [DATA, b"two"]
 
 
 def test_a_batch_may_be_empty():

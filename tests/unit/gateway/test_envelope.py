@@ -4,22 +4,25 @@ import uuid
 
 import pytest
 
+from partibus.amqp.decode import decode_value
 from partibus.amqp.encode import encode_value
 from partibus.amqp.properties import MessageProperties
 from partibus.amqp.sections import (
     annotation_items,
     decode_application_properties,
     decode_properties,
+    delivery_annotation_pairs,
     encode_annotations,
     encode_application_properties,
     encode_header,
     encode_properties,
     parse_sections,
 )
-from partibus.amqp.types import Symbol, Timestamp
+from partibus.amqp.types import Described, Symbol, Timestamp, ULong
 from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMessage
 from partibus.fragment.message import Held, MessageState, Overlay
-from partibus.gateway.envelope import overlay_pairs, to_delivery, to_peeked, to_stored
+from partibus.gateway.envelope import Stored, overlay_pairs, to_delivery, to_peeked, to_stored
+from partibus.gateway.forwarded import Journey, to_forwarded
 
 DATA = b"\x00\x53\x75\xa0\x05hello"
 TOKEN = uuid.uuid4().bytes
@@ -185,3 +188,154 @@ def test_the_last_moment_of_the_year_9999_and_the_vendor_s_least_are_accepted() 
     assert to_stored(payload).scheduled_ms == last_ms
     payload = message({"x-opt-scheduled-enqueue-time": Timestamp(-62_135_596_800_000)})
     assert to_stored(payload).scheduled_ms == 0
+
+
+# --- text in other types, delivery annotations, footers ----------------------------------------
+
+
+@pytest.mark.rule("MSG-2", "SEED-32")
+@pytest.mark.parametrize("key", [b"k\xc3\xbc", Symbol("k\u00fc"), "k\u00fc"])
+def test_a_key_is_text_in_whichever_type_it_came(key: object) -> None:
+    given = {"x-opt-partition-key": key, "x-opt-via-partition-key": key, "own": b"binary"}
+    new = to_stored(message(given))
+    assert new.partition_key == "k\u00fc"
+    items = annotation_items(parse_sections(to_delivery(new.body, held(), 77, TOKEN)))
+    assert (items["x-opt-partition-key"], items["x-opt-via-partition-key"]) == ("k\u00fc",) * 2
+    assert type(items["x-opt-partition-key"]) is str
+    assert items["own"] == b"binary", "what is the sender's own stays as it is"
+
+
+def test_a_session_id_is_a_string_in_whichever_type_it_came() -> None:
+    fields = ["m", *[None] * 9, b"s-1"]
+    payload = encode_value(Described(ULong(0x73), fields)) + DATA
+    new = to_stored(payload)
+    assert new.session_id == "s-1"
+    out = to_delivery(new.body, held(), 77, TOKEN)
+    assert b"\xa1\x03s-1" in out
+    keyed = encode_annotations(encode_value(Symbol("x-opt-partition-key")) + b"\xa0\x03s-1", 1)
+    assert to_stored(keyed + payload).partition_key == "s-1"
+
+
+def test_a_long_session_id_of_bytes_is_refused() -> None:
+    fields = ["m", *[None] * 9, b"s" * 129]
+    with pytest.raises(ArgumentError):
+        to_stored(encode_value(Described(ULong(0x73), fields)) + DATA)
+
+
+def test_a_time_that_came_as_a_number_is_given_as_a_time() -> None:
+    new = to_stored(message({"x-opt-scheduled-enqueue-time": 123_456}))
+    assert new.scheduled_ms == 123_456
+    items = annotation_items(parse_sections(to_delivery(new.body, held(), 77, TOKEN)))
+    assert type(items["x-opt-scheduled-enqueue-time"]) is Timestamp
+
+
+def test_ids_of_bytes_are_known_by_their_text() -> None:
+    as_text = to_stored(message(properties=MessageProperties(message_id="id")), True)
+    as_bytes = to_stored(message(properties=MessageProperties(message_id=b"id")), True)
+    assert as_text.message_id == as_bytes.message_id == "id"
+
+
+@pytest.mark.rule("SEED-33")
+def test_the_empty_session_id_takes_any_key_beside_it() -> None:
+    properties = MessageProperties(message_id="m", group_id="")
+    new = to_stored(message({"x-opt-partition-key": "k"}, properties))
+    assert (new.session_id, new.partition_key) == ("", "k")
+
+
+ANNOTATED = encode_value(
+    Described(ULong(0x71), {Symbol("hop"): 1, Symbol("x-opt-lock-token"): uuid.uuid4()})
+)
+FOOTER = encode_value(Described(ULong(0x78), {Symbol("sum"): 7}))
+
+
+def delivery_annotations(out: bytes) -> dict[object, object]:
+    sections = parse_sections(out)
+    pairs, count = delivery_annotation_pairs(out, sections)
+    items, at = {}, 0
+    for _ in range(count):
+        key, at = decode_value(pairs, at, len(pairs))
+        items[key], at = decode_value(pairs, at, len(pairs))
+    return items
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        ANNOTATED + message()[len(encode_header(True, 7, -1, 0)) :] + FOOTER,
+        message() + FOOTER + ANNOTATED,
+        FOOTER + ANNOTATED + message(),
+    ],
+    ids=["second", "last", "any"],
+)
+@pytest.mark.parametrize("token", [TOKEN, b""], ids=["locked", "deleted"])
+def test_delivery_annotations_and_footer_arrive(payload: bytes, token: bytes) -> None:
+    stored = to_stored(payload).body
+    for out in (
+        to_delivery(stored, held(), 77, token),
+        to_delivery(stored, held(expires_ms=31_000, overlay=Overlay(reason="why")), 77, token),
+        to_delivery(
+            to_forwarded(stored, Journey(5, Overlay(reason="why")), False).body, held(), 77, token
+        ),
+    ):
+        items = delivery_annotations(out)
+        assert items.pop("hop") == 1
+        assert items == ({"x-opt-lock-token": uuid.UUID(bytes=TOKEN)} if token else {})
+        assert out.endswith(DATA + FOOTER)
+    assert delivery_annotations(to_peeked(stored, held(), 77)) == {"hop": 1}
+
+
+def test_delivery_annotations_leave_the_header_as_it_was() -> None:
+    for durable in (True, False):
+        stored = to_stored(encode_header(durable, 3, -1, 0) + ANNOTATED + DATA).body
+        sections = parse_sections(to_delivery(stored, held(), 77, TOKEN))
+        assert (sections.durable, sections.priority) == (durable, 3)
+
+
+def test_a_received_message_that_is_sent_on_stores_no_delivery_annotations() -> None:
+    token = encode_value(Described(ULong(0x71), {Symbol("x-opt-lock-token"): uuid.uuid4()}))
+    resent, new = to_stored(message() + token).body, to_stored(message()).body
+    assert Stored(resent).bare == Stored(new).bare
+    assert delivery_annotations(to_delivery(resent, held(), 77, b"")) == {}
+
+
+def test_delivery_annotations_count_as_header_wherever_they_stand() -> None:
+    large = encode_value(Described(ULong(0x71), {Symbol("note"): "x" * 70_000}))
+    for payload in (large + DATA, DATA + large):
+        with pytest.raises(ArgumentError):
+            to_stored(payload)
+
+
+def test_an_odd_delivery_annotation_is_kept() -> None:
+    odd = b"\x00\x53\x71\xc1\x03\x02\x45\x40"  # an empty list as the key
+    assert delivery_annotations_section(delivered(DATA + odd)).endswith(b"\x45\x40")
+
+
+def delivery_annotations_section(out: bytes) -> bytes:
+    sections = parse_sections(out)
+    return out[sections.delivery_offset : sections.delivery_end]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x00\x53\x77" + b"\xc0\x81\x01" * 70 + b"\x40",
+        b"\x00\x53\x77\xf0\x00\x00\x00\x05\xff\xff\xff\xff\x40",
+    ],
+)
+def test_a_body_that_would_harm_its_reader_is_refused(body: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        to_stored(body)
+
+
+def test_a_received_message_carries_what_the_service_sends_and_no_more() -> None:
+    out = delivered(message())
+    assert set(annotation_items(parse_sections(out))) == {
+        "x-opt-sequence-number",
+        "x-opt-enqueued-time",
+        "x-opt-locked-until",
+    }
+    deleted = delivered(message(), token=b"")
+    assert set(annotation_items(parse_sections(deleted))) == {
+        "x-opt-sequence-number",
+        "x-opt-enqueued-time",
+    }

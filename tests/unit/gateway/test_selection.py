@@ -90,7 +90,7 @@ def test_every_system_property_is_seen() -> None:
         to="to",
         subject="label",
         reply_to="reply",
-        correlation_id=b"\x01\x02",
+        correlation_id=b"\xff\x02",
         content_type="text/plain",
         group_id="session",
         reply_to_group_id="other",
@@ -106,7 +106,7 @@ def test_every_system_property_is_seen() -> None:
     now = datetime.datetime.fromtimestamp(NOW_MS / 1000, datetime.UTC)
     assert seen == {
         "MessageId": str(identity),
-        "CorrelationId": "0102",
+        "CorrelationId": "ff02",
         "Label": "label",
         "To": "to",
         "ReplyTo": "reply",
@@ -148,7 +148,8 @@ def test_what_a_message_lacks_is_none() -> None:
         (Symbol("s"), "s"),
         (True, True),
         (None, None),
-        (b"b", b"b"),
+        (b"b", "b"),
+        (b"\xff", b"\xff"),
         (
             Timestamp(1000),
             datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC),

@@ -10,7 +10,7 @@ from partibus.amqp.events import (
     IncomingSettled,
     TransferReceived,
 )
-from partibus.amqp.types import LONG, UUID16, Array, Described, Int, Timestamp, UInt, ULong
+from partibus.amqp.types import LONG, UUID16, Array, Described, Int, Symbol, Timestamp, UInt, ULong
 from partibus.domain.entity import QueueSpec
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import Fragment
@@ -73,6 +73,22 @@ def test_a_described_filter_is_answered_by_a_described_filter(client: ClientBenc
     assert given(accept(client, "q", Described(descriptor, "a"))) == Described(descriptor, "a")
     send(client, "q", (1, "b"))
     assert given(accept(client, "q", Described(descriptor, None))) == Described(descriptor, "b")
+
+
+@pytest.mark.rule("SES-3")
+@pytest.mark.parametrize("wanted", [b"", b"a", Symbol("a"), ""])
+@pytest.mark.parametrize("queue", ["q", "p"])
+def test_a_session_is_named_in_any_type_of_text(
+    client: ClientBench, queue: str, wanted: str | bytes
+) -> None:
+    name = "a" if wanted else ""
+    send(client, queue, (1, name))
+    link = accept(client, queue, wanted)
+    assert given(link) == name
+    assert bodies(receive(client, link, 1)) == [1]
+    management = Management(client, queue)
+    for text in (name, name.encode(), Symbol(name)):
+        assert management.ask("get-session-state", session_id=text)[0] == 200
 
 
 @pytest.mark.rule("SES-1")

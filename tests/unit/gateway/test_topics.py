@@ -182,7 +182,7 @@ async def test_names_of_rules_are_unique(bus: BusBench, client: ClientBench) -> 
         {"sql-filter": {"expression": "a = = b"}},
         {"sql-filter": {"expression": "1=1"}, "sql-rule-action": {"expression": "SAT a = 1"}},
         {"correlation-filter": {}},
-        {"correlation-filter": {"properties": {"p": b"bytes"}}},
+        {"correlation-filter": {"properties": {"p": b"\xff"}}},
     ],
 )
 async def test_rules_that_cannot_be_are_refused(

@@ -3,8 +3,10 @@
 import pytest
 
 from partibus.amqp.delivery import Accepted
+from partibus.amqp.encode import encode_value
 from partibus.amqp.events import DetachReceived
 from partibus.control import sas
+from partibus.domain.partition_key import fragment_index
 from support.gateway_messages import in_session, keyed, plain, via
 from support.transaction_bench import refused
 from support.transaction_bus import TRANSFER_DESTINATION, TransactionBus, is_taken, key_of_fragment
@@ -96,6 +98,32 @@ def test_several_sessions_of_a_plain_entity(bus: TransactionBus) -> None:
     assert is_taken(bus.send("sessions", in_session(2, "b")))
     assert isinstance(bus.commit(), Accepted)
     assert bus.active("sessions") == [2]
+
+
+@pytest.mark.rule("SEED-45", "SEED-50")
+def test_the_session_without_a_name_is_a_session_and_a_key(bus: TransactionBus) -> None:
+    assert is_taken(bus.send("sessions", in_session(1, "")))
+    assert isinstance(bus.commit(), Accepted)
+    assert bus.active("sessions") == [1]
+    bus.txn_id = bus.client.declare()
+    assert is_taken(bus.send("parted", in_session(1, "")))
+    assert is_taken(bus.send("parted", in_session(2, "")))
+    assert isinstance(bus.commit(), Accepted)
+    assert bus.active("parted")[fragment_index("", 4)] == 2
+
+
+@pytest.mark.rule("TXN-13")
+def test_a_via_partition_key_of_bytes_selects_the_fragment_of_its_text(
+    bus: TransactionBus,
+) -> None:
+    key = key_of_fragment(1)
+    link = bus.via("parted", "other")
+    text, binary = via(1, key), via(2, key).replace(encode_value(key), encode_value(key.encode()))
+    assert text != binary
+    assert is_taken(bus.send_via(link, text))
+    assert is_taken(bus.send_via(link, binary))
+    assert isinstance(bus.commit(), Accepted)
+    assert bus.active("other") == [2]
 
 
 # --- several entities ----------------------------------------------------------------------------

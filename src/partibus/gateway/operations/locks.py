@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from partibus.amqp.text import text_of
 from partibus.amqp.types import TIMESTAMP, Array, Timestamp
 from partibus.domain.errors import (
     ArgumentError,
@@ -94,7 +95,7 @@ def disposition(
 ) -> tuple[list[LockGroup], Outcome, Overlay | None]:
     """What a request settles, by fragment, and how."""
     status = request.fields.get("disposition-status")
-    outcome = _OUTCOMES.get(str(status))
+    outcome = _OUTCOMES.get(text_of(status) or "")
     if outcome is None:
         raise ArgumentError(f"'{status}' is no disposition; allowed are {', '.join(_OUTCOMES)}.")
     groups, _ = _locks(request)
@@ -105,7 +106,7 @@ def _overlay(request: "ManagementRequest", outcome: Outcome) -> Overlay | None:
     given = request.fields.get("properties-to-modify")
     properties: dict[str, object] = {}
     if isinstance(given, Mapping):
-        properties = {str(key): value for key, value in given.items()}
+        properties = {text_of(key) or "": value for key, value in given.items()}
     if outcome is not Outcome.DEAD_LETTER:
         return changed_properties(properties)
     # Python sends empty strings for a reason that was not given.

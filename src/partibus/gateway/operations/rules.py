@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from partibus.amqp.text import is_text, text_of
 from partibus.amqp.types import Described, Int, Timestamp, ULong
 from partibus.control.record import EntityRecord
 from partibus.domain.entity import (
@@ -122,9 +123,9 @@ def _subscription(request: "ManagementRequest") -> EntityRecord:
 
 def _rule_name(request: "ManagementRequest") -> str:
     name = request.fields.get("rule-name")
-    if not isinstance(name, str) or not name:
+    if not is_text(name) or not name:
         raise ArgumentError("The request must name a rule by its 'rule-name'.")
-    return str(name)
+    return text_of(name) or ""
 
 
 # --- from the wire --------------------------------------------------------------------------------
@@ -157,22 +158,23 @@ def _expression(description: Mapping[object, object], key: str) -> str:
     expression = given.get("expression") if isinstance(given, Mapping) else None
     if expression is None:
         return ""
-    if not isinstance(expression, str):
+    if not is_text(expression):
         raise ArgumentError(f"The 'expression' of '{key}' must be a string.")
-    return str(expression)
+    return text_of(expression) or ""
 
 
 def _correlation(given: Mapping[object, object]) -> CorrelationFilter:
     texts: dict[str, str] = {}
     for key, field in _CORRELATION_KEYS.items():
-        value = given.get(key)
-        if value is not None:
-            texts[field] = str(value)
+        text = text_of(given.get(key))
+        if text is not None:
+            texts[field] = text
     properties: dict[str, PropertyValue] = {}
     wanted = given.get("properties")
     if isinstance(wanted, Mapping):
         for name, value in wanted.items():
-            properties[str(name)] = _condition(str(name), plain(value))
+            text = text_of(name) or ""
+            properties[text] = _condition(text, plain(value))
     return CorrelationFilter(properties=properties, **texts)
 
 
