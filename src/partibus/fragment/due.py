@@ -55,7 +55,7 @@ def _read_next(state: State, out: Effects) -> None:
 def publish_due(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Their bodies are here: ask who wants them, as if they were sent now (SCH-4)."""
     assert isinstance(command, PublishDue)
-    draft = Draft(state, len(command.messages), now_ms)
+    draft = Draft(state, len(command.messages), now_ms, is_due=True)
     sequence = draft.first_sequence
     for held, body in zip(command.messages, command.bodies, strict=True):
         ttl = held.delivery_count

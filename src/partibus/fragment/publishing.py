@@ -22,6 +22,7 @@ from partibus.fragment.records import (
     DEAD_LETTERED,
     DUE_PUBLISHED,
     ENQUEUED,
+    ENQUEUED_DUE,
     ENQUEUED_META,
     PUBLISHED,
     SCHEDULED,
@@ -51,6 +52,7 @@ class Draft:
     __slots__ = (
         "_copies",
         "_extra_records",
+        "_is_due",
         "_next_extra",
         "_now_ms",
         "_state",
@@ -64,11 +66,13 @@ class Draft:
         "records",
     )
 
-    def __init__(self, state: State, message_count: int, now_ms: int) -> None:
+    def __init__(self, state: State, message_count: int, now_ms: int, is_due: bool = False) -> None:
         assert state.topic is not None
         self._state = state
         self._topic = state.topic
         self._now_ms = now_ms
+        self._is_due = is_due
+        """The messages were scheduled, and their time has come."""
         self._copies: dict[int, Copies] = {}
         self._extra_records: list[Record] = []
         self.first_sequence = state.next_sequence
@@ -174,7 +178,8 @@ class Draft:
         ttl_ms = capped(message.ttl_ms, self._state.spec.default_ttl_ms)
         expires_ms = self._expiry_ms(subscription, ttl_ms)
         meta = ENQUEUED_META.pack(number, self._now_ms, expires_ms)
-        record = Record(subscription.fragment_id, ENQUEUED, meta, message.body)
+        kind = ENQUEUED_DUE if self._is_due else ENQUEUED
+        record = Record(subscription.fragment_id, kind, meta, message.body)
         (self._extra_records if is_extra else self.records).append(record)
         self.published.append(record)
         self.has_own_records = True
@@ -188,7 +193,7 @@ class Draft:
     def _add(self, key: int, copy: Copy) -> None:
         copies = self._copies.get(key)
         if copies is None:
-            copies = self._copies[key] = Copies(self._now_ms)
+            copies = self._copies[key] = Copies(self._now_ms, self._is_due)
         copies.copies.append(copy)
         copies.byte_count += copy.length
         self.byte_count += copy.length

@@ -27,6 +27,12 @@ SCHEDULED: Final = 6
 """sequence u64, scheduled_ms u64, due_ms u64, ttl_ms u32 (all ones: none); body."""
 ACTIVATED: Final = 7
 """activated_ms u64, first new sequence u64, then for each: old sequence u64, expires_ms u64."""
+DEFERRED_COUNTED: Final = 9
+"""As DEFERRED, with delivery count + 1."""
+RETURNED_UNCOUNTED: Final = 10
+"""As RETURNED, with the delivery count as it was."""
+ENQUEUED_DUE: Final = 11
+"""As ENQUEUED: a copy of a message that was scheduled."""
 DROPPED: Final = 8
 """nothing more: the entity was deleted, and all that was ever said of the fragment is void."""
 IDENTIFIED: Final = 16

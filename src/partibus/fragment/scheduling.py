@@ -14,6 +14,7 @@ from partibus.fragment.effects import Done, Effects, Failed
 from partibus.fragment.message import Held
 from partibus.fragment.records import ACTIVATED, ACTIVATED_META, NO_TTL, pack_sequences
 from partibus.fragment.state import State
+from partibus.fragment.table import WAS_SCHEDULED
 from partibus.store.record import Record
 
 
@@ -47,7 +48,12 @@ def activated(state: State, change: Change, now_ms: int, out: Effects) -> None:
         if state.sessions is not None:
             state.sessions.renumber(held.sequence, sequence)
         state.main.ready.push(
-            sequence, held.position, held.length, change.activated_ms, expires_ms, 0
+            sequence,
+            held.position,
+            held.length,
+            change.activated_ms,
+            expires_ms,
+            WAS_SCHEDULED,
         )
         sequence += 1
     state.next_sequence_durable = sequence

@@ -319,9 +319,15 @@ def to_delivery(stored: bytes, held: Held, sequence: int, lock_token: bytes) -> 
             _LOCKED_KEY,
             held.locked_until_ms,
         )
-        return _encode(stored, held, _LOCK_TOKEN_SECTION + lock_token, own, 4)
-    own = _unlocked(stored, held, sequence)
-    return _encode(stored, held, _NO_DELIVERY_ANNOTATIONS, own, 3)
+        count, delivery_annotations = 4, _LOCK_TOKEN_SECTION + lock_token
+    else:
+        own = _unlocked(stored, held, sequence)
+        count, delivery_annotations = 3, _NO_DELIVERY_ANNOTATIONS
+    if held.state:
+        # Active is what a message is that says nothing (MSG-2).
+        own += _STATE_KEY + bytes((held.state,))
+        count += 1
+    return _encode(stored, held, delivery_annotations, own, count)
 
 
 def to_peeked(stored: bytes, held: Held, sequence: int) -> bytes:

@@ -72,7 +72,11 @@ def test_schedule_and_cancel(result: Result) -> None:
 
 @pytest.mark.rule("SCH-1", "SCH-4")
 def test_schedule_by_property(result: Result) -> None:
-    assert result("scheduleByProperty") == {"state": "scheduled", "body": "due", "grew": 1}
+    assert result("scheduleByProperty") == {
+        "states": ["scheduled", "scheduled"],
+        "body": "due",
+        "grew": 1,
+    }
 
 
 @pytest.mark.rule("TTL-1", "TTL-6", "TTL-7")
@@ -87,7 +91,8 @@ def test_deferral_with_properties_to_modify(result: Result) -> None:
         "locked": "MessageNotFound",
         "gone": "MessageNotFound",
         "properties": {"kept": 1, "changed": 3, "added": "yes"},
-        "counts": [0, 0, 1],
+        "counts": [0, 1, 2],
+        "states": ["active", "deferred", "deferred"],
     }
 
 

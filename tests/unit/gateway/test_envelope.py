@@ -167,3 +167,15 @@ def test_what_cannot_be_stored_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(error, match=text):
         to_stored(payload)
+
+
+@pytest.mark.rule("MSG-2", "DEF-2", "SCH-4")
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_a_delivery_tells_any_state_but_active(is_locked: bool) -> None:
+    for state in MessageState:
+        token = TOKEN if is_locked else b""
+        out = delivered(message({"custom": 3}), held(state=state), token)
+        items = annotation_items(parse_sections(out))
+        assert items["custom"] == 3
+        shown = None if state is MessageState.ACTIVE else state
+        assert items.get("x-opt-message-state") == shown

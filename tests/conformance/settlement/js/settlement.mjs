@@ -63,7 +63,8 @@ const SCENARIOS = {
     const [shown] = await receiver.peekMessages(1);
     const [message] = await collect(receiver, 1);
     await receiver.completeMessage(message);
-    return { state: shown.state, body: message.body, grew: number(message) - number(shown) };
+    const states = [shown.state, message.state];
+    return { states, body: message.body, grew: number(message) - number(shown) };
   },
 
   async timeToLive(client, { mourning }) {
@@ -99,6 +100,7 @@ const SCENARIOS = {
       gone,
       properties: last.applicationProperties,
       counts: [message, again, last].map((each) => each.deliveryCount),
+      states: [message, again, last].map((each) => each.state),
     };
   },
 
