@@ -44,8 +44,8 @@ HOT: Final = {
         " transfer_commands transfers"
     ),
     "gateway": (
-        "connection envelope inbound_link lanes lock_token message_parts outbound_link outcomes"
-        " router session_link session_source source submission"
+        "connection envelope inbound_link lanes lifetime lock_token message_parts outbound_link"
+        " outcomes router session_link session_source source submission"
     ),
     "store": "reading record",
 }

@@ -11,6 +11,7 @@ wait at the topic; `due` publishes them when their time comes.
 from typing import Final
 
 from partibus.domain.errors import BusError, NoMatchingSubscription, QuotaExceeded
+from partibus.fragment.arrivals import scheduled as scheduled_record
 from partibus.fragment.arrivals import take_numbers_back, ttl_word
 from partibus.fragment.changes import Change, Sieve
 from partibus.fragment.commands import Command, Enqueue
@@ -25,8 +26,6 @@ from partibus.fragment.records import (
     ENQUEUED_DUE,
     ENQUEUED_META,
     PUBLISHED,
-    SCHEDULED,
-    SCHEDULED_META,
     pack_overlay,
     pack_sequences,
 )
@@ -267,7 +266,7 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
     sequence = draft.first_sequence
     for message in command.messages:
         if message.scheduled_ms > now_ms:
-            record = _scheduled(state.fragment_id, sequence, message, now_ms)
+            record = scheduled_record(state.fragment_id, sequence, message, now_ms)
             draft.records.append(record)
             scheduled.append((sequence, message, record))
             scheduled_bytes += len(message.body)
@@ -316,11 +315,6 @@ def _refusal(
             "of its subscriptions. Receive or purge messages, or raise the topic's maximum size."
         )
     return None
-
-
-def _scheduled(fragment_id: int, sequence: int, message: NewMessage, now_ms: int) -> Record:
-    meta = SCHEDULED_META.pack(sequence, now_ms, message.scheduled_ms, ttl_word(message.ttl_ms))
-    return Record(fragment_id, SCHEDULED, meta, message.body)
 
 
 def topic_of(state: State) -> Topic:

@@ -43,6 +43,8 @@ SESSION_STATE: Final = 25
 """updated_ms u64, is there u8, then the session id; body = the state."""
 SCHEDULED_UNDER: Final = 40
 """As SCHEDULED, under a number set aside before: higher ones may stand in earlier records."""
+SCHEDULED_LONG: Final = 41
+"""As SCHEDULED_UNDER, with a time to live u64 that 32 bits do not hold."""
 DEPARTED: Final = 48
 """first outbox number u64, purpose u8, path size u16, path, sequences u64...: into the outbox."""
 TRANSFERRED: Final = 49
@@ -100,6 +102,7 @@ the outbox."""
 
 ENQUEUED_META: Final = struct.Struct("<QQQ")
 SCHEDULED_META: Final = struct.Struct("<QQQI")
+SCHEDULED_LONG_META: Final = struct.Struct("<QQQQ")
 ACTIVATED_META: Final = struct.Struct("<QQ")
 IDENTIFIED_META: Final = struct.Struct("<Q")
 IDENTITY_BYTES: Final = 16

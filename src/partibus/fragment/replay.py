@@ -28,6 +28,7 @@ from partibus.fragment.records import (
     RETURNED,
     RETURNED_UNCOUNTED,
     SCHEDULED,
+    SCHEDULED_LONG,
     SCHEDULED_META,
     SCHEDULED_UNDER,
     SESSION_STATE,
@@ -74,8 +75,8 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
         sequence, enqueued_ms, due_ms, ttl = SCHEDULED_META.unpack(meta)
         state.scheduled.push(sequence, position, length, enqueued_ms, due_ms, ttl)
         state.next_sequence = sequence + 1
-    elif kind == SCHEDULED_UNDER:
-        replay_numbered(state, meta, position, length)
+    elif kind in (SCHEDULED_UNDER, SCHEDULED_LONG):
+        replay_numbered(state, kind, meta, position, length)
     elif kind == ACTIVATED:
         _activated(state, meta)
     elif kind == IDENTIFIED:

@@ -25,19 +25,19 @@ from partibus.amqp.sections import (
 from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMessage
 from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, PROPERTY_BYTES_MAX
 from partibus.fragment.message import Held, NewMessage, Overlay
+from partibus.gateway import lifetime
 
 STORED_VERSION: Final = 1
 FORWARDED_VERSION: Final = 2
 """A message that came from another entity, or a copy that a rule's action has changed: where it
 came from stands behind the prefix."""
 _PREFIX: Final = struct.Struct(">BBBHIII")
-"""version, durable, priority, annotation count, annotation bytes, ttl_ms (all ones: none),
-bytes of header and properties."""
+"""version, durable, priority, annotation count, annotation bytes, time to live (a word of
+`lifetime`), bytes of header and properties."""
 _PREFIX_BYTES: Final = _PREFIX.size
 _JOURNEY: Final = struct.Struct(">QB")
 """The number it had first (0: none yet), and how often it was forwarded."""
 _FORWARDED_PREFIX_BYTES: Final = _PREFIX_BYTES + _JOURNEY.size
-_NO_TTL: Final = 0xFFFF_FFFF
 
 DEAD_LETTER_SOURCE: Final = "x-opt-deadletter-source"
 _BROKER_ANNOTATIONS: Final = frozenset(
@@ -102,7 +102,7 @@ class Stored:
     )
 
     def __init__(self, body: bytes) -> None:
-        version, durable, priority, count, size, ttl_ms, head_bytes = _PREFIX.unpack_from(body)
+        version, durable, priority, count, size, word, head_bytes = _PREFIX.unpack_from(body)
         self.version: int = version
         self._prefix: tuple[int, int] = (durable, priority)
         self.first_sequence = self.hops = 0
@@ -113,10 +113,11 @@ class Stored:
         self.annotation_count: int = count
         self.annotations = body[annotations_at : annotations_at + size]
         """The sender's annotations, as encoded pairs."""
-        self.ttl_ms: int = -1 if ttl_ms == _NO_TTL else ttl_ms
         self.head_bytes: int = head_bytes
         """The size of header and properties (MSG-4)."""
         self.bare = body[annotations_at + size :]
+        self.ttl_ms = lifetime.stored_ms(word, self.bare)
+        """-1 when the sender asked for none; a long one is said by the times of `bare` too."""
 
     def came_from(self, sequence: int) -> None:
         """From here on it remembers the number it had first, which is this unless it has one."""
@@ -130,7 +131,7 @@ class Stored:
             *self._prefix,
             self.annotation_count,
             len(self.annotations),
-            self.ttl_ms if 0 <= self.ttl_ms < _NO_TTL else _NO_TTL,
+            lifetime.word_of(self.ttl_ms),
             self.head_bytes,
         )
         if self.version == FORWARDED_VERSION:
@@ -169,19 +170,21 @@ def _to_stored(payload: bytes, is_identified: bool) -> NewMessage:
     partition_key: str | None = None
     if count and b"x-opt-" in pairs:
         pairs, count, scheduled_ms, partition_key = _sender_annotations(pairs, count)
-    bare = _bare_message(payload, sections)
+    ttl_ms = sections.ttl_ms
+    if sections.expiry_offset >= 0 or ttl_ms == lifetime.WORD_FOREVER:
+        ttl_ms = lifetime.asked_ms(ttl_ms, decode_properties(payload, sections))
+    bare = _bare_message(payload, sections, ttl_ms)
     session_id: str | None = None
     at = sections.group_id_offset
     if at >= 0 and payload[at] != 0x40:
         session_id = _session_id(payload, at, partition_key)
-    ttl_ms = sections.ttl_ms
     prefix = _PREFIX.pack(
         STORED_VERSION,
         sections.durable,
         sections.priority,
         count,
         len(pairs),
-        ttl_ms if 0 <= ttl_ms < _NO_TTL else _NO_TTL,
+        lifetime.word_of(ttl_ms),
         sections.body_offset if sections.body_offset >= 0 else sections.bare_end,
     )
     message_id = text_at(payload, sections.message_id_offset) if is_identified else None
@@ -210,7 +213,7 @@ def _session_id(payload: bytes, at: int, partition_key: str | None) -> str:
     return session_id
 
 
-def _bare_message(payload: bytes, sections: MessageSections) -> bytes:
+def _bare_message(payload: bytes, sections: MessageSections, life_ms: int) -> bytes:
     head_end = sections.body_offset if sections.body_offset >= 0 else sections.bare_end
     if head_end > HEADER_BYTES_MAX:
         raise ArgumentError(
@@ -228,7 +231,7 @@ def _bare_message(payload: bytes, sections: MessageSections) -> bytes:
         _check_ids(payload, sections)
     at = sections.message_id_offset
     if at < 0 or payload[at] == 0x40 or sections.expiry_offset >= 0:
-        return _with_properties(payload, sections)
+        return _with_properties(payload, sections, life_ms)
     return payload[sections.bare_offset : sections.bare_end]
 
 
@@ -256,13 +259,13 @@ def _check_ids(payload: bytes, sections: MessageSections) -> None:
             )
 
 
-def _with_properties(payload: bytes, sections: MessageSections) -> bytes:
-    """Properties written anew: an id where there is none, no expiry of the sender's (MSG-2).
+def _with_properties(payload: bytes, sections: MessageSections, life_ms: int) -> bytes:
+    """Properties written anew: an id where there is none, and no expiry but that of a long life.
 
     Clients that send no id still settle by it; when a message expires is the broker's to say.
     """
     properties = decode_properties(payload, sections)
-    properties.absolute_expiry_time_ms = None
+    lifetime.keep(properties, life_ms, 0)
     if properties.message_id is None:
         properties.message_id = uuid.uuid4().hex
     start = sections.properties_end if sections.properties_end >= 0 else sections.bare_offset
@@ -357,20 +360,22 @@ def _encode(
     stored: bytes, held: Held, delivery_annotations: bytes, own: bytes, own_count: int
 ) -> bytes:
     """Header, annotations and the bare message, with what has changed laid over."""
-    version, durable, priority, count, pair_bytes, ttl_ms, _ = _PREFIX.unpack_from(stored)
+    version, durable, priority, count, pair_bytes, word, _ = _PREFIX.unpack_from(stored)
     pairs_at = _PREFIX_BYTES if version == STORED_VERSION else _FORWARDED_PREFIX_BYTES
     bare_at = pairs_at + pair_bytes
+    bare = stored[bare_at:]
+    life_ms = lifetime.FOREVER
     if held.expires_ms:
         life_ms = held.expires_ms - held.enqueued_ms
-        header = encode_header(bool(durable), priority, life_ms, held.delivery_count)
-    elif ttl_ms == _NO_TTL:
+    elif word != lifetime.WORD_FOREVER:
+        life_ms = lifetime.stored_ms(word, bare)
+    if life_ms < 0:
         header = _plain_header(durable, priority, held.delivery_count)
     else:
-        header = encode_header(bool(durable), priority, ttl_ms, held.delivery_count)
+        header = encode_header(bool(durable), priority, life_ms, held.delivery_count)
     annotations = _annotations(own, own_count, stored[pairs_at:bare_at], count)
-    bare = stored[bare_at:]
-    if held.overlay is not None or held.expires_ms:
-        bare = changed(bare, held.overlay, held.expires_ms)
+    if held.overlay is not None or life_ms >= 0:
+        bare = changed(bare, held.overlay, life_ms, held.enqueued_ms)
     return b"".join((header, delivery_annotations, annotations, bare))
 
 
@@ -393,12 +398,14 @@ def _plain_header(durable: int, priority: int, delivery_count: int) -> bytes:
     return header
 
 
-def changed(bare: bytes, overlay: Overlay | None, expires_ms: int) -> bytes:
-    """The bare message with its expiry made right and changed properties laid over."""
+def changed(
+    bare: bytes, overlay: Overlay | None, life_ms: int = lifetime.FOREVER, enqueued_ms: int = 0
+) -> bytes:
+    """The bare message with its times made right and changed properties laid over."""
     sections = parse_sections(bare)
     properties = decode_properties(bare, sections)
-    if expires_ms:
-        properties.absolute_expiry_time_ms = expires_ms
+    if life_ms >= 0:
+        lifetime.tell(properties, life_ms, enqueued_ms)
     out = encode_properties(properties)
     application = decode_application_properties(bare, sections)
     if overlay is not None:

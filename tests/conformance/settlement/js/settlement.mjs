@@ -67,6 +67,21 @@ const SCENARIOS = {
     return { states, body: message.body, grew: number(message) - number(shown) };
   },
 
+  async longLife(client, { plain }) {
+    const life = 100 * 24 * 60 * 60 * 1000;
+    const sent = { body: "long", bodyType: "data", header: { timeToLive: life } };
+    await client.createSender(plain).sendMessages(sent);
+    const receiver = client.createReceiver(plain);
+    const [shown] = await receiver.peekMessages(1);
+    const [message] = await collect(receiver, 1);
+    await receiver.completeMessage(message);
+    return [shown, message].map((each) => {
+      const { header, properties } = each._rawAmqpMessage;
+      const { absoluteExpiryTime, creationTime } = properties;
+      return [header.timeToLive - life, absoluteExpiryTime - creationTime - life];
+    });
+  },
+
   async timeToLive(client, { mourning }) {
     await client.createSender(mourning).sendMessages({ body: "late", timeToLive: 1000 });
     const letters = client.createReceiver(mourning, { subQueueType: "deadLetter" });
