@@ -31,14 +31,14 @@ HOT: Final = {
         " terminus transfer"
     ),
     "fragment": (
-        " arrivals broker changes claim_changes claim_commands claim_effects claim_records"
+        " alarms arrivals broker changes claim_changes claim_commands claim_effects claim_records"
         " claiming claims command_rows commands copies cursor_changes cursor_commands"
         " cursor_effects cursors delivery departures dispatch due duplicates effects expiry"
         " handle history"
         " hosting machine marks message numbered outbox outbox_records ports publishing records"
         " remote removal replay retention rows scheduling sealing selection session_dispatch"
         " session_lane session_locks session_numbers session_records session_state sessions"
-        " settlement snapshot stage_changes stage_commands stage_departures stage_effects"
+        " settlement slices snapshot stage_changes stage_commands stage_departures stage_effects"
         " stage_records stages staging state subqueue table topic topic_changes topic_commands"
         " topic_records transacted transacting transaction_commands transfer_changes"
         " transfer_commands transfers"

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from partibus.domain.errors import BusError, MessageNotFound, StoreUnavailable
 from partibus.fragment.commands import DropLocks, Lane, Outcome
 from partibus.fragment.message import MessageState, Overlay
+from partibus.fragment.slices import SLICE, Allowance
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import Delivered, FragmentBench
@@ -47,15 +48,21 @@ class Expected:
 class QueueModel(RuleBasedStateMachine):
     """Drives a fragment and the model side by side."""
 
-    @initialize(dead_letters_expired=st.booleans(), counts_dead_letters=st.booleans())
-    def begin(self, dead_letters_expired: bool, counts_dead_letters: bool) -> None:
+    @initialize(
+        dead_letters_expired=st.booleans(),
+        counts_dead_letters=st.booleans(),
+        slice_messages=st.sampled_from([1, 2, SLICE]),
+    )
+    def begin(
+        self, dead_letters_expired: bool, counts_dead_letters: bool, slice_messages: int
+    ) -> None:
         spec = FragmentSpec(
             lock_duration_ms=LOCK_MS,
             max_delivery_count=MAX_DELIVERY,
             counts_dead_letters=counts_dead_letters,
             dead_letter_on_expiry=dead_letters_expired,
         )
-        self.bench = FragmentBench(spec)
+        self.bench = FragmentBench(spec, slice_messages=slice_messages)
         self.expected: dict[int, Expected] = {}
         self.next_sequence = 1
         self.is_down = False
@@ -322,7 +329,8 @@ class QueueModel(RuleBasedStateMachine):
         """Bring fragment and model to the same moment, then follow the fragment's timers."""
         from partibus.fragment.commands import Tick
 
-        self.bench.submit(Tick())
+        self.bench.submit(Tick(Allowance(self.bench.slice_messages)))
+        assert not self.bench.state.is_behind
         for message in list(self.expected.values()):
             if message.lock is not None and message.lock[1] <= self.now_ms:
                 message.lock = None

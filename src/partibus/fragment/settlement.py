@@ -26,6 +26,7 @@ from partibus.fragment.records import (
     pack_sequences,
 )
 from partibus.fragment.retention import keep
+from partibus.fragment.slices import Allowance
 from partibus.fragment.state import State
 from partibus.fragment.subqueue import SubQueue
 from partibus.store.record import Record
@@ -133,21 +134,22 @@ def end_delivery(
         out.changes.append(Return([record], lane.lane, again, overlay, counted))
 
 
-def lapse(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
+def lapse(state: State, lane: SubQueue, allowance: Allowance, now_ms: int, out: Effects) -> None:
     """Locks whose time is up end their delivery (SEED-100)."""
-    lapsed = lane.lapsed(now_ms)
+    lapsed = lane.lapsed(now_ms, allowance.left)
+    allowance.spend(len(lapsed))
     if lapsed:
         for held in lapsed:
             held.busy = True
         end_delivery(state, lane, lapsed, None, out)
 
 
-def drop_locks(state: State, command: Command, now_ms: int, out: Effects) -> None:
+def drop_locks(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
     """The time of every lock is up now; the deliveries end as in any lapse (SEED-100)."""
     for lane in state.lanes:
         for held in lane.locks.values():
             held.locked_until_ms = now_ms
-        lapse(state, lane, now_ms, out)
+        lapse(state, lane, allowance, now_ms, out)
 
 
 def renew(state: State, command: Command, now_ms: int, out: Effects) -> None:

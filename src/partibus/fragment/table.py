@@ -180,26 +180,36 @@ class MessageTable:
             del self._chunks[index]
         return held
 
-    def take_expired(self, now_ms: int) -> list[Held]:
-        """Take out every message that expired by now, in sequence order."""
+    def take_expired(self, now_ms: int, limit: int) -> list[Held]:
+        """Take out messages that expired by now, in sequence order, at most so many."""
         if self._expiry_floor_ms > now_ms:
             return []
         expired: list[Held] = []
         for chunk in self._chunks:
+            if len(expired) >= limit:
+                break
             if chunk.expires_ms_min <= now_ms:
-                expired.extend(self._take_expired_rows(chunk, now_ms))
+                expired.extend(self._take_expired_rows(chunk, now_ms, limit - len(expired)))
         self._chunks = [chunk for chunk in self._chunks if chunk.head < len(chunk.rows)]
-        floors = [chunk.expires_ms_min for chunk in self._chunks]
-        self._expiry_floor_ms = min(floors, default=_NO_EXPIRY)
+        self._set_floor()
         return expired
 
-    def _take_expired_rows(self, chunk: Chunk, now_ms: int) -> list[Held]:
+    def _set_floor(self) -> None:
+        floors = [chunk.expires_ms_min for chunk in self._chunks]
+        self._expiry_floor_ms = min(floors, default=_NO_EXPIRY)
+
+    def _take_expired_rows(self, chunk: Chunk, now_ms: int, limit: int) -> list[Held]:
         rows = chunk.rows
         kept = array("Q")
         expired: list[Held] = []
         expires_ms_min = _NO_EXPIRY
         for at in range(chunk.head, len(rows), COLUMNS):
             expires_ms = rows[at + 4]
+            if len(expired) >= limit:
+                # Nothing is known of the rest but what was known before.
+                kept.extend(rows[at:])
+                expires_ms_min = min(expires_ms_min, chunk.expires_ms_min)
+                break
             if 0 < expires_ms <= now_ms:
                 expired.append(self._held(rows, at, True))
                 continue
@@ -211,6 +221,23 @@ class MessageTable:
         return expired
 
     # --- looking --------------------------------------------------------------------------
+
+    def due(self, now_ms: int) -> list[int]:
+        """The numbers of all that expired by now, by the time of that; nothing is taken out."""
+        if self._expiry_floor_ms > now_ms:
+            return []
+        found: list[tuple[int, int]] = []
+        for chunk in self._chunks:
+            if chunk.expires_ms_min <= now_ms:
+                head, rows = chunk.head, chunk.rows
+                times = rows[head + 4 :: COLUMNS]
+                chunk.expires_ms_min = min(filter(None, times), default=_NO_EXPIRY)
+                sequences = rows[head::COLUMNS]
+                pairs = zip(times, sequences, strict=True)
+                found += [pair for pair in pairs if 0 < pair[0] <= now_ms]
+        self._set_floor()
+        found.sort()
+        return [sequence for _, sequence in found]
 
     @property
     def first_sequence(self) -> int:

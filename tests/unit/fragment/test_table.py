@@ -70,7 +70,7 @@ def test_expired_messages_are_taken_from_anywhere() -> None:
             expected.append(sequence)
     queue.insert(Held(0, 1, 1, 1, 40, 1, None))
     assert queue.next_expiry_ms() == 40
-    gone = [held.sequence for held in queue.take_expired(100)]
+    gone = [held.sequence for held in queue.take_expired(100, 1000)]
     assert gone == [0, *expected]
     assert queue.next_expiry_ms() == 150
     rest = [queue.pop() for _ in range(len(queue))]
@@ -81,9 +81,9 @@ def test_expired_messages_are_taken_from_anywhere() -> None:
 
 def test_nothing_expires_before_its_time() -> None:
     queue = filled(5, expires_ms=100)
-    assert queue.take_expired(99) == []
+    assert queue.take_expired(99, 1000) == []
     assert len(queue) == 5
-    assert len(queue.take_expired(100)) == 5
+    assert len(queue.take_expired(100, 1000)) == 5
     assert queue.next_expiry_ms() is None
 
 
