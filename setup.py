@@ -31,21 +31,21 @@ HOT: Final = {
         " soundness terminus text transfer unfinished"
     ),
     "fragment": (
-        " arrivals broker changes claim_changes claim_commands claim_effects claim_records"
+        " alarms arrivals broker changes claim_changes claim_commands claim_effects claim_records"
         " claiming claims command_rows commands copies cursor_changes cursor_commands"
         " cursor_effects cursors delivery departures dispatch due duplicates effects expiry"
         " handle history"
         " hosting machine marks message numbered outbox outbox_records ports publishing records"
         " remote removal replay retention rows scheduling sealing selection session_dispatch"
         " session_lane session_locks session_numbers session_records session_state sessions"
-        " settlement snapshot stage_changes stage_commands stage_departures stage_effects"
+        " settlement slices snapshot stage_changes stage_commands stage_departures stage_effects"
         " stage_records stages staging state subqueue table topic topic_changes topic_commands"
         " topic_records transacted transacting transaction_commands transfer_changes"
         " transfer_commands transfers upkeep"
     ),
     "gateway": (
-        "connection envelope inbound_link lanes lock_token message_parts outbound_link outcomes"
-        " router sender_annotations session_link session_source source submission"
+        "connection envelope inbound_link lanes lifetime lock_token message_parts outbound_link"
+        " outcomes router sender_annotations session_link session_source source submission"
     ),
     "store": "checksum reading record",
 }

@@ -30,8 +30,8 @@ class Ledger:
         self.number_of: dict[str, int] = {}
         self._name_of: dict[int, str] = {}
         self._scheduled_numbers: dict[str, int] = {}
-        self._abandons_asked: dict[str, int] = {}
-        self._abandons_answered: dict[str, int] = {}
+        self._ends_asked: dict[str, int] = {}
+        self._ends_answered: dict[str, int] = {}
         self.deferred: list[str] = []
         """Known to be deferred and in nobody's hands."""
         self.cancellable: list[tuple[str, int]] = []
@@ -52,11 +52,11 @@ class Ledger:
         """An operation was answered."""
         self.places[name] = set(places)
 
-    def abandons(self, name: str) -> None:
-        self._abandons_asked[name] = self._abandons_asked.get(name, 0) + 1
+    def ends_delivery(self, name: str) -> None:
+        self._ends_asked[name] = self._ends_asked.get(name, 0) + 1
 
-    def abandoned(self, name: str) -> None:
-        self._abandons_answered[name] = self._abandons_answered.get(name, 0) + 1
+    def ended_delivery(self, name: str) -> None:
+        self._ends_answered[name] = self._ends_answered.get(name, 0) + 1
 
     def scheduled(self, name: str, number: int) -> None:
         """The number that a message has while it is scheduled."""
@@ -105,10 +105,12 @@ class Ledger:
         if place is not Place.SCHEDULED:
             assert number != self._scheduled_numbers.get(name), f"{name} kept its number (SCH-4)"
         count = message.delivery_count or 0
-        least = self._abandons_answered.get(name, 0)
-        most = self._abandons_asked.get(name, 0)
-        assert least <= count <= most, f"{name} was abandoned {least} to {most} times, not {count}"
-        self._abandons_answered[name] = count
+        least = self._ends_answered.get(name, 0)
+        most = self._ends_asked.get(name, 0)
+        assert least <= count <= most, (
+            f"{name} was abandoned or deferred {least} to {most} times, not {count}"
+        )
+        self._ends_answered[name] = count
         if place is Place.DEAD:
             assert message.dead_letter_reason == f"reason of {name}"
             assert message.dead_letter_error_description == f"description of {name}"

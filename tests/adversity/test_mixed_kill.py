@@ -132,14 +132,16 @@ class Worker:
             await receiver.complete_message(message)
             ledger.has_become(name, Place.ABSENT)
         elif lot < 5:
-            ledger.abandons(name)
+            ledger.ends_delivery(name)
             await receiver.abandon_message(message)
-            ledger.abandoned(name)
+            ledger.ended_delivery(name)
             if here is Place.DEFERRED:
                 ledger.deferred.append(name)
         elif lot < 7:
             ledger.may_become(name, here, Place.DEFERRED)
+            ledger.ends_delivery(name)
             await receiver.defer_message(message)
+            ledger.ended_delivery(name)
             ledger.has_become(name, Place.DEFERRED)
             ledger.deferred.append(name)
         elif lot < 9:

@@ -94,7 +94,8 @@ def test_a_deferred_message_is_received_by_its_number_only(
         (following,) = collect(receiver, 1)
         assert str(following) == "next"
         (deferred,) = receiver.receive_deferred_messages(later.sequence_number)
-        assert (str(deferred), deferred.delivery_count) == ("later", 0)
+        assert (str(deferred), deferred.delivery_count) == ("later", 1)
+        assert deferred.state.value == 1
         with pytest.raises(MessageNotFoundError):
             receiver.receive_deferred_messages(later.sequence_number)
         receiver.abandon_message(deferred)

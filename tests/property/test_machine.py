@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from partibus.domain.errors import BusError, MessageNotFound, StoreUnavailable
 from partibus.fragment.commands import DropLocks, Lane, Outcome
 from partibus.fragment.message import MessageState, Overlay
+from partibus.fragment.slices import SLICE, Allowance
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import Delivered, FragmentBench
@@ -34,19 +35,34 @@ class Expected:
         self.due_ms = 0
         self.ttl_ms = -1
         self.expires_ms = 0
+        self.was_scheduled = False
+
+    @property
+    def told(self) -> MessageState:
+        """The state that its receiver is told."""
+        if self.state is MessageState.DEFERRED:
+            return MessageState.DEFERRED
+        return MessageState.SCHEDULED if self.was_scheduled else MessageState.ACTIVE
 
 
 class QueueModel(RuleBasedStateMachine):
     """Drives a fragment and the model side by side."""
 
-    @initialize(dead_letters_expired=st.booleans())
-    def begin(self, dead_letters_expired: bool) -> None:
+    @initialize(
+        dead_letters_expired=st.booleans(),
+        counts_dead_letters=st.booleans(),
+        slice_messages=st.sampled_from([1, 2, SLICE]),
+    )
+    def begin(
+        self, dead_letters_expired: bool, counts_dead_letters: bool, slice_messages: int
+    ) -> None:
         spec = FragmentSpec(
             lock_duration_ms=LOCK_MS,
             max_delivery_count=MAX_DELIVERY,
+            counts_dead_letters=counts_dead_letters,
             dead_letter_on_expiry=dead_letters_expired,
         )
-        self.bench = FragmentBench(spec)
+        self.bench = FragmentBench(spec, slice_messages=slice_messages)
         self.expected: dict[int, Expected] = {}
         self.next_sequence = 1
         self.is_down = False
@@ -269,6 +285,7 @@ class QueueModel(RuleBasedStateMachine):
         expected = self.expected[message.sequence]
         assert message.body == expected.body
         assert message.delivery_count == expected.delivery_count
+        assert message.state is expected.told
         reason = message.overlay.reason if message.overlay is not None else None
         assert reason == expected.reason
 
@@ -277,7 +294,7 @@ class QueueModel(RuleBasedStateMachine):
 
     def bury(self, message: Expected, reason: str) -> None:
         message.lane, message.reason = Lane.DEAD_LETTER, reason
-        message.state = MessageState.ACTIVE
+        message.state, message.was_scheduled = MessageState.ACTIVE, False
 
     def settled(self, message: Expected, outcome: Outcome) -> None:
         message.lock = None
@@ -289,9 +306,13 @@ class QueueModel(RuleBasedStateMachine):
             self.count(message)
         elif outcome is Outcome.DEFER:
             message.state = MessageState.DEFERRED
+            message.delivery_count += self.counts(message)
+
+    def counts(self, message: Expected) -> bool:
+        return message.lane is Lane.MAIN or self.bench.spec.counts_dead_letters
 
     def count(self, message: Expected) -> None:
-        message.delivery_count += 1
+        message.delivery_count += self.counts(message)
         if message.lane is Lane.MAIN and message.delivery_count >= MAX_DELIVERY:
             self.bury(message, "MaxDeliveryCountExceeded")
 
@@ -308,7 +329,8 @@ class QueueModel(RuleBasedStateMachine):
         """Bring fragment and model to the same moment, then follow the fragment's timers."""
         from partibus.fragment.commands import Tick
 
-        self.bench.submit(Tick())
+        self.bench.submit(Tick(Allowance(self.bench.slice_messages)))
+        assert not self.bench.state.is_behind
         for message in list(self.expected.values()):
             if message.lock is not None and message.lock[1] <= self.now_ms:
                 message.lock = None
@@ -321,7 +343,7 @@ class QueueModel(RuleBasedStateMachine):
         activated = {m.body: m for m in self.bench.peek(0, 10_000) if m.state == 0}
         for _, sequence in sorted(due):
             message = self.expected.pop(sequence)
-            message.state = MessageState.ACTIVE
+            message.state, message.was_scheduled = MessageState.ACTIVE, True
             shown = activated.get(message.body)
             if message.ttl_ms >= 0:
                 held = self.active(message.body)

@@ -353,7 +353,7 @@ def test_messages_that_no_peek_shows_are_looked_at_by_number(
     hidden = first.read()
     by_number = operator.itemgetter("sequence_number")
     # The look under a lock counts as a delivery.
-    for row in hidden:
+    for row in [*shown, *hidden]:
         row["delivery_count"] = 0
     assert sorted(hidden, key=by_number) == sorted(shown, key=by_number)
     assert aside(bus, queue) == (0, 130, 0)

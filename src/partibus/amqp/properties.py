@@ -25,6 +25,8 @@ from partibus.amqp.types import Symbol, Timestamp, UInt, ULong
 _DESCRIPTOR: Final = 0x73
 _FIELD_COUNT: Final = 13
 _MESSAGE_ID_TYPES: Final = (str, UUID, ULong, bytes)
+TTL_MS_MAX: Final = 0xFFFF_FFFF
+"""A uint, what a header holds; longer lives are cut to it, as the vendor's clients do."""
 
 
 class MessageProperties:
@@ -122,6 +124,18 @@ def encode_properties(properties: MessageProperties) -> bytes:
     while fields and fields[-1] == ENCODED_NULL:
         fields.pop()
     return encode_described_list(_DESCRIPTOR, fields)
+
+
+def life_of(ttl_ms: int, properties: MessageProperties) -> int:
+    """The time to live of a message whose header says `ttl_ms`; negative when it has none.
+
+    A header holds 49 days. Whoever wants more says so by the difference of the two times, as the
+    vendor's clients do."""
+    created_ms, expires_ms = properties.creation_time_ms, properties.absolute_expiry_time_ms
+    is_whole = 0 <= ttl_ms < TTL_MS_MAX
+    if is_whole or created_ms is None or expires_ms is None or expires_ms <= created_ms:
+        return ttl_ms
+    return expires_ms - created_ms
 
 
 # --- one field, from a peer -------------------------------------------------------------------

@@ -6,8 +6,6 @@ but `DecodeError` on a peer's bytes. Called for every message by the gateway, in
 directions, so `message_id_and_group_id` and the small encoders are hot.
 """
 
-from typing import Final
-
 from partibus.amqp.decode import DecodeError, decode_value, skip_value
 from partibus.amqp.encode import (
     ENCODED_NULL,
@@ -18,6 +16,7 @@ from partibus.amqp.encode import (
     encode_value,
 )
 from partibus.amqp.properties import (
+    TTL_MS_MAX,
     MessageProperties,
     encode_properties,
     message_id_of,
@@ -68,8 +67,6 @@ __all__ = [
     "parse_sections",
     "split_batch",
 ]
-
-TTL_MS_MAX: Final = 0xFFFFFFFF  # a uint; longer lives are cut to it, as the vendor's clients do
 
 
 def message_id_and_group_id(payload: bytes, sections: MessageSections) -> tuple[object, str | None]:

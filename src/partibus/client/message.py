@@ -5,12 +5,14 @@ Owns the way from a message's words (id, session, subject, time to live ...) to 
 tools that write or read messages one by one; benchmarks keep to the encoded form.
 """
 
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from partibus.amqp.decode import decode_value
 from partibus.amqp.encode import encode_binary, encode_symbol, encode_value
+from partibus.amqp.properties import TTL_MS_MAX, life_of
 from partibus.amqp.section_walk import read_descriptor
 from partibus.amqp.sections import (
     AMQP_SEQUENCE,
@@ -81,18 +83,21 @@ class OutgoingMessage:
         return encode_annotations(pairs, len(items))
 
     def _properties(self) -> bytes:
-        return encode_properties(
-            MessageProperties(
-                message_id=self.message_id,
-                to=self.to,
-                subject=self.subject,
-                reply_to=self.reply_to,
-                correlation_id=self.correlation_id,
-                content_type=self.content_type,
-                group_id=self.session_id,
-                reply_to_group_id=self.reply_to_session_id,
-            )
+        properties = MessageProperties(
+            message_id=self.message_id,
+            to=self.to,
+            subject=self.subject,
+            reply_to=self.reply_to,
+            correlation_id=self.correlation_id,
+            content_type=self.content_type,
+            group_id=self.session_id,
+            reply_to_group_id=self.reply_to_session_id,
         )
+        life_ms = self.time_to_live_ms
+        if life_ms is not None and life_ms >= TTL_MS_MAX:
+            properties.creation_time_ms = time.time_ns() // 1_000_000
+            properties.absolute_expiry_time_ms = properties.creation_time_ms + life_ms
+        return encode_properties(properties)
 
 
 def encode_body(body: object, body_type: BodyType) -> bytes:
@@ -170,7 +175,8 @@ class IncomingMessage:
 
     @property
     def time_to_live_ms(self) -> int | None:
-        return self._sections.ttl_ms if self._sections.ttl_ms >= 0 else None
+        life_ms = life_of(self._sections.ttl_ms, self.properties)
+        return life_ms if life_ms >= 0 else None
 
     def body(self) -> tuple[BodyType, object]:
         """What the sender put in: bytes, one value, or a list of values."""
@@ -205,12 +211,15 @@ class IncomingMessage:
         live begins anew.
         """
         fields = self.properties
-        fields.absolute_expiry_time_ms = fields.creation_time_ms = None
+        life_ms = self.time_to_live_ms
+        if life_ms is None or life_ms < TTL_MS_MAX:
+            # What is longer is said by these two.
+            fields.absolute_expiry_time_ms = fields.creation_time_ms = None
         if message_id is not None:
             fields.message_id = message_id
         head = b""
-        if self.time_to_live_ms is not None:
-            head = encode_header(True, PRIORITY, self.time_to_live_ms, 0)
+        if life_ms is not None:
+            head = encode_header(True, PRIORITY, life_ms, 0)
         notes = OutgoingMessage(
             partition_key=self.partition_key if partition_key is None else partition_key,
             scheduled_ms=scheduled_ms,

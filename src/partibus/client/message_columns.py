@@ -10,6 +10,7 @@ from typing import Final
 
 from partibus.amqp.decode import decode_value
 from partibus.amqp.encode import encode_value
+from partibus.amqp.properties import TTL_MS_MAX, life_of
 from partibus.amqp.section_walk import open_compound, read_descriptor
 from partibus.amqp.sections import (
     AMQP_SEQUENCE,
@@ -18,6 +19,7 @@ from partibus.amqp.sections import (
     FOOTER,
     MessageSections,
     decode_application_properties,
+    decode_properties,
     parse_sections,
 )
 from partibus.amqp.text import text_of
@@ -174,7 +176,10 @@ class MessageColumns:
                 if place >= 0:
                     found[place] = value
         self._add_numbers(found[_SEQUENCE], found[_ENQUEUED_SEQUENCE], sections)
-        self._add_times(found[_ENQUEUED], found[_SCHEDULED], sections.ttl_ms)
+        life_ms = sections.ttl_ms
+        if life_ms == TTL_MS_MAX:
+            life_ms = life_of(life_ms, decode_properties(message, sections))
+        self._add_times(found[_ENQUEUED], found[_SCHEDULED], life_ms)
         if self._states is not None:
             self._states.append(state_text(found[_STATE]))
         if self._keys is not None:

@@ -61,8 +61,8 @@ class MessagesNotRead(RequestError):
 
     http_status: ClassVar[int] = 405
 
-    def __init__(self) -> None:
-        super().__init__(" ".join((self.__doc__ or "").split()))
+    def __init__(self, text: str | None = None) -> None:
+        super().__init__(" ".join((self.__doc__ or "").split()) if text is None else text)
 
 
 class EntityNotFound(RequestError):

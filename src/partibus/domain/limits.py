@@ -82,6 +82,7 @@ class Profile:
     auto_delete_on_idle_ms_min: int = 5 * MINUTE_MS  # IDL-1
     size_is_per_fragment: bool = True  # SEED-19; in Premium it is the entity's total (CON-17)
     splits_batches: bool = False  # BAT-3: mixed keys in a batch are split, or refused
+    counts_dead_letters: bool = False  # DLV-4: deliveries among dead letters, ASK-25
 
 
 _PREMIUM_MEGABYTES: Final = (1024, 2048, 3072, 4096, 5120, 10240, 20480, 40960, 81920)
@@ -158,6 +159,7 @@ EMULATOR: Final = Profile(  # EMU-8, EMU-9
 SELFHOST: Final = Profile(
     name="selfhost",
     splits_batches=True,
+    counts_dead_letters=True,
     fragments_free=True,
     partitioned_entities_max=UNLIMITED,
     entities_max=UNLIMITED,

@@ -23,6 +23,8 @@ from partibus.fragment.records import (
     ENQUEUED_META,
     NO_TTL,
     SCHEDULED,
+    SCHEDULED_LONG,
+    SCHEDULED_LONG_META,
     SCHEDULED_META,
 )
 from partibus.fragment.sealing import is_own, mark_taken, sealed_refusal, without_taken
@@ -58,7 +60,7 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
     pack = ENQUEUED_META.pack
     for message in command.messages:
         if message.scheduled_ms > now_ms:
-            records.append(_scheduled(fragment_id, sequence, message, now_ms))
+            records.append(scheduled(fragment_id, sequence, message, now_ms))
             expiries.append(message.scheduled_ms)
         else:
             # A time in the past means at once (SCH-6).
@@ -95,14 +97,23 @@ def _depart(state: State, change: Arrival) -> None:
         change.records.append(record)
 
 
-def _scheduled(fragment_id: int, sequence: int, message: NewMessage, now_ms: int) -> Record:
-    meta = SCHEDULED_META.pack(sequence, now_ms, message.scheduled_ms, ttl_word(message.ttl_ms))
-    return Record(fragment_id, SCHEDULED, meta, message.body)
+def scheduled(fragment_id: int, sequence: int, message: NewMessage, now_ms: int) -> Record:
+    """The record of a message that becomes active later."""
+    word = ttl_word(message.ttl_ms)
+    fields = (sequence, now_ms, message.scheduled_ms, word)
+    if word > NO_TTL:
+        meta = SCHEDULED_LONG_META.pack(*fields)
+        return Record(fragment_id, SCHEDULED_LONG, meta, message.body)
+    return Record(fragment_id, SCHEDULED, SCHEDULED_META.pack(*fields), message.body)
 
 
 def ttl_word(ttl_ms: int) -> int:
-    """A time to live in 32 bits, as it waits with a scheduled message."""
-    return ttl_ms if 0 <= ttl_ms < NO_TTL else NO_TTL
+    """A time to live as it waits with a scheduled message, in up to 48 bits.
+
+    The longest that 32 bits hold stands for none, so that one gets a millisecond more."""
+    if ttl_ms < 0:
+        return NO_TTL
+    return ttl_ms if ttl_ms != NO_TTL else NO_TTL + 1
 
 
 def expiry_ms(state: State, ttl_ms: int, now_ms: int) -> int:

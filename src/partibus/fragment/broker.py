@@ -11,11 +11,11 @@ submit to them.
 import logging
 from collections.abc import Callable
 from functools import partial
-from heapq import heappop, heappush
 from typing import Final, Protocol
 
 from partibus.domain.clock import Clock
 from partibus.domain.errors import BusError, StoreCorrupt
+from partibus.fragment.alarms import Alarms
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
 from partibus.fragment.effects import (
@@ -33,6 +33,7 @@ from partibus.fragment.machine import Machine
 from partibus.fragment.records import DROPPED
 from partibus.fragment.removal import HOUSEKEEPING, Refusal, Removals, gone
 from partibus.fragment.replay import NO_SPEC, finish, replay
+from partibus.fragment.slices import SLICE, Allowance
 from partibus.fragment.snapshot import dump, load
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
@@ -49,8 +50,6 @@ _log: Final = logging.getLogger(__name__)
 
 READ_RETRY_MS: Final = 1000
 """A store that could not read is asked again after this time, not in a loop."""
-TICK_INTERVAL_MS_MIN: Final = 20
-"""Timers closer together than this are served together."""
 
 
 class Timer(Protocol):
@@ -81,6 +80,7 @@ class Broker:
         scheduler: Scheduler,
         fault: Callable[[Exception], None] | None = None,
         first_token: int = 1,
+        slice_messages: int = SLICE,
     ) -> None:
         self.store = store
         self._first_token = first_token
@@ -96,10 +96,7 @@ class Broker:
         self._mailbox: list[tuple[Machine, Command]] = []
         self._turn_is_due = False
         self._touched: dict[int, Machine] = {}
-        self._timer: Timer | None = None
-        self._timer_at_ms = 0
-        self._alarms: dict[int, int] = {}
-        self._alarm_heap: list[tuple[int, int]] = []
+        self._alarms = Alarms(clock, scheduler, self._tick, slice_messages)
         self._upkeep = Upkeep(store, self._states)
         self._was_down = False
         self._appends_under_way = 0
@@ -145,14 +142,14 @@ class Broker:
         state.topic = topic
         machine = self._machines[fragment_id] = Machine(state)
         machine.used_ms = self._clock.now_ms()
-        self._set_alarm(machine)
+        self._alarms.set(machine)
         return machine
 
     def change(self, fragment_id: int, spec: FragmentSpec) -> None:
         """The entity of a fragment has other properties."""
         machine = self._machines[fragment_id]
         machine.change_spec(spec, self._clock.now_ms())
-        self._set_alarm(machine)
+        self._alarms.set(machine)
 
     def drop(self, fragment_id: int) -> None:
         """The entity of a fragment was deleted: its messages are gone, and it answers no more.
@@ -160,7 +157,7 @@ class Broker:
         What the log says of it is void once a record says so. Until then, and after a crash
         before that, it is a stranger: nobody asks for its id again, which is never reused."""
         machine = self._machines.pop(fragment_id)
-        self._alarms.pop(fragment_id, None)
+        self._alarms.drop(fragment_id)
         self._removals.begin(machine)
 
     @property
@@ -181,8 +178,7 @@ class Broker:
 
     def close(self) -> None:
         """Checkpoint what is durable and give the store back."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarms.stop()
         if self.store.state is not StoreState.DOWN:
             self.store.checkpoint(self._states(), _ignore)
         self.store.close()
@@ -254,7 +250,7 @@ class Broker:
         if out.outward:
             self._let_out(out.outward)
         for machine in self._touched.values():
-            self._set_alarm(machine)
+            self._alarms.set(machine)
         self._touched.clear()
 
     def _durable(self, prepared: list[tuple[Machine, Change]], error: BusError | None) -> None:
@@ -389,43 +385,11 @@ class Broker:
 
     # --- timers -----------------------------------------------------------------------------
 
-    def _set_alarm(self, machine: Machine) -> None:
-        """Note when a machine wants to be woken; an earlier alarm that stands is enough."""
-        deadline_ms = None if machine.is_gone else machine.deadline_ms()
-        if deadline_ms is None:
-            return
-        standing_ms = self._alarms.get(machine.state.fragment_id)
-        if standing_ms is not None and standing_ms <= deadline_ms:
-            return
-        self._alarms[machine.state.fragment_id] = deadline_ms
-        heappush(self._alarm_heap, (deadline_ms, machine.state.fragment_id))
-        if self._timer is None or deadline_ms < self._timer_at_ms:
-            self._set_timer()
-
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._alarm_heap:
-            now_ms = self._clock.now_ms()
-            self._timer_at_ms = max(self._alarm_heap[0][0], now_ms + TICK_INTERVAL_MS_MIN)
-            delay_ms = self._timer_at_ms - now_ms
-            self._timer = self._scheduler.call_later_ms(delay_ms, self._wake)
-
-    def _wake(self) -> None:
-        """Tick every machine whose time has come; while the store is down, none."""
-        self._timer = None
-        now_ms = self._clock.now_ms()
-        is_down = self.store.state is StoreState.DOWN
-        heap = self._alarm_heap
-        while heap and heap[0][0] <= now_ms:
-            alarm_ms, fragment_id = heappop(heap)
-            if self._alarms.get(fragment_id) == alarm_ms:
-                del self._alarms[fragment_id]
-            machine = self._machines.get(fragment_id)
-            if machine is not None and not is_down:
-                self.submit(machine, Tick())
-        self._set_timer()
+    def _tick(self, fragment_id: int, allowance: Allowance) -> None:
+        """Let a machine know that time has passed; while the store is down, none."""
+        machine = self._machines.get(fragment_id)
+        if machine is not None and self.store.state is not StoreState.DOWN:
+            self.submit(machine, Tick(allowance))
 
     # --- the store --------------------------------------------------------------------------
 
@@ -434,12 +398,13 @@ class Broker:
         is_down = state is StoreState.DOWN
         # A store that comes back in the same turn finds the machines not suspended yet.
         was_down, self._was_down = self._was_down, is_down
+        allowance = self._alarms.allowance()
         for machine in self._machines.values():
             if is_down and not machine.state.suspended:
                 self.submit(machine, Suspend())
             elif not is_down and (machine.state.suspended or was_down):
                 self.submit(machine, Resume())
-                self.submit(machine, Tick())
+                self.submit(machine, Tick(allowance))
         if not is_down:
             self._removals.go_on()
         if self.on_state is not None:

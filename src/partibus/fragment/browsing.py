@@ -45,6 +45,7 @@ def receive_deferred(state: State, command: Command, now_ms: int, out: Effects) 
     taken = [held for held in map(lane.deferred.take, sought) if held is not None]
     for held in taken:
         held.deferred = True
+        held.state = MessageState.DEFERRED
     expired = _expired(taken, lane, now_ms)
     if expired or len(taken) < len(wanted):
         for held in taken:

@@ -151,31 +151,44 @@ class DeferredConsumption(Change):
 
 
 class Return(Change):
-    """Messages go back to their place with one more delivery counted (DLV-1)."""
+    """Messages go back to their place, as a rule with one more delivery counted (DLV-1)."""
 
-    __slots__ = ("lane", "messages", "overlay")
+    __slots__ = ("counted", "lane", "messages", "overlay")
 
     def __init__(
-        self, records: list[Record], lane: Lane, messages: list[Held], overlay: Overlay | None
+        self,
+        records: list[Record],
+        lane: Lane,
+        messages: list[Held],
+        overlay: Overlay | None,
+        counted: bool,
     ) -> None:
         self.records = records
         self.lane = lane
         self.messages = messages
         self.overlay = overlay
+        self.counted = counted
 
 
 class Deferral(Change):
     """Messages leave the active flow and keep their numbers (DEF-1)."""
 
-    __slots__ = ("lane", "messages", "overlay")
+    __slots__ = ("counted", "lane", "messages", "overlay")
 
     def __init__(
-        self, records: list[Record], lane: Lane, messages: list[Held], overlay: Overlay | None
+        self,
+        records: list[Record],
+        lane: Lane,
+        messages: list[Held],
+        overlay: Overlay | None,
+        counted: bool,
     ) -> None:
         self.records = records
         self.lane = lane
         self.messages = messages
         self.overlay = overlay
+        self.counted = counted
+        """The delivery that ended so counts (DLV-3)."""
 
 
 class DeadLettering(Change):

@@ -50,6 +50,7 @@ from partibus.fragment.records import (
 )
 from partibus.fragment.retention import keep
 from partibus.fragment.settlement import TOO_MANY_DELIVERIES
+from partibus.fragment.slices import Allowance
 from partibus.fragment.state import State
 
 _BUSY: Final = "Another change of this claim is under way; try again."
@@ -365,11 +366,14 @@ def abort_release(state: State, change: Change, error: BusError, out: Effects) -
     out.outward.append(Failed(change.command.port, error))
 
 
-def lapse_claims(state: State, now_ms: int, out: Effects) -> None:
-    """Claims whose time is up give their messages back."""
+def lapse_claims(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
+    """Claims whose time is up give their messages back, each as a whole."""
     if state.claims is None:
         return
     for claim in state.claims.lapsed(now_ms):
+        if not allowance.left:
+            return
+        allowance.spend(len(claim.table) + 1)
         claim.busy = True
         record = claim_record(
             state, CLAIM_LAPSED, claim.owner, claim.start, claim.epoch, claim.expires_ms

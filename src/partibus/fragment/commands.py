@@ -22,6 +22,7 @@ from partibus.fragment.ports import (
     SettlePort,
     StatePort,
 )
+from partibus.fragment.slices import Allowance
 
 
 class Lane(enum.IntEnum):
@@ -419,6 +420,9 @@ class Resume(Command):
 
 
 class Tick(Command):
-    """Time has passed: let locks lapse and messages expire."""
+    """Time has passed: let locks lapse and messages expire, as many as are allowed."""
 
-    __slots__ = ()
+    __slots__ = ("allowance",)
+
+    def __init__(self, allowance: Allowance | None = None) -> None:
+        self.allowance = allowance if allowance is not None else Allowance()

@@ -11,6 +11,7 @@ from partibus.fragment.dispatch import dispatch
 from partibus.fragment.effects import Effects
 from partibus.fragment.message import Held
 from partibus.fragment.state import State
+from partibus.fragment.table import WAS_SCHEDULED
 from partibus.fragment.topic_changes import Copies
 
 
@@ -19,6 +20,7 @@ def copies_arrived(state: State, change: Change, now_ms: int, out: Effects) -> N
     assert isinstance(change, Copies)
     enqueued_ms = change.enqueued_ms
     push = state.main.ready.push
+    extra = WAS_SCHEDULED if change.were_scheduled else 0
     has_dead_letters = False
     next_sequence = state.next_sequence
     for copy in change.copies:
@@ -34,7 +36,7 @@ def copies_arrived(state: State, change: Change, now_ms: int, out: Effects) -> N
             continue
         if state.sessions is not None:
             state.sessions.enter(copy.sequence, copy.session_id or "")
-        push(copy.sequence, position, copy.length, enqueued_ms, copy.expires_ms, 0)
+        push(copy.sequence, position, copy.length, enqueued_ms, copy.expires_ms, extra)
     # A copy has the topic's number (SEQ-11), and whoever reads along asks how far they go.
     state.next_sequence = state.next_sequence_durable = next_sequence
     dispatch(state, state.main, now_ms, out)

@@ -58,8 +58,11 @@ def _consume(
     out.changes.append(Consumption([removal(state, messages)], consumer, messages))
 
 
-def answer_drain(consumer: Consumer, out: Effects) -> None:
+def answer_drain(state: State, consumer: Consumer, out: Effects) -> None:
     """Tell a receiver that asked for it that nothing more comes for its demand."""
+    if state.is_behind and consumer.waiting:
+        # Messages may wait behind expired ones, which are being cleared away.
+        return
     if consumer.draining and not consumer.consuming:
         consumer.draining = False
         consumer.limit = consumer.sent

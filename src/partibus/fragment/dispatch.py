@@ -23,6 +23,7 @@ from partibus.fragment.expiry import expire
 from partibus.fragment.message import Held
 from partibus.fragment.retention import keep
 from partibus.fragment.session_dispatch import revoke, serve_sessions, session_lane
+from partibus.fragment.slices import SLICE
 from partibus.fragment.state import State
 from partibus.fragment.subqueue import SubQueue
 
@@ -40,7 +41,7 @@ def demand(state: State, command: Command, now_ms: int, out: Effects) -> None:
     lane.demand(consumer, command.limit)
     consumer.draining = command.drain
     dispatch(state, lane, now_ms, out)
-    answer_drain(consumer, out)
+    answer_drain(state, consumer, out)
 
 
 def interest(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -82,16 +83,17 @@ def dispatch(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
 def _serve(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
     given: dict[Consumer, list[Held]] = {}
     expired: list[Held] = []
-    is_main = lane is state.main
     consumer = lane.next_consumer()
     while consumer is not None and len(lane.ready):
         share = consumer.limit - consumer.sent if len(lane.waiting) == 1 else 1
-        taken = _take(lane, share, now_ms, is_main, expired)
+        taken = _take(state, lane, share, now_ms, expired)
         consumer.sent += len(taken)
         if consumer in given:
             given[consumer].extend(taken)
         else:
             given[consumer] = taken
+        if state.is_behind and not taken:
+            break
         lane.waiting.rotate(-1)
         consumer = lane.next_consumer()
     for receiver, messages in given.items():
@@ -101,21 +103,40 @@ def _serve(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
         expire(state, expired, out)
 
 
-def _take(
-    lane: SubQueue, share: int, now_ms: int, is_main: bool, expired: list[Held]
-) -> list[Held]:
-    """Up to `share` messages from the front; expired ones are set aside (TTL-4)."""
+def _take(state: State, lane: SubQueue, share: int, now_ms: int, expired: list[Held]) -> list[Held]:
+    """Up to `share` messages from the front; expired ones are set aside (TTL-4).
+
+    When there are many of these, the rest is left to the ticks, which clear them away."""
     ready = lane.ready
+    is_main = lane is state.main
     taken: list[Held] = []
     while share > 0 and len(ready):
         held = ready.pop()
         # Time to live is not observed among dead letters (TTL-9).
         if is_main and 0 < held.expires_ms <= now_ms:
+            if state.is_behind or len(expired) >= SLICE:
+                state.is_behind = True
+                ready.insert(held)
+                break
             expired.append(held)
             continue
         taken.append(held)
         share -= 1
     return taken
+
+
+def caught_up(state: State, now_ms: int, out: Effects) -> None:
+    """Nothing that is due is left: hand out what waited behind it."""
+    dispatch(state, state.main, now_ms, out)
+    if not state.is_behind:
+        answer_drains(state, out)
+
+
+def answer_drains(state: State, out: Effects) -> None:
+    """Answer the receivers that had to wait for it."""
+    for lane in state.lanes:
+        for consumer in list(lane.waiting):
+            answer_drain(state, consumer, out)
 
 
 def consumed(state: State, change: Change, now_ms: int, out: Effects) -> None:
@@ -129,7 +150,7 @@ def consumed(state: State, change: Change, now_ms: int, out: Effects) -> None:
     consumer.consuming -= len(change.messages)
     keep(state, change.messages, out)
     out.outward.append(Deliver(consumer, change.messages, True))
-    answer_drain(consumer, out)
+    answer_drain(state, consumer, out)
     if lane.sessions is not None:
         lane.sessions.forget([held.sequence for held in change.messages])
         lane.sessions.touch_held_by(consumer)
@@ -148,7 +169,7 @@ def abort_consumption(state: State, change: Change, error: BusError, out: Effect
     _take_back(lane, consumer, len(change.messages))
     if lane.sessions is not None:
         lane.sessions.touch_held_by(consumer)
-    answer_drain(consumer, out)
+    answer_drain(state, consumer, out)
 
 
 def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> None:

@@ -10,11 +10,12 @@ from typing import Final
 
 from partibus.domain.errors import BusError
 from partibus.fragment.changes import Change
-from partibus.fragment.commands import Command
+from partibus.fragment.commands import Command, Tick
 from partibus.fragment.effects import Due, Effects
 from partibus.fragment.message import Held
 from partibus.fragment.publishing import Draft, abort_publication, published, topic_of
 from partibus.fragment.records import NO_TTL
+from partibus.fragment.scheduling import take_due
 from partibus.fragment.staging import drop_abandoned
 from partibus.fragment.state import State
 from partibus.fragment.topic_changes import Publication
@@ -27,15 +28,13 @@ READ_BYTES_MAX: Final = 4 * 1024 * 1024
 
 def topic_tick(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Time has passed: scheduled messages may be due."""
-    topic = topic_of(state)
-    due = state.scheduled.take_expired(now_ms)
-    due.sort(key=lambda held: (held.expires_ms, held.sequence))
-    for held in due:
-        state.departing[held.sequence] = held
-    topic.due.extend(due)
+    assert isinstance(command, Tick)
+    allowance = command.allowance
+    topic_of(state).due.extend(take_due(state, allowance, now_ms))
     _read_next(state, out)
-    drop_abandoned(state, now_ms, out)
+    drop_abandoned(state, allowance, now_ms, out)
     state.history.sweep(now_ms, state.spec.duplicate_window_ms)
+    state.is_behind = not allowance.left
 
 
 def _read_next(state: State, out: Effects) -> None:
@@ -55,7 +54,7 @@ def _read_next(state: State, out: Effects) -> None:
 def publish_due(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Their bodies are here: ask who wants them, as if they were sent now (SCH-4)."""
     assert isinstance(command, PublishDue)
-    draft = Draft(state, len(command.messages), now_ms)
+    draft = Draft(state, len(command.messages), now_ms, is_due=True)
     sequence = draft.first_sequence
     for held, body in zip(command.messages, command.bodies, strict=True):
         ttl = held.delivery_count
@@ -102,6 +101,7 @@ def publication_failed(state: State, change: Change, error: BusError, out: Effec
 def _reinstate(state: State, messages: list[Held]) -> None:
     """Schedule them again, with those that wait behind them; the next tick finds them due."""
     topic = topic_of(state)
+    state.due.clear()
     for held in [*messages, *topic.due]:
         del state.departing[held.sequence]
         state.scheduled.insert(held)

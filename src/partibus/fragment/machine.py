@@ -176,6 +176,8 @@ class Machine:
     def deadline_ms(self) -> int | None:
         """When the machine next wants a `Tick`; it may come early, never late."""
         state = self.state
+        if state.is_behind:
+            return 0
         times = [lane.next_lapse_ms() for lane in state.lanes]
         times.append(next_sweep_ms(state))
         times.append(state.scheduled.next_expiry_ms())
@@ -190,26 +192,36 @@ class Machine:
 
 
 def tick(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Let locks lapse, messages expire and scheduled ones become active."""
+    """Let locks lapse, messages expire and scheduled ones become active: a slice of them."""
+    assert isinstance(command, Tick)
+    allowance = command.allowance
     for lane in state.lanes:
-        settlement.lapse(state, lane, now_ms, out)
+        settlement.lapse(state, lane, allowance, now_ms, out)
     if state.sessions is not None:
-        session_locks.lapse_sessions(state, now_ms, out)
+        session_locks.lapse_sessions(state, allowance, now_ms, out)
     # What is about to be forwarded expires at its destination (FWD-12).
     if not state.spec.forward_to:
-        expired = state.main.ready.take_expired(now_ms)
+        expired = state.main.ready.take_expired(now_ms, allowance.left)
         if expired:
+            allowance.spend(len(expired))
             expire(state, expired, out)
-    scheduling.activate_due(state, now_ms, out)
-    claiming.lapse_claims(state, now_ms, out)
+    scheduling.activate_due(state, allowance, now_ms, out)
+    claiming.lapse_claims(state, allowance, now_ms, out)
     cursors.trim(state, now_ms, out)
-    staging.drop_abandoned(state, now_ms, out)
+    staging.drop_abandoned(state, allowance, now_ms, out)
     state.history.sweep(now_ms, state.spec.duplicate_window_ms)
+    was_behind, state.is_behind = state.is_behind, not allowance.left
+    if was_behind and not state.is_behind:
+        dispatch.caught_up(state, now_ms, out)
 
 
 def suspend(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """The store is down: hand nothing out."""
     state.suspended = True
+    if state.is_behind:
+        # Nothing is ticked now; the store's return brings a tick.
+        state.is_behind = False
+        dispatch.answer_drains(state, out)
 
 
 def resume(state: State, command: Command, now_ms: int, out: Effects) -> None:

@@ -119,7 +119,8 @@ class Held:
         self.token = 0
         self.locked_until_ms = 0
         self.state = MessageState.ACTIVE
-        """Its state when it was looked at; told to who peeks."""
+        """What its receiver is told: deferred when it was received by its number, scheduled when
+        it was before it became active (SCH-4). Who peeks is told where it is now."""
         self.deferred = False
         """It was received by its number; given back, it goes to the deferred messages."""
         self.busy = False

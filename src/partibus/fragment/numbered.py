@@ -15,7 +15,13 @@ from partibus.fragment.commands import Command, Enqueue
 from partibus.fragment.duplicates import identified, let_go, remember, sift
 from partibus.fragment.effects import Confirmed, Effect, Effects, Refused
 from partibus.fragment.message import Held, NewMessage
-from partibus.fragment.records import SCHEDULED_META, SCHEDULED_UNDER
+from partibus.fragment.records import (
+    NO_TTL,
+    SCHEDULED_LONG,
+    SCHEDULED_LONG_META,
+    SCHEDULED_META,
+    SCHEDULED_UNDER,
+)
 from partibus.fragment.session_records import in_sessions
 from partibus.fragment.state import State
 from partibus.fragment.transaction_commands import EnqueueNumbered, NumbersPort, ReserveNumbers
@@ -127,9 +133,11 @@ def _held(message: NewMessage, number: int, now_ms: int) -> Held:
 
 
 def _record(state: State, held: Held, message: NewMessage) -> Record:
-    meta = SCHEDULED_META.pack(
-        held.sequence, held.enqueued_ms, held.expires_ms, held.delivery_count
-    )
+    fields = (held.sequence, held.enqueued_ms, held.expires_ms, held.delivery_count)
+    if held.delivery_count > NO_TTL:
+        meta = SCHEDULED_LONG_META.pack(*fields)
+        return Record(state.fragment_id, SCHEDULED_LONG, meta, message.body)
+    meta = SCHEDULED_META.pack(*fields)
     return Record(state.fragment_id, SCHEDULED_UNDER, meta, message.body)
 
 
@@ -164,9 +172,10 @@ def abort_numbered(state: State, change: Change, error: BusError, out: Effects) 
     out.outward.append(Refused(change.command.port, [0], error))
 
 
-def replay_numbered(state: State, meta: bytes, position: int, length: int) -> None:
-    """A scheduled message of the log whose number is older than its record."""
-    sequence, enqueued_ms, due_ms, ttl = SCHEDULED_META.unpack(meta)
+def replay_numbered(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+    """A scheduled message of the log whose number may be older than its record."""
+    fields = SCHEDULED_LONG_META if kind == SCHEDULED_LONG else SCHEDULED_META
+    sequence, enqueued_ms, due_ms, ttl = fields.unpack(meta)
     insert_numbered(state, Held(sequence, position, length, enqueued_ms, due_ms, ttl, None))
     if sequence >= state.next_sequence:
         state.next_sequence = sequence + 1

@@ -11,6 +11,7 @@ wait at the topic; `due` publishes them when their time comes.
 from typing import Final
 
 from partibus.domain.errors import BusError, NoMatchingSubscription, QuotaExceeded
+from partibus.fragment.arrivals import scheduled as scheduled_record
 from partibus.fragment.arrivals import take_numbers_back, ttl_word
 from partibus.fragment.changes import Change, Sieve
 from partibus.fragment.commands import Command, Enqueue
@@ -22,10 +23,9 @@ from partibus.fragment.records import (
     DEAD_LETTERED,
     DUE_PUBLISHED,
     ENQUEUED,
+    ENQUEUED_DUE,
     ENQUEUED_META,
     PUBLISHED,
-    SCHEDULED,
-    SCHEDULED_META,
     pack_overlay,
     pack_sequences,
 )
@@ -51,6 +51,7 @@ class Draft:
     __slots__ = (
         "_copies",
         "_extra_records",
+        "_is_due",
         "_next_extra",
         "_now_ms",
         "_state",
@@ -64,11 +65,13 @@ class Draft:
         "records",
     )
 
-    def __init__(self, state: State, message_count: int, now_ms: int) -> None:
+    def __init__(self, state: State, message_count: int, now_ms: int, is_due: bool = False) -> None:
         assert state.topic is not None
         self._state = state
         self._topic = state.topic
         self._now_ms = now_ms
+        self._is_due = is_due
+        """The messages were scheduled, and their time has come."""
         self._copies: dict[int, Copies] = {}
         self._extra_records: list[Record] = []
         self.first_sequence = state.next_sequence
@@ -174,7 +177,8 @@ class Draft:
         ttl_ms = capped(message.ttl_ms, self._state.spec.default_ttl_ms)
         expires_ms = self._expiry_ms(subscription, ttl_ms)
         meta = ENQUEUED_META.pack(number, self._now_ms, expires_ms)
-        record = Record(subscription.fragment_id, ENQUEUED, meta, message.body)
+        kind = ENQUEUED_DUE if self._is_due else ENQUEUED
+        record = Record(subscription.fragment_id, kind, meta, message.body)
         (self._extra_records if is_extra else self.records).append(record)
         self.published.append(record)
         self.has_own_records = True
@@ -188,7 +192,7 @@ class Draft:
     def _add(self, key: int, copy: Copy) -> None:
         copies = self._copies.get(key)
         if copies is None:
-            copies = self._copies[key] = Copies(self._now_ms)
+            copies = self._copies[key] = Copies(self._now_ms, self._is_due)
         copies.copies.append(copy)
         copies.byte_count += copy.length
         self.byte_count += copy.length
@@ -262,7 +266,7 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
     sequence = draft.first_sequence
     for message in command.messages:
         if message.scheduled_ms > now_ms:
-            record = _scheduled(state.fragment_id, sequence, message, now_ms)
+            record = scheduled_record(state.fragment_id, sequence, message, now_ms)
             draft.records.append(record)
             scheduled.append((sequence, message, record))
             scheduled_bytes += len(message.body)
@@ -311,11 +315,6 @@ def _refusal(
             "of its subscriptions. Receive or purge messages, or raise the topic's maximum size."
         )
     return None
-
-
-def _scheduled(fragment_id: int, sequence: int, message: NewMessage, now_ms: int) -> Record:
-    meta = SCHEDULED_META.pack(sequence, now_ms, message.scheduled_ms, ttl_word(message.ttl_ms))
-    return Record(fragment_id, SCHEDULED, meta, message.body)
 
 
 def topic_of(state: State) -> Topic:

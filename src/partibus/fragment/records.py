@@ -27,6 +27,12 @@ SCHEDULED: Final = 6
 """sequence u64, scheduled_ms u64, due_ms u64, ttl_ms u32 (all ones: none); body."""
 ACTIVATED: Final = 7
 """activated_ms u64, first new sequence u64, then for each: old sequence u64, expires_ms u64."""
+DEFERRED_COUNTED: Final = 9
+"""As DEFERRED, with delivery count + 1."""
+RETURNED_UNCOUNTED: Final = 10
+"""As RETURNED, with the delivery count as it was."""
+ENQUEUED_DUE: Final = 11
+"""As ENQUEUED: a copy of a message that was scheduled."""
 DROPPED: Final = 8
 """nothing more: the entity was deleted, and all that was ever said of the fragment is void."""
 IDENTIFIED: Final = 16
@@ -37,6 +43,8 @@ SESSION_STATE: Final = 25
 """updated_ms u64, is there u8, then the session id; body = the state."""
 SCHEDULED_UNDER: Final = 40
 """As SCHEDULED, under a number set aside before: higher ones may stand in earlier records."""
+SCHEDULED_LONG: Final = 41
+"""As SCHEDULED_UNDER, with a time to live u64 that 32 bits do not hold."""
 DEPARTED: Final = 48
 """first outbox number u64, purpose u8, path size u16, path, sequences u64...: into the outbox."""
 TRANSFERRED: Final = 49
@@ -94,6 +102,7 @@ the outbox."""
 
 ENQUEUED_META: Final = struct.Struct("<QQQ")
 SCHEDULED_META: Final = struct.Struct("<QQQI")
+SCHEDULED_LONG_META: Final = struct.Struct("<QQQQ")
 ACTIVATED_META: Final = struct.Struct("<QQ")
 IDENTIFIED_META: Final = struct.Struct("<Q")
 IDENTITY_BYTES: Final = 16

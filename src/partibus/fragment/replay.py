@@ -10,7 +10,7 @@ from typing import Final
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment import claim_records, cursors, stage_records
 from partibus.fragment.duplicates import replay_identities
-from partibus.fragment.message import Held
+from partibus.fragment.message import Held, MessageState
 from partibus.fragment.numbered import replay_numbered
 from partibus.fragment.outbox_records import replay_outbox
 from partibus.fragment.records import (
@@ -18,13 +18,17 @@ from partibus.fragment.records import (
     ACTIVATED_META,
     DEAD_LETTERED,
     DEFERRED,
+    DEFERRED_COUNTED,
     ENQUEUED,
+    ENQUEUED_DUE,
     ENQUEUED_META,
     IDENTIFIED,
     IN_SESSIONS,
     REMOVED,
     RETURNED,
+    RETURNED_UNCOUNTED,
     SCHEDULED,
+    SCHEDULED_LONG,
     SCHEDULED_META,
     SCHEDULED_UNDER,
     SESSION_STATE,
@@ -40,7 +44,7 @@ from partibus.fragment.session_records import (
 from partibus.fragment.settlement import lay_over
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
-from partibus.fragment.table import MessageTable
+from partibus.fragment.table import WAS_SCHEDULED, MessageTable
 
 NO_SPEC: Final = FragmentSpec(lock_duration_ms=0, max_delivery_count=0)
 """A state is rebuilt without its entity's properties; the node gives them to it afterwards."""
@@ -48,9 +52,10 @@ NO_SPEC: Final = FragmentSpec(lock_duration_ms=0, max_delivery_count=0)
 
 def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
     """Apply one record of the log."""
-    if kind == ENQUEUED:
+    if kind in (ENQUEUED, ENQUEUED_DUE):
         sequence, enqueued_ms, expires_ms = ENQUEUED_META.unpack(meta)
-        state.main.ready.push(sequence, position, length, enqueued_ms, expires_ms, 0)
+        extra = WAS_SCHEDULED if kind == ENQUEUED_DUE else 0
+        state.main.ready.push(sequence, position, length, enqueued_ms, expires_ms, extra)
         state.next_sequence = sequence + 1
     elif kind == REMOVED:
         sequences = unpack_sequences(meta)
@@ -60,18 +65,18 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
                 keep_replayed(state, held)
         if state.sessions is not None:
             state.sessions.forget(sequences)
-    elif kind == RETURNED:
-        _returned(state, meta)
+    elif kind in (RETURNED, RETURNED_UNCOUNTED):
+        _returned(state, meta, kind == RETURNED)
     elif kind == DEAD_LETTERED:
         _dead_lettered(state, meta)
-    elif kind == DEFERRED:
-        _deferred(state, meta)
+    elif kind in (DEFERRED, DEFERRED_COUNTED):
+        _deferred(state, meta, kind == DEFERRED_COUNTED)
     elif kind == SCHEDULED:
         sequence, enqueued_ms, due_ms, ttl = SCHEDULED_META.unpack(meta)
         state.scheduled.push(sequence, position, length, enqueued_ms, due_ms, ttl)
         state.next_sequence = sequence + 1
-    elif kind == SCHEDULED_UNDER:
-        replay_numbered(state, meta, position, length)
+    elif kind in (SCHEDULED_UNDER, SCHEDULED_LONG):
+        replay_numbered(state, kind, meta, position, length)
     elif kind == ACTIVATED:
         _activated(state, meta)
     elif kind == IDENTIFIED:
@@ -146,11 +151,11 @@ def _leave(state: State, sequence: int) -> Held:
     return held
 
 
-def _returned(state: State, meta: bytes) -> None:
+def _returned(state: State, meta: bytes, counted: bool) -> None:
     overlay, offset = unpack_overlay(meta, 0)
     for sequence in unpack_sequences(meta, offset):
         held, table = _take(state, sequence)
-        held.delivery_count += 1
+        held.delivery_count += counted
         lay_over(held, overlay)
         table.insert(held)
 
@@ -160,16 +165,19 @@ def _dead_lettered(state: State, meta: bytes) -> None:
     for sequence in unpack_sequences(meta, offset):
         held, _ = _take(state, sequence)
         held.delivery_count += meta[0]
+        held.state = MessageState.ACTIVE
         lay_over(held, overlay)
         state.dead.ready.insert(held)
         if state.sessions is not None:
             state.sessions.forget([sequence])
 
 
-def _deferred(state: State, meta: bytes) -> None:
+def _deferred(state: State, meta: bytes, counted: bool) -> None:
     overlay, offset = unpack_overlay(meta, 0)
     for sequence in unpack_sequences(meta, offset):
         held, table = _take(state, sequence)
+        held.delivery_count += counted
+        held.state = MessageState.DEFERRED
         lay_over(held, overlay)
         for lane in state.lanes:
             if table is lane.ready or table is lane.deferred:
@@ -186,6 +194,7 @@ def _activated(state: State, meta: bytes) -> None:
         if state.sessions is not None:
             state.sessions.renumber(held.sequence, sequence)
         expires_ms = words[index + 1]
-        state.main.ready.push(sequence, held.position, held.length, activated_ms, expires_ms, 0)
+        position, length = held.position, held.length
+        state.main.ready.push(sequence, position, length, activated_ms, expires_ms, WAS_SCHEDULED)
         sequence += 1
     state.next_sequence = sequence

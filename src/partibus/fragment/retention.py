@@ -7,6 +7,7 @@ what may change and when.
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
@@ -20,6 +21,8 @@ CURSORS_MAX: Final = 1000
 """Cursors of a fragment; each costs little, but nobody needs more."""
 TRIM_SHARE: Final = 8
 """Over the limit, an eighth more than needed goes, so that trimming is rare."""
+TRIM_MESSAGES_MAX: Final = 4096
+"""What one trim lets go of: a few milliseconds; the next follows after a moment."""
 _CURSOR: Final = struct.Struct("<HQQQQ")
 _HEAD: Final = struct.Struct("<QI")
 
@@ -88,7 +91,7 @@ class Retention:
         if self.byte_count > self.bytes_max:
             excess = self.byte_count - self.bytes_max + self.bytes_max // TRIM_SHARE
         floor = self.floor
-        for held in self.table.copies(0):
+        for held in islice(self.table.copies(0), TRIM_MESSAGES_MAX):
             if held.enqueued_ms > too_old_ms and excess <= 0:
                 break
             excess -= held.length

@@ -13,22 +13,38 @@ from partibus.fragment.dispatch import dispatch
 from partibus.fragment.effects import Done, Effects, Failed
 from partibus.fragment.message import Held
 from partibus.fragment.records import ACTIVATED, ACTIVATED_META, NO_TTL, pack_sequences
+from partibus.fragment.slices import Allowance
 from partibus.fragment.state import State
+from partibus.fragment.table import WAS_SCHEDULED
 from partibus.store.record import Record
 
 
-def activate_due(state: State, now_ms: int, out: Effects) -> None:
-    """Prepare the activation of every message that is due."""
-    due = state.scheduled.take_expired(now_ms)
+def take_due(state: State, allowance: Allowance, now_ms: int) -> list[Held]:
+    """Take out the next messages that are due, those first that were due first (SCH-5)."""
+    waiting = state.due
+    if not waiting:
+        waiting.extend(state.scheduled.due(now_ms))
+    due: list[Held] = []
+    while waiting and len(due) < allowance.left:
+        held = state.scheduled.take(waiting.popleft())
+        # It may have been cancelled meanwhile.
+        if held is not None:
+            state.departing[held.sequence] = held
+            due.append(held)
+    allowance.spend(len(due))
+    return due
+
+
+def activate_due(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
+    """Prepare the activation of messages that are due."""
+    due = take_due(state, allowance, now_ms)
     if not due:
         return
-    due.sort(key=lambda held: (held.expires_ms, held.sequence))
     first = state.next_sequence
     state.next_sequence = first + len(due)
     expiries: list[int] = []
     words: list[int] = []
     for held in due:
-        state.departing[held.sequence] = held
         ttl = held.delivery_count
         expires_ms = expiry_ms(state, -1 if ttl == NO_TTL else ttl, now_ms)
         expiries.append(expires_ms)
@@ -47,7 +63,12 @@ def activated(state: State, change: Change, now_ms: int, out: Effects) -> None:
         if state.sessions is not None:
             state.sessions.renumber(held.sequence, sequence)
         state.main.ready.push(
-            sequence, held.position, held.length, change.activated_ms, expires_ms, 0
+            sequence,
+            held.position,
+            held.length,
+            change.activated_ms,
+            expires_ms,
+            WAS_SCHEDULED,
         )
         sequence += 1
     state.next_sequence_durable = sequence
@@ -104,6 +125,8 @@ def abort_cancellation(state: State, change: Change, error: BusError, out: Effec
 
 
 def _reinstate(state: State, messages: list[Held]) -> None:
+    """Schedule them again; those that are due are looked for anew, and so come in order."""
+    state.due.clear()
     for held in messages:
         del state.departing[held.sequence]
         state.scheduled.insert(held)

@@ -14,6 +14,7 @@ from partibus.fragment.expiry import expire
 from partibus.fragment.message import Held
 from partibus.fragment.session_lane import SessionLane
 from partibus.fragment.sessions import Session, SessionLock
+from partibus.fragment.slices import SLICE
 from partibus.fragment.state import State
 from partibus.fragment.subqueue import SubQueue
 
@@ -32,6 +33,7 @@ def serve_sessions(state: State, lane: SessionLane, now_ms: int, out: Effects) -
     if state.spec.forward_to:
         _turn_away(state, lane, out)
     touched = sessions.touched
+    postponed: list[Session] = []
     while touched:
         session, _ = touched.popitem()
         lock = session.lock
@@ -39,11 +41,14 @@ def serve_sessions(state: State, lane: SessionLane, now_ms: int, out: Effects) -
             sessions.offer(session)
             sessions.drop_if_empty(session)
         elif not lock.is_closing:
-            _feed(state, lane, session, lock, now_ms, out)
+            if not _feed(state, lane, session, lock, now_ms, out):
+                postponed.append(session)
         elif lock.is_idle:
             _set_free(state, lane, lock, now_ms, out)
     if state.spec.forward_to:
         depart_waiting(state, lane, out)
+    for session in postponed:
+        touched[session] = None
     while sessions.acceptors:
         oldest = sessions.oldest()
         if oldest is None:
@@ -79,15 +84,22 @@ def _feed(
     lock: SessionLock,
     now_ms: int,
     out: Effects,
-) -> None:
-    """Give the holder what it has room for, in order; expired messages are set aside (TTL-4)."""
+) -> bool:
+    """Give the holder what it has room for, in order; expired messages are set aside (TTL-4).
+
+    False when so many have expired that the rest has to wait for the ticks."""
     if lock.returning or lock.until_ms <= now_ms:
-        return
+        return True
     consumer = lock.consumer
     share = consumer.limit - consumer.sent
     taken: list[Held] = []
     expired: list[Held] = []
+    is_done = True
     while len(taken) < share and session.first():
+        if (state.is_behind or len(expired) >= SLICE) and _is_over(lane, session.first(), now_ms):
+            state.is_behind = True
+            is_done = False
+            break
         held = lane.waiting_in_sessions.take_first(session)
         if 0 < held.expires_ms <= now_ms:
             expired.append(held)
@@ -98,6 +110,12 @@ def _feed(
         hand_over(state, lane, consumer, taken, now_ms, out)
     if expired:
         expire(state, expired, out)
+    return is_done
+
+
+def _is_over(lane: SessionLane, sequence: int, now_ms: int) -> bool:
+    held = lane.ready.copy_of(sequence)
+    return held is not None and 0 < held.expires_ms <= now_ms
 
 
 def grant(

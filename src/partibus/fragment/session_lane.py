@@ -45,8 +45,8 @@ class ReadyTable(MessageTable):
             self._sessions.removed(sequence)
         return held
 
-    def take_expired(self, now_ms: int) -> list[Held]:
-        expired = super().take_expired(now_ms)
+    def take_expired(self, now_ms: int, limit: int) -> list[Held]:
+        expired = super().take_expired(now_ms, limit)
         for held in expired:
             self._sessions.removed(held.sequence)
         return expired
@@ -97,8 +97,8 @@ class AsideTable(MessageTable):
             self._sessions.of(sequence).fetch(sequence)
         return held
 
-    def take_expired(self, now_ms: int) -> list[Held]:
-        expired = super().take_expired(now_ms)
+    def take_expired(self, now_ms: int, limit: int) -> list[Held]:
+        expired = super().take_expired(now_ms, limit)
         for held in expired:
             self._sessions.of(held.sequence).fetch(held.sequence)
         return expired
@@ -196,7 +196,7 @@ class SessionLane(SubQueue):
         assert lock is not None
         self.in_sessions.renew(lock, until_ms)
 
-    def lapsed(self, now_ms: int) -> list[Held]:
+    def lapsed(self, now_ms: int, limit: int) -> list[Held]:
         """None by itself: messages lapse with their session."""
         return []
 

@@ -26,6 +26,7 @@ from partibus.fragment.session_lane import SessionLane
 from partibus.fragment.sessions import SessionLock
 from partibus.fragment.settlement import drop_locks as drop_message_locks
 from partibus.fragment.settlement import end_delivery
+from partibus.fragment.slices import Allowance
 from partibus.fragment.state import State
 
 
@@ -64,7 +65,7 @@ def _accept_certain(
         return
     session = lane.in_sessions.get(session_id)
     if session.lock is not None and session.lock.until_ms <= now_ms:
-        _lapse(state, lane, session.lock, out)
+        _lapse(state, lane, session.lock, Allowance(), out)
         serve_sessions(state, lane, now_ms, out)
         session = lane.in_sessions.get(session_id)
     if session.lock is None:
@@ -104,10 +105,12 @@ def held_lock(state: State, session_id: str | None, number: int, now_ms: int) ->
     return None if state.sessions is None else state.sessions.valid_lock(session_id, number, now_ms)
 
 
-def lapse_sessions(state: State, now_ms: int, out: Effects) -> None:
+def lapse_sessions(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
     """Sessions whose time is up are lost (SES-7)."""
     lane = state.main
     assert isinstance(lane, SessionLane)
+    if not allowance.left:
+        return
     lapsed: list[SessionLock] = []
     is_ordered = lane.look_through(now_ms)
     for lock in lane.in_sessions.locks.values():
@@ -116,17 +119,26 @@ def lapse_sessions(state: State, now_ms: int, out: Effects) -> None:
         elif is_ordered:
             break
     for lock in lapsed:
-        _lapse(state, lane, lock, out)
+        if not allowance.left:
+            break
+        _lapse(state, lane, lock, allowance, out)
     if lapsed:
         serve_sessions(state, lane, now_ms, out)
 
 
-def _lapse(state: State, lane: SessionLane, lock: SessionLock, out: Effects) -> None:
-    """What was delivered and not settled counts as a delivery (SES-13)."""
+def _lapse(
+    state: State, lane: SessionLane, lock: SessionLock, allowance: Allowance, out: Effects
+) -> None:
+    """What was delivered and not settled counts as a delivery (SES-13).
+
+    The session is lost at once, and free when all of it has been counted."""
     if not lock.is_closing:
         lock.is_closing = lock.is_lapsed = True
+        allowance.spend(1)
         out.outward.append(SessionLost(lock.consumer, SessionLockLost()))
-    ended = [held for held in lock.in_flight.values() if not held.busy]
+    unsettled = [held for held in lock.in_flight.values() if not held.busy]
+    ended = unsettled[: allowance.left]
+    allowance.spend(len(ended))
     for held in ended:
         held.busy = True
     if ended:
@@ -136,11 +148,13 @@ def _lapse(state: State, lane: SessionLane, lock: SessionLock, out: Effects) -> 
 
 def drop_locks(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """The time of every lock is up now, of sessions and of messages alike."""
-    drop_message_locks(state, command, now_ms, out)
+    allowance = Allowance()
+    drop_message_locks(state, allowance, now_ms, out)
     if state.sessions is not None:
         for lock in state.sessions.locks.values():
             lock.until_ms = now_ms
-        lapse_sessions(state, now_ms, out)
+        lapse_sessions(state, allowance, now_ms, out)
+    state.is_behind = state.is_behind or not allowance.left
 
 
 def without_sessions(state: State) -> BusError:

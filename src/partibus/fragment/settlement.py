@@ -15,10 +15,18 @@ from partibus.fragment.departures import enter, take_outbox_numbers_back
 from partibus.fragment.dispatch import dispatch
 from partibus.fragment.effects import Done, Effects, Failed, Renewed, Settled
 from partibus.fragment.expiry import dead_letter
-from partibus.fragment.message import Held, Overlay
+from partibus.fragment.message import Held, MessageState, Overlay
 from partibus.fragment.outbox import Purpose
-from partibus.fragment.records import DEFERRED, RETURNED, pack_overlay, pack_sequences
+from partibus.fragment.records import (
+    DEFERRED,
+    DEFERRED_COUNTED,
+    RETURNED,
+    RETURNED_UNCOUNTED,
+    pack_overlay,
+    pack_sequences,
+)
 from partibus.fragment.retention import keep
+from partibus.fragment.slices import Allowance
 from partibus.fragment.state import State
 from partibus.fragment.subqueue import SubQueue
 from partibus.store.record import Record
@@ -79,10 +87,23 @@ def _prepare(
     elif outcome is Outcome.ABANDON:
         end_delivery(state, lane, held, command.overlay, out)
     elif outcome is Outcome.DEFER:
-        record = _moved(state, DEFERRED, held, command.overlay)
-        out.changes.append(Deferral([record], lane.lane, held, command.overlay))
+        _defer(state, lane, held, command.overlay, out)
     else:
         dead_letter(state, held, command.overlay or Overlay(), False, out)
+
+
+def _defer(
+    state: State, lane: SubQueue, held: list[Held], overlay: Overlay | None, out: Effects
+) -> None:
+    """Prepare a deferral; the delivery it ends counts, but no limit is watched (DLV-3)."""
+    counted = counts_deliveries(state, lane)
+    record = _moved(state, DEFERRED_COUNTED if counted else DEFERRED, held, overlay)
+    out.changes.append(Deferral([record], lane.lane, held, overlay, counted))
+
+
+def counts_deliveries(state: State, lane: SubQueue) -> bool:
+    """Whether the deliveries of a lane are counted: of dead letters not always (DLV-4)."""
+    return lane is state.main or state.spec.counts_dead_letters
 
 
 def _moved(state: State, kind: int, held: list[Held], overlay: Overlay | None) -> Record:
@@ -108,25 +129,27 @@ def end_delivery(
     if again:
         if lane.sessions is not None:
             lane.sessions.hold_back(again)
-        record = _moved(state, RETURNED, again, overlay)
-        out.changes.append(Return([record], lane.lane, again, overlay))
+        counted = counts_deliveries(state, lane)
+        record = _moved(state, RETURNED if counted else RETURNED_UNCOUNTED, again, overlay)
+        out.changes.append(Return([record], lane.lane, again, overlay, counted))
 
 
-def lapse(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
+def lapse(state: State, lane: SubQueue, allowance: Allowance, now_ms: int, out: Effects) -> None:
     """Locks whose time is up end their delivery (SEED-100)."""
-    lapsed = lane.lapsed(now_ms)
+    lapsed = lane.lapsed(now_ms, allowance.left)
+    allowance.spend(len(lapsed))
     if lapsed:
         for held in lapsed:
             held.busy = True
         end_delivery(state, lane, lapsed, None, out)
 
 
-def drop_locks(state: State, command: Command, now_ms: int, out: Effects) -> None:
+def drop_locks(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
     """The time of every lock is up now; the deliveries end as in any lapse (SEED-100)."""
     for lane in state.lanes:
         for held in lane.locks.values():
             held.locked_until_ms = now_ms
-        lapse(state, lane, now_ms, out)
+        lapse(state, lane, allowance, now_ms, out)
 
 
 def renew(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -173,7 +196,7 @@ def returned(state: State, change: Change, now_ms: int, out: Effects) -> None:
     assert isinstance(change, Return)
     lane = state.lanes[change.lane]
     for held in change.messages:
-        held.delivery_count += 1
+        held.delivery_count += change.counted
         lay_over(held, change.overlay)
         lane.unlock(held)
         lane.put_back(held)
@@ -185,9 +208,11 @@ def deferred(state: State, change: Change, now_ms: int, out: Effects) -> None:
     assert isinstance(change, Deferral)
     lane = state.lanes[change.lane]
     for held in change.messages:
+        held.delivery_count += change.counted
         lay_over(held, change.overlay)
         lane.unlock(held)
         held.deferred = True
+        held.state = MessageState.DEFERRED
         lane.put_back(held)
     if lane.sessions is not None:
         dispatch(state, lane, now_ms, out)
@@ -200,6 +225,7 @@ def dead_lettered(state: State, change: Change, now_ms: int, out: Effects) -> No
         state.main.let_go(held)
         held.delivery_count += change.counted
         held.deferred = False
+        held.state = MessageState.ACTIVE
         lay_over(held, change.overlay)
         if not change.first_number:
             state.dead.ready.insert(held)

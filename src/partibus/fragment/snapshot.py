@@ -22,10 +22,11 @@ from partibus.fragment.session_records import dump_sessions, load_sessions
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.stages import Stages
 from partibus.fragment.state import State
-from partibus.fragment.table import ROW_BYTES, MessageTable
+from partibus.fragment.table import ROW_BYTES, MessageTable, packed, unpacked
 
-VERSION: Final = 2
-"""1 had no sections."""
+VERSION: Final = 3
+"""1 had no sections; before 3 no row said that its message was scheduled, nor held a time to live
+beyond 32 bits."""
 SESSIONS_SECTION: Final = 1
 IDENTITIES_SECTION: Final = 2
 OUTBOX_SECTION: Final = 48
@@ -175,8 +176,9 @@ def _dump_table(table: MessageTable, loose: list[Held], parts: list[Part]) -> No
     parts.append(_TABLE.pack(len(table), len(loose), len(overlays)))
     parts.extend(table.dump_rows())
     for held in loose:
-        fields = (held.sequence, held.position, held.length, held.delivery_count)
-        parts.append(_HELD.pack(*fields, held.enqueued_ms, held.expires_ms))
+        word, stamp = packed(held)
+        fields = (held.sequence, held.position, held.length, word, stamp, held.expires_ms)
+        parts.append(_HELD.pack(*fields))
         parts.append(pack_overlay(held.overlay))
     for sequence, overlay in overlays.items():
         parts.append(_SEQUENCE.pack(sequence))
@@ -213,9 +215,9 @@ def _load_table(table: MessageTable, data: bytes, offset: int) -> int:
     rows = data[rows_at:offset]
     loose: list[Held] = []
     for _ in range(loose_count):
-        sequence, position, length, count, enqueued_ms, expires_ms = _HELD.unpack_from(data, offset)
+        sequence, position, length, word, stamp, expires_ms = _HELD.unpack_from(data, offset)
         overlay, offset = unpack_overlay(data, offset + _HELD.size)
-        loose.append(Held(sequence, position, length, enqueued_ms, expires_ms, count, overlay))
+        loose.append(unpacked(sequence, position, length, word, stamp, expires_ms, overlay))
     overlays: dict[int, Overlay] = {}
     for _ in range(overlay_count):
         (sequence,) = _SEQUENCE.unpack_from(data, offset)

@@ -13,6 +13,8 @@ class FragmentSpec:
 
     lock_duration_ms: int
     max_delivery_count: int
+    counts_dead_letters: bool = True
+    """Whether deliveries of a dead letter are counted (DLV-4)."""
     default_ttl_ms: int = 0
     """Applied when the sender gives none, and a ceiling otherwise (TTL-2); 0 = unlimited."""
     dead_letter_on_expiry: bool = False

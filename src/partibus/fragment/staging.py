@@ -23,6 +23,7 @@ from partibus.fragment.commands import Command
 from partibus.fragment.effects import Confirmed, Done, Effects, Failed, Refused
 from partibus.fragment.message import NEVER_MS
 from partibus.fragment.records import STAGED_MESSAGE
+from partibus.fragment.slices import Allowance
 from partibus.fragment.stage_changes import StageArrival, StageDrop, StagePublication
 from partibus.fragment.stage_commands import (
     DropStages,
@@ -319,11 +320,16 @@ def _drop(
     return change
 
 
-def drop_abandoned(state: State, now_ms: int, out: Effects) -> None:
-    """Stages that nobody has touched for long are given up."""
+def drop_abandoned(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
+    """Stages that nobody has touched for long are given up, each as a whole."""
     if state.stages is None:
         return
-    stages = state.stages.abandoned(now_ms)
+    stages: list[Stage] = []
+    for stage in state.stages.abandoned(now_ms):
+        if not allowance.left:
+            break
+        allowance.spend(len(stage.table) + 1)
+        stages.append(stage)
     if stages:
         for stage in stages:
             stage.is_closing = True

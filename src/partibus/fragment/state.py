@@ -4,6 +4,7 @@ Owns no decision. The modules beside it change it, one subject each; `snapshot` 
 down and `replay` builds it up again. One owner: the machine that holds it.
 """
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,9 +62,11 @@ class State:
         "claims",
         "dead",
         "departing",
+        "due",
         "duplicates_dropped",
         "fragment_id",
         "history",
+        "is_behind",
         "lanes",
         "main",
         "marks",
@@ -98,6 +101,10 @@ class State:
         """What `next_sequence` would be without arrivals that are not durable yet."""
         self.reserved_until = 0
         """Numbers below this that no message has may be set aside for a transaction."""
+        self.due: deque[int] = deque()
+        """The numbers of scheduled messages that are due, in the order in which they are."""
+        self.is_behind = False
+        """More is due than the last turn had room for."""
         self.next_token = 1
         self.size_bytes = 0
         self.history = History()

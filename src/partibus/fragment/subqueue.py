@@ -143,9 +143,11 @@ class SubQueue:
         del self.locks[held.token]
         self.locks[held.token] = held
 
-    def lapsed(self, now_ms: int) -> list[Held]:
-        """Locks whose time is up and that nobody is settling at this moment."""
-        out = []
+    def lapsed(self, now_ms: int, limit: int) -> list[Held]:
+        """Locks whose time is up and that nobody is settling at this moment, so many at most."""
+        out: list[Held] = []
+        if not limit:
+            return out
         is_ordered = self.look_through(now_ms)
         for held in self.locks.values():
             if held.locked_until_ms > now_ms:
@@ -153,6 +155,8 @@ class SubQueue:
                     break
             elif not held.busy:
                 out.append(held)
+                if len(out) >= limit:
+                    break
         return out
 
     def next_lapse_ms(self) -> int | None:

@@ -10,13 +10,16 @@ from array import array
 from collections.abc import Iterator
 from typing import Final
 
-from partibus.fragment.message import Held, Overlay
+from partibus.fragment.message import Held, MessageState, Overlay
 
 COLUMNS: Final = 5
-"""sequence, position, length | extra << 32, enqueued_ms, expires_ms.
+"""sequence, position, length | extra << 32, enqueued_ms | extra >> 32 << 47, expires_ms.
 
-`extra` is the delivery count; in the table of scheduled messages it is the time to live, and
-`expires_ms` is the time at which the message is due."""
+`extra` is the delivery count, with `WAS_SCHEDULED` in a message that was; in the table of
+scheduled messages it is the time to live, and `expires_ms` is the time at which the message is
+due."""
+WAS_SCHEDULED: Final = 1 << 48
+"""In `extra`: the message was scheduled before it waited (SCH-4)."""
 ROW_BYTES: Final = COLUMNS * 8
 
 CHUNK_MESSAGES: Final = 1024
@@ -24,6 +27,11 @@ CHUNK_MESSAGES: Final = 1024
 
 _CHUNK_SLOTS: Final = CHUNK_MESSAGES * COLUMNS
 _LENGTH_MASK: Final = 0xFFFF_FFFF
+_EXTRA_MASK: Final = 0xFFFF_FFFF
+_ENQUEUED_BITS: Final = 47
+"""Times until the year 6429; the 17 bits above them hold what of `extra` is beyond 32 bits."""
+_ENQUEUED_MASK: Final = (1 << _ENQUEUED_BITS) - 1
+_HIGH_EXTRA_MASK: Final = 0xFFFF
 _NO_EXPIRY: Final = 1 << 63
 
 
@@ -74,7 +82,11 @@ class MessageTable:
         if not chunks or len(chunks[-1].rows) >= _CHUNK_SLOTS:
             chunks.append(Chunk(array("Q")))
         chunk = chunks[-1]
-        chunk.rows.extend((sequence, position, length | extra << 32, enqueued_ms, expires_ms))
+        stamp = enqueued_ms
+        if extra > _EXTRA_MASK:
+            stamp |= extra >> 32 << _ENQUEUED_BITS
+            extra &= _EXTRA_MASK
+        chunk.rows.extend((sequence, position, length | extra << 32, stamp, expires_ms))
         self._count += 1
         if expires_ms:
             self._note_expiry(chunk, expires_ms)
@@ -90,12 +102,12 @@ class MessageTable:
                 held.length,
                 held.enqueued_ms,
                 held.expires_ms,
-                held.delivery_count,
+                extra_of(held),
             )
             return
         chunk = self._chunk_for_insert(held.sequence)
-        packed = held.length | held.delivery_count << 32
-        row = (held.sequence, held.position, packed, held.enqueued_ms, held.expires_ms)
+        word, stamp = packed(held)
+        row = (held.sequence, held.position, held.length | word << 32, stamp, held.expires_ms)
         at = _row_at_or_after(chunk.rows, chunk.head, held.sequence)
         assert at >= len(chunk.rows) or chunk.rows[at] != held.sequence
         if at == chunk.head and at:
@@ -168,26 +180,36 @@ class MessageTable:
             del self._chunks[index]
         return held
 
-    def take_expired(self, now_ms: int) -> list[Held]:
-        """Take out every message that expired by now, in sequence order."""
+    def take_expired(self, now_ms: int, limit: int) -> list[Held]:
+        """Take out messages that expired by now, in sequence order, at most so many."""
         if self._expiry_floor_ms > now_ms:
             return []
         expired: list[Held] = []
         for chunk in self._chunks:
+            if len(expired) >= limit:
+                break
             if chunk.expires_ms_min <= now_ms:
-                expired.extend(self._take_expired_rows(chunk, now_ms))
+                expired.extend(self._take_expired_rows(chunk, now_ms, limit - len(expired)))
         self._chunks = [chunk for chunk in self._chunks if chunk.head < len(chunk.rows)]
-        floors = [chunk.expires_ms_min for chunk in self._chunks]
-        self._expiry_floor_ms = min(floors, default=_NO_EXPIRY)
+        self._set_floor()
         return expired
 
-    def _take_expired_rows(self, chunk: Chunk, now_ms: int) -> list[Held]:
+    def _set_floor(self) -> None:
+        floors = [chunk.expires_ms_min for chunk in self._chunks]
+        self._expiry_floor_ms = min(floors, default=_NO_EXPIRY)
+
+    def _take_expired_rows(self, chunk: Chunk, now_ms: int, limit: int) -> list[Held]:
         rows = chunk.rows
         kept = array("Q")
         expired: list[Held] = []
         expires_ms_min = _NO_EXPIRY
         for at in range(chunk.head, len(rows), COLUMNS):
             expires_ms = rows[at + 4]
+            if len(expired) >= limit:
+                # Nothing is known of the rest but what was known before.
+                kept.extend(rows[at:])
+                expires_ms_min = min(expires_ms_min, chunk.expires_ms_min)
+                break
             if 0 < expires_ms <= now_ms:
                 expired.append(self._held(rows, at, True))
                 continue
@@ -199,6 +221,23 @@ class MessageTable:
         return expired
 
     # --- looking --------------------------------------------------------------------------
+
+    def due(self, now_ms: int) -> list[int]:
+        """The numbers of all that expired by now, by the time of that; nothing is taken out."""
+        if self._expiry_floor_ms > now_ms:
+            return []
+        found: list[tuple[int, int]] = []
+        for chunk in self._chunks:
+            if chunk.expires_ms_min <= now_ms:
+                head, rows = chunk.head, chunk.rows
+                times = rows[head + 4 :: COLUMNS]
+                chunk.expires_ms_min = min(filter(None, times), default=_NO_EXPIRY)
+                sequences = rows[head::COLUMNS]
+                pairs = zip(times, sequences, strict=True)
+                found += [pair for pair in pairs if 0 < pair[0] <= now_ms]
+        self._set_floor()
+        found.sort()
+        return [sequence for _, sequence in found]
 
     @property
     def first_sequence(self) -> int:
@@ -214,7 +253,7 @@ class MessageTable:
         if not self._chunks:
             return None
         chunk = self._chunks[0]
-        return chunk.rows[chunk.head + 3]
+        return chunk.rows[chunk.head + 3] & _ENQUEUED_MASK
 
     def next_expiry_ms(self) -> int | None:
         """A time before which nothing expires; None when nothing ever does."""
@@ -227,12 +266,12 @@ class MessageTable:
         Times grow with sequences, up to the steps of the machine's clock."""
         for chunk in self._chunks:
             rows = chunk.rows
-            if rows[-2] < enqueued_ms:
+            if rows[-2] & _ENQUEUED_MASK < enqueued_ms:
                 continue
             low, high = chunk.head // COLUMNS, len(rows) // COLUMNS - 1
             while low < high:
                 middle = (low + high) // 2
-                if rows[middle * COLUMNS + 3] < enqueued_ms:
+                if rows[middle * COLUMNS + 3] & _ENQUEUED_MASK < enqueued_ms:
                     low = middle + 1
                 else:
                     high = middle
@@ -248,7 +287,9 @@ class MessageTable:
         return at < len(chunk.rows) and chunk.rows[at] == sequence
 
     def copies(self, from_sequence: int) -> Iterator[Held]:
-        """Copies of the messages from a sequence on, in order; nothing is taken out."""
+        """Copies of the messages from a sequence on, in order; nothing is taken out.
+
+        They are active, whatever they were before: who looks is told where a message is."""
         for index in range(max(0, self._chunk_index(from_sequence)), len(self._chunks)):
             chunk = self._chunks[index]
             rows = chunk.rows
@@ -257,21 +298,19 @@ class MessageTable:
                 yield self._held(rows, at, False)
 
     def _held(self, rows: "array[int]", at: int, leaves: bool) -> Held:
-        sequence, position, packed, enqueued_ms, expires_ms = rows[at : at + COLUMNS]
+        sequence, position, sizes, stamp, expires_ms = rows[at : at + COLUMNS]
         overlay = None
         if self._overlays:
             overlay = self._overlays.get(sequence)
             if leaves and overlay is not None:
                 del self._overlays[sequence]
-        return Held(
-            sequence,
-            position,
-            packed & _LENGTH_MASK,
-            enqueued_ms,
-            expires_ms,
-            packed >> 32,
-            overlay,
-        )
+        length = sizes & _LENGTH_MASK
+        if stamp > _ENQUEUED_MASK:
+            held = unpacked(sequence, position, length, sizes >> 32, stamp, expires_ms, overlay)
+            if not leaves:
+                held.state = MessageState.ACTIVE
+            return held
+        return Held(sequence, position, length, stamp, expires_ms, sizes >> 32, overlay)
 
     def _chunk_index(self, sequence: int) -> int:
         """The last chunk that begins at or before a sequence; -1 when all begin later."""
@@ -333,6 +372,37 @@ class MessageTable:
             rows = chunk.rows
             for at in range(chunk.head, len(rows), COLUMNS):
                 yield rows[at + 1], rows[at + 2] & _LENGTH_MASK
+
+
+def extra_of(held: Held) -> int:
+    """What a row says of a message beside its place and its times."""
+    if held.state is MessageState.SCHEDULED:
+        return held.delivery_count | WAS_SCHEDULED
+    return held.delivery_count
+
+
+def packed(held: Held) -> tuple[int, int]:
+    """The delivery count in 32 bits, and the time of enqueuing with what else is known."""
+    extra = extra_of(held)
+    return extra & _EXTRA_MASK, held.enqueued_ms | extra >> 32 << _ENQUEUED_BITS
+
+
+def unpacked(
+    sequence: int,
+    position: int,
+    length: int,
+    word: int,
+    stamp: int,
+    expires_ms: int,
+    overlay: Overlay | None,
+) -> Held:
+    """The message of which `packed` gave the word and the stamp."""
+    high = stamp >> _ENQUEUED_BITS
+    count = word | (high & _HIGH_EXTRA_MASK) << 32
+    held = Held(sequence, position, length, stamp & _ENQUEUED_MASK, expires_ms, count, overlay)
+    if high > _HIGH_EXTRA_MASK:
+        held.state = MessageState.SCHEDULED
+    return held
 
 
 def _row_at_or_after(rows: "array[int]", head: int, sequence: int) -> int:

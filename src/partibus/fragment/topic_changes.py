@@ -39,13 +39,14 @@ class Copy:
 class Copies(Change):
     """Messages of a topic arrive in one subscription."""
 
-    __slots__ = ("byte_count", "copies", "enqueued_ms")
+    __slots__ = ("byte_count", "copies", "enqueued_ms", "were_scheduled")
 
-    def __init__(self, enqueued_ms: int) -> None:
+    def __init__(self, enqueued_ms: int, were_scheduled: bool) -> None:
         self.records = []
         self.copies: list[Copy] = []
         self.byte_count = 0
         self.enqueued_ms = enqueued_ms
+        self.were_scheduled = were_scheduled
 
 
 class Publication(Change):

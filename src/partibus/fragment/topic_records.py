@@ -13,6 +13,7 @@ from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.records import DUE_PUBLISHED, NUMBERED, PUBLISHED
 from partibus.fragment.replay import NO_SPEC
 from partibus.fragment.state import State
+from partibus.fragment.table import WAS_SCHEDULED
 from partibus.store.record import Record
 
 _HEAD: Final = struct.Struct("<QQ")
@@ -52,8 +53,9 @@ def replay_topic(
     if kind == NUMBERED:
         (topic.next_sequence,) = _NUMBER.unpack(meta)
         return
-    offset = 0
+    offset = extra = 0
     if kind == DUE_PUBLISHED:
+        extra = WAS_SCHEDULED
         (old_sequence,) = _NUMBER.unpack_from(meta, 0)
         offset = _NUMBER.size
         held = topic.scheduled.take(old_sequence)
@@ -72,7 +74,7 @@ def replay_topic(
             holder = states.get(fragment_id)
             if holder is None:
                 holder = states[fragment_id] = State(fragment_id, NO_SPEC)
-            holder.main.ready.push(sequence, position, length, enqueued_ms, expires_ms, 0)
+            holder.main.ready.push(sequence, position, length, enqueued_ms, expires_ms, extra)
             holder.next_sequence = max(holder.next_sequence, sequence + 1)
         offset = end
     topic.next_sequence = max(topic.next_sequence, sequence + 1)

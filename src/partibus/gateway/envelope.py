@@ -32,6 +32,7 @@ from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMes
 from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, PROPERTY_BYTES_MAX
 from partibus.domain.moments import checked_moment
 from partibus.fragment.message import Held, NewMessage, Overlay
+from partibus.gateway import lifetime
 from partibus.gateway.sender_annotations import sender_annotations, sender_delivery_annotations
 
 STORED_VERSION: Final = 1
@@ -39,8 +40,8 @@ FORWARDED_VERSION: Final = 2
 """A message that came from another entity, or a copy that a rule's action has changed: where it
 came from stands behind the prefix."""
 _PREFIX: Final = struct.Struct(">BBBHIII")
-"""version, flags, priority, annotation count, annotation bytes, ttl_ms (all ones: none),
-bytes of header and properties."""
+"""version, flags, priority, annotation count, annotation bytes, time to live (a word of
+`lifetime`), bytes of header and properties."""
 _DURABLE: Final = 1
 _ANNOTATED: Final = 2
 """Flag: the sender's delivery annotations are a section behind the bare message."""
@@ -48,7 +49,6 @@ _PREFIX_BYTES: Final = _PREFIX.size
 _JOURNEY: Final = struct.Struct(">QB")
 """The number it had first (0: none yet), and how often it was forwarded."""
 _FORWARDED_PREFIX_BYTES: Final = _PREFIX_BYTES + _JOURNEY.size
-_NO_TTL: Final = 0xFFFF_FFFF
 
 
 def _pair_head(key: str, constructor: int) -> bytes:
@@ -91,7 +91,7 @@ class Stored:
     )
 
     def __init__(self, body: bytes) -> None:
-        version, flags, priority, count, size, ttl_ms, head_bytes = _PREFIX.unpack_from(body)
+        version, flags, priority, count, size, word, head_bytes = _PREFIX.unpack_from(body)
         self.version: int = version
         self._prefix: tuple[int, int] = (flags, priority)
         self.first_sequence = self.hops = 0
@@ -102,11 +102,12 @@ class Stored:
         self.annotation_count: int = count
         self.annotations = body[annotations_at : annotations_at + size]
         """The sender's annotations, as encoded pairs."""
-        self.ttl_ms: int = -1 if ttl_ms == _NO_TTL else ttl_ms
         self.head_bytes: int = head_bytes
         """The size of header and properties (MSG-4)."""
         self.bare = body[annotations_at + size :]
         """With the sender's delivery annotations behind it, if there are any."""
+        self.ttl_ms = lifetime.stored_ms(word, self.bare)
+        """-1 when the sender asked for none; a long one is said by the times of `bare` too."""
 
     def came_from(self, sequence: int) -> None:
         """From here on it remembers the number it had first, which is this unless it has one."""
@@ -120,7 +121,7 @@ class Stored:
             *self._prefix,
             self.annotation_count,
             len(self.annotations),
-            self.ttl_ms if 0 <= self.ttl_ms < _NO_TTL else _NO_TTL,
+            lifetime.word_of(self.ttl_ms),
             self.head_bytes,
         )
         if self.version == FORWARDED_VERSION:
@@ -193,6 +194,9 @@ def _to_stored(
     partition_key: str | None = None
     if count and b"x-opt-" in pairs:
         pairs, count, scheduled_ms, partition_key = sender_annotations(pairs, count)
+    ttl_ms = sections.ttl_ms
+    if sections.expiry_offset >= 0 or ttl_ms == lifetime.WORD_FOREVER:
+        ttl_ms = lifetime.asked_ms(ttl_ms, decode_properties(payload, sections))
     head_bytes = _head_end(sections) - start
     _check_head(payload, sections, head_bytes)
     session_id: str | None = None
@@ -205,14 +209,13 @@ def _to_stored(
         noted = sender_delivery_annotations(payload, sections)
         if noted:
             flags |= _ANNOTATED
-    ttl_ms = sections.ttl_ms
     prefix = _PREFIX.pack(
         STORED_VERSION,
         flags,
         sections.priority,
         count,
         len(pairs),
-        ttl_ms if 0 <= ttl_ms < _NO_TTL else _NO_TTL,
+        lifetime.word_of(ttl_ms),
         head_bytes,
     )
     message_id = text_at(payload, sections.message_id_offset) if is_identified else None
@@ -220,7 +223,7 @@ def _to_stored(
     if _has_all_properties(payload, sections):
         prefix += pairs
     else:
-        prefix += pairs + _new_properties(payload, sections)
+        prefix += pairs + _new_properties(payload, sections, ttl_ms)
         bare_at = sections.properties_end if sections.properties_end >= 0 else bare_at
     bare_end = sections.bare_end
     if rest:
@@ -313,16 +316,16 @@ def _check_ids(payload: bytes, sections: MessageSections) -> None:
             )
 
 
-def _new_properties(payload: bytes, sections: MessageSections) -> bytes:
-    """Properties written anew: an id where there is none, no expiry of the sender's (MSG-2),
-    and a session id that is a string.
+def _new_properties(payload: bytes, sections: MessageSections, life_ms: int) -> bytes:
+    """Properties written anew: an id where there is none, no expiry but that of a long life
+    (MSG-2), and a session id that is a string.
 
     Clients that send no id still settle by it; when a message expires is the broker's to say.
     """
     properties = decode_properties(payload, sections)
     if properties.absolute_expiry_time_ms is not None:
         checked_moment("absolute-expiry-time", properties.absolute_expiry_time_ms)
-    properties.absolute_expiry_time_ms = None
+    lifetime.keep(properties, life_ms, 0)
     if properties.message_id is None:
         properties.message_id = uuid.uuid4().hex
     return encode_properties(properties)
@@ -342,9 +345,15 @@ def to_delivery(stored: bytes, held: Held, sequence: int, lock_token: bytes) -> 
             _LOCKED_KEY,
             held.locked_until_ms,
         )
-        return _encode(stored, held, sequence, _LOCK_TOKEN_SECTION + lock_token, own, 3)
-    own = _UNLOCKED.pack(_SEQUENCE_KEY, sequence, _ENQUEUED_KEY, held.enqueued_ms)
-    return _encode(stored, held, sequence, _NO_DELIVERY_ANNOTATIONS, own, 2)
+        count, delivery_annotations = 3, _LOCK_TOKEN_SECTION + lock_token
+    else:
+        own = _UNLOCKED.pack(_SEQUENCE_KEY, sequence, _ENQUEUED_KEY, held.enqueued_ms)
+        count, delivery_annotations = 2, _NO_DELIVERY_ANNOTATIONS
+    if held.state:
+        # Active is what a message is that says nothing (MSG-2).
+        own += _STATE_KEY + bytes((held.state,))
+        count += 1
+    return _encode(stored, held, sequence, delivery_annotations, own, count)
 
 
 def to_peeked(stored: bytes, held: Held, sequence: int) -> bytes:
@@ -363,7 +372,7 @@ def _encode(
     own_count: int,
 ) -> bytes:
     """Header, annotations and the bare message, with what has changed laid over."""
-    version, flags, priority, count, pair_bytes, ttl_ms, _ = _PREFIX.unpack_from(stored)
+    version, flags, priority, count, pair_bytes, word, _ = _PREFIX.unpack_from(stored)
     durable = flags & _DURABLE
     pairs_at = _PREFIX_BYTES
     if version == FORWARDED_VERSION:
@@ -374,16 +383,20 @@ def _encode(
             own += _ENQUEUE_SEQUENCE_KEY + _FIRST_SEQUENCE.pack(first)
             own_count += 1
     bare_at = pairs_at + pair_bytes
+    life_ms = lifetime.FOREVER
     if held.expires_ms:
         life_ms = held.expires_ms - held.enqueued_ms
-        header = encode_header(bool(durable), priority, life_ms, held.delivery_count)
-    elif ttl_ms == _NO_TTL:
+    elif word != lifetime.WORD_FOREVER:
+        # The times of the properties say a life that the word cannot.
+        is_long = word == lifetime.WORD_LONG
+        life_ms = lifetime.stored_ms(word, stored[bare_at:]) if is_long else word
+    if life_ms < 0:
         header = _plain_header(durable, priority, held.delivery_count)
     else:
-        header = encode_header(bool(durable), priority, ttl_ms, held.delivery_count)
+        header = encode_header(bool(durable), priority, life_ms, held.delivery_count)
     annotations = _annotations(own, own_count, stored[pairs_at:bare_at], count)
-    if held.overlay is not None or held.expires_ms:
-        bare = changed(stored[bare_at:], held.overlay, held.expires_ms)
+    if held.overlay is not None or life_ms >= 0:
+        bare = changed(stored[bare_at:], held.overlay, life_ms, held.enqueued_ms)
     elif len(stored) >= VIEW_BYTES_MIN and not flags & _ANNOTATED:
         view = memoryview(stored)[bare_at:]
         return b"".join((header, delivery_annotations, annotations, view))
@@ -422,12 +435,14 @@ def _plain_header(durable: int, priority: int, delivery_count: int) -> bytes:
     return header
 
 
-def changed(bare: bytes, overlay: Overlay | None, expires_ms: int) -> bytes:
-    """The bare message with its expiry made right and changed properties laid over."""
+def changed(
+    bare: bytes, overlay: Overlay | None, life_ms: int = lifetime.FOREVER, enqueued_ms: int = 0
+) -> bytes:
+    """The bare message with its times made right and changed properties laid over."""
     sections = parse_sections(bare)
     properties = decode_properties(bare, sections)
-    if expires_ms:
-        properties.absolute_expiry_time_ms = expires_ms
+    if life_ms >= 0:
+        lifetime.tell(properties, life_ms, enqueued_ms)
     out = encode_properties(properties)
     application = decode_application_properties(bare, sections)
     if overlay is not None:

@@ -53,7 +53,7 @@ def to_forwarded(body: bytes, journey: Journey, is_identified: bool) -> NewMessa
     scheduled_ms, partition_key = _annotate(stored, journey.dead_letter_source)
     if journey.overlay is not None:
         size = len(stored.bare)
-        stored.bare = changed(stored.bare, journey.overlay, 0)
+        stored.bare = changed(stored.bare, journey.overlay)
         stored.head_bytes += len(stored.bare) - size
     bare = stored.bare
     sections = parse_sections(bare)

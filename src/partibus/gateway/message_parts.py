@@ -16,6 +16,7 @@ from partibus.amqp.section_walk import (
     read_descriptor,
 )
 from partibus.fragment.message import Held
+from partibus.gateway import lifetime
 from partibus.gateway.envelope import STORED_VERSION, Stored, changed
 from partibus.gateway.lanes import client_sequence
 
@@ -25,7 +26,6 @@ BODY_SECTIONS: Final = 1
 """The body is in its sections, as they came."""
 _PREFIX: Final = struct.Struct(">BBBHIII")
 _PREFIX_BYTES: Final = _PREFIX.size
-_NO_TTL: Final = 0xFFFF_FFFF
 _UINT32: Final = struct.Struct(">I")
 _ANNOTATIONS_HEAD: Final = b"\x00\x53\x72\xd1"
 _ANNOTATIONS_SIZE: Final = struct.Struct(">II")
@@ -52,7 +52,7 @@ class MessageParts:
 
     def add(self, held: Held, stored: bytes) -> None:
         """Take one message in."""
-        version, _, _, pair_count, _, ttl_ms, _ = _PREFIX.unpack_from(stored)
+        version, _, _, pair_count, _, word, _ = _PREFIX.unpack_from(stored)
         first_sequence = 0
         bare_at: int = _PREFIX_BYTES
         pairs = b""
@@ -65,15 +65,17 @@ class MessageParts:
             bare = parts.bare
             bare_at = 0
             if held.overlay is not None:
-                bare = changed(bare, held.overlay, 0)
+                bare = changed(bare, held.overlay)
         sequence = client_sequence(self._index, held.sequence)
         self.sequences.append(sequence)
         self.enqueued_sequences.append(first_sequence or sequence)
         self.enqueued_ms.append(held.enqueued_ms)
         if held.expires_ms:
             self.ttl_ms.append(held.expires_ms - held.enqueued_ms)
+        elif word < lifetime.WORD_LONG:
+            self.ttl_ms.append(word)
         else:
-            self.ttl_ms.append(-1 if ttl_ms == _NO_TTL else ttl_ms)
+            self.ttl_ms.append(Stored(stored).ttl_ms)
         self.delivery_counts.append(held.delivery_count)
         self.states.append(held.state)
         self._split(bare, bare_at, pairs)

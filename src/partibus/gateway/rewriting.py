@@ -15,6 +15,7 @@ from partibus.amqp.sections import encode_application_properties, encode_propert
 from partibus.amqp.types import Described, Symbol, Timestamp
 from partibus.domain.limits import HEADER_BYTES_MAX
 from partibus.fragment.message import NewMessage
+from partibus.gateway import lifetime
 from partibus.gateway.sender_annotations import PARTITION_KEY, SCHEDULED, VIA_PARTITION_KEY
 from partibus.gateway.stored_view import TIMESPAN, StoredView
 from partibus.rules.action import REMOVED, Edit
@@ -49,7 +50,15 @@ def rewrite(view: StoredView, match: Match) -> NewMessage:
 class _Copy:
     """One copy in the making."""
 
-    __slots__ = ("_annotations", "_rest", "_sequence", "application", "parts", "properties")
+    __slots__ = (
+        "_annotations",
+        "_enqueued_ms",
+        "_rest",
+        "_sequence",
+        "application",
+        "parts",
+        "properties",
+    )
 
     def __init__(self, view: StoredView) -> None:
         # A view of its own: several rules may each make a copy of the same message.
@@ -59,6 +68,7 @@ class _Copy:
         self.application = dict(own.application)
         self._annotations = dict(own.annotations)
         self._sequence = view.sequence
+        self._enqueued_ms = view.enqueued_ms
         sections = own.sections
         rest = max(sections.properties_end, sections.application_end, 0)
         self._rest = self.parts.bare[rest:]
@@ -71,9 +81,15 @@ class _Copy:
         elif edit.name in _ANNOTATIONS:
             self._set_annotation(_ANNOTATIONS[edit.name], value)
         elif edit.name == "timetolive":
-            self.parts.ttl_ms = span_ms(value) if isinstance(value, datetime.timedelta) else -1
+            self._set_life(value)
         else:
             self._set_property(edit.name, None if value is None else str(value))
+
+    def _set_life(self, value: object) -> None:
+        """What is longer than any row has room for is no limit."""
+        life_ms = span_ms(value) if isinstance(value, datetime.timedelta) else lifetime.FOREVER
+        is_limited = 0 <= life_ms <= lifetime.LIFE_MS_MAX
+        self.parts.ttl_ms = life_ms if is_limited else lifetime.FOREVER
 
     def _set_user(self, name: str, value: object) -> None:
         """An existing property is meant in whatever case it is written (SQL-3)."""
@@ -117,6 +133,7 @@ class _Copy:
     def finished(self) -> NewMessage:
         """The copy as it will be stored."""
         parts = self.parts
+        lifetime.keep(self.properties, parts.ttl_ms, self._enqueued_ms)
         try:
             head = encode_properties(self.properties)
             head += encode_application_properties(self.application)

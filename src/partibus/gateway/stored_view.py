@@ -53,11 +53,11 @@ class StoredView:
     __slots__ = (
         "_annotations",
         "_application",
-        "_enqueued_ms",
         "_fields",
         "_lowered",
         "_sections",
         "_stored",
+        "enqueued_ms",
         "parts",
         "sequence",
     )
@@ -67,7 +67,7 @@ class StoredView:
         self.sequence = sequence
         """As clients see it."""
         self._stored = stored
-        self._enqueued_ms = enqueued_ms
+        self.enqueued_ms = enqueued_ms
         self._sections: MessageSections | None = None
         self._fields: list[object] | None = None
         self._application: dict[str, object] | None = None
@@ -76,7 +76,7 @@ class StoredView:
 
     def twin(self) -> "StoredView":
         """Another view of the same message, which may be changed."""
-        return StoredView(self._stored, self.sequence, self._enqueued_ms)
+        return StoredView(self._stored, self.sequence, self.enqueued_ms)
 
     # --- what is encoded --------------------------------------------------------------------
 
@@ -135,11 +135,11 @@ class StoredView:
         if name in ("sequencenumber", "enqueuedsequencenumber"):
             return self.sequence
         if name == "enqueuedtimeutc":
-            return moment(self._enqueued_ms)
+            return moment(self.enqueued_ms)
         if name == "timetolive":
             return None if ttl_ms < 0 else span(ttl_ms)
         if name == "expiresatutc":
-            return None if ttl_ms < 0 else moment(self._enqueued_ms + ttl_ms)
+            return None if ttl_ms < 0 else moment(self.enqueued_ms + ttl_ms)
         if name == "deliverycount":
             return 0
         return len(self._stored) if name == "size" else None

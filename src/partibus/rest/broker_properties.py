@@ -23,6 +23,8 @@ from partibus.rest.http_date import from_http_date, to_http_date
 _TIME_SPAN: Final = re.compile(
     r"(?:([0-9]{1,8})\.)?([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,7}))?"
 )
+_STATES: Final[dict[object, str]] = {1: "Deferred", 2: "Scheduled"}
+"""What a message says that is not active (MSG-2)."""
 TTL_MS_MAX: Final = 0xFFFF_FFFE
 """The largest time to live that the wire's header holds; what is longer is cut to it."""
 
@@ -169,7 +171,7 @@ def write_header(
         "EnqueuedTimeUtc": to_http_date(broker.enqueued_ms),
         "MessageId": text_of(properties.message_id),
         "SequenceNumber": broker.sequence,
-        "State": "Active",
+        "State": _STATES.get(annotations.get("x-opt-message-state"), "Active"),
         "CorrelationId": text_of(properties.correlation_id),
         "Label": properties.subject,
         "ReplyTo": properties.reply_to,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from partibus.amqp.decode import DecodeError, decode_value
 from partibus.amqp.encode import EncodeError, encode_binary, encode_symbol, encode_value
+from partibus.amqp.properties import life_of
 from partibus.amqp.section_walk import DATA, FOOTER, PRIORITY_DEFAULT, read_descriptor
 from partibus.amqp.sections import (
     MessageSections,
@@ -93,7 +94,7 @@ def decode_message(
         # AMQP counts earlier deliveries, this interface counts this one too.
         delivery_count=held.delivery_count + 1,
         enqueued_ms=held.enqueued_ms,
-        ttl_ms=sections.ttl_ms,
+        ttl_ms=life_of(sections.ttl_ms, properties),
         lock_token=token if is_locked else None,
         locked_until_ms=held.locked_until_ms,
     )

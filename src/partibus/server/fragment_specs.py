@@ -30,6 +30,7 @@ def fragment_spec(record: EntityRecord, catalog: Catalog) -> FragmentSpec:
     return FragmentSpec(
         lock_duration_ms=spec.lock_duration_ms,
         max_delivery_count=spec.max_delivery_count,
+        counts_dead_letters=catalog.profile.counts_dead_letters,
         default_ttl_ms=_default_ttl_ms(spec),
         dead_letter_on_expiry=spec.dead_lettering_on_message_expiration,
         size_bytes_max=fragment_bytes_max(spec, catalog.profile),
@@ -62,6 +63,7 @@ def _of_subscription(path: str, spec: SubscriptionSpec, catalog: Catalog) -> Fra
     return FragmentSpec(
         lock_duration_ms=spec.lock_duration_ms,
         max_delivery_count=spec.max_delivery_count,
+        counts_dead_letters=catalog.profile.counts_dead_letters,
         default_ttl_ms=_default_ttl_ms(spec),
         dead_letter_on_expiry=spec.dead_lettering_on_message_expiration,
         size_bytes_max=fragment_bytes_max(topic, catalog.profile),

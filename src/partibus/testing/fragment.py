@@ -30,6 +30,7 @@ from partibus.fragment.commands import (
     Settle,
 )
 from partibus.fragment.message import Held, NewMessage, Overlay
+from partibus.fragment.slices import SLICE
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.interface import Store
 from partibus.store.memory import MemoryStore
@@ -171,7 +172,10 @@ class SessionInbox(Inbox):
 class FragmentBench:
     """One fragment, its broker, its store and its clock."""
 
-    def __init__(self, spec: FragmentSpec, store: Store | None = None) -> None:
+    def __init__(
+        self, spec: FragmentSpec, store: Store | None = None, slice_messages: int = SLICE
+    ) -> None:
+        self.slice_messages = slice_messages
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.store = store or MemoryStore(notify=self.scheduler.call_soon, replayable=True)
@@ -183,7 +187,9 @@ class FragmentBench:
     def start(self) -> None:
         """Open the store and recover, as a new process would after a crash of this one."""
         self.scheduler.crash()
-        self.broker = Broker(self.store, self.clock, self.scheduler)
+        self.broker = Broker(
+            self.store, self.clock, self.scheduler, slice_messages=self.slice_messages
+        )
         self.broker.open()
         self.machine = self.broker.add(1, self.spec)
         self.state = self.machine.state

@@ -1,6 +1,7 @@
 """Dead-letter queues with the stock Python client: how messages enter, and life inside."""
 
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,11 @@ from proton import Delivery, LinkException, Message
 
 from conformance.settlement.backstage import DEFERRED, Backstage, dead, text_message
 from conformance.settlement.bus import TRANSFER_DEAD_LETTER, Bus
-from conformance.settlement.namespace import Queues
+from conformance.settlement.namespace import Queues, write_queues
 from conformance.settlement.steps import text_properties
 from support.proton_client import ENQUEUED_TIME, SEQUENCE_NUMBER
 from support.receiving import collect
+from support.server import ServerProcess
 
 pytestmark = pytest.mark.group("proton")
 
@@ -136,6 +138,24 @@ def test_deliveries_among_dead_letters_are_counted_but_have_no_limit(
         counts.append(letter.delivery_count)
         letters.abandon_message(letter)
     assert counts == list(range(12))
+
+
+@pytest.mark.rule("DLV-4")
+def test_a_dead_letter_s_count_does_not_grow_in_the_vendor_s_profiles(tmp_path: Path) -> None:
+    config = write_queues(tmp_path / "namespace.toml", {"q": {}})
+    with ServerProcess(tmp_path, config, "--profile", "standard") as server:
+        bus = Bus(server.connection_string)
+        with Backstage(server) as stage:
+            make_dead(stage, "q", "bad")
+        letters = bus.dead_letters("q")
+        for _ in range(3):
+            (letter,) = collect(letters, 1)
+            assert letter.delivery_count == 0
+            letters.abandon_message(letter)
+        letters.defer_message(*collect(letters, 1))
+        (letter,) = letters.receive_deferred_messages(letter.sequence_number)
+        assert letter.delivery_count == 0
+        bus.client.close()
 
 
 @pytest.mark.rule("DLQ-1")

@@ -19,6 +19,7 @@ SCRIPT = "../settlement/js/settlement.mjs"
 SCENARIOS = {
     "schedule": ["plain"],
     "scheduleByProperty": ["plain"],
+    "longLife": ["plain"],
     "timeToLive": ["mourning"],
     "defer": ["plain"],
     "deferAndDelete": ["plain"],
@@ -73,12 +74,21 @@ def test_schedule_and_cancel(result: Result) -> None:
 
 @pytest.mark.rule("SCH-1", "SCH-4")
 def test_schedule_by_property(result: Result) -> None:
-    assert result("scheduleByProperty") == {"state": "scheduled", "body": "due", "grew": 1}
+    assert result("scheduleByProperty") == {
+        "states": ["scheduled", "scheduled"],
+        "body": "due",
+        "grew": 1,
+    }
 
 
 @pytest.mark.rule("TTL-1", "TTL-6", "TTL-7")
 def test_time_to_live(result: Result) -> None:
     assert result("timeToLive") == {"reason": "TTLExpiredException", "life": 1000}
+
+
+@pytest.mark.rule("TTL-1")
+def test_a_life_beyond_what_a_header_holds(result: Result) -> None:
+    assert result("longLife") == [[0, 0], [0, 0]]
 
 
 @pytest.mark.rule("DEF-2", "DEF-3", "DEF-4", "DEF-5", "LCK-10", "DLV-3", "SEED-102")
@@ -88,7 +98,8 @@ def test_deferral_with_properties_to_modify(result: Result) -> None:
         "locked": "MessageNotFound",
         "gone": "MessageNotFound",
         "properties": {"kept": 1, "changed": 3, "added": "yes"},
-        "counts": [0, 0, 1],
+        "counts": [0, 1, 2],
+        "states": ["active", "deferred", "deferred"],
     }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("proton", reason="needs Qpid Proton, which is built with a C compiler")
 
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageState
 from azure.servicebus.exceptions import MessageNotFoundError, MessageSizeExceededError
 
 from conformance.settlement.backstage import ACTIVE, SCHEDULED, Backstage
@@ -44,6 +44,8 @@ def test_a_scheduled_message_is_hidden_until_its_time_and_then_newly_numbered(
     assert bodies([first, second]) == ["at once", "due"]
     assert second.sequence_number > first.sequence_number > number
     assert second.enqueued_time_utc >= due - TICK
+    assert first.state == ServiceBusMessageState.ACTIVE
+    assert second.state == ServiceBusMessageState.SCHEDULED
     receiver.complete_message(first)
     receiver.complete_message(second)
     assert stage.peek(queue) == []

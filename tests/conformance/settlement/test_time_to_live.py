@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import MessageNotFoundError
 from conformance.settlement.backstage import Backstage, dead, text_message
 from conformance.settlement.bus import RECEIVE_AND_DELETE, Bus, Closing
 from conformance.settlement.namespace import Queues, write_queues
-from conformance.settlement.steps import seconds, until
+from conformance.settlement.steps import seconds, until, utc_now
 from support.receiving import collect
 from support.server import ServerProcess
 
@@ -183,3 +183,41 @@ def test_a_queue_gives_its_messages_a_second_at_least(
             return
     with pytest.raises(AssertionError, match="default_message_time_to_live"):
         server.start()
+
+
+def times(message: ServiceBusReceivedMessage) -> tuple[int | None, int | None, int | None]:
+    """The header's time to live, the creation time and the expiry time, in milliseconds."""
+    raw = message.raw_amqp_message
+    assert raw.header is not None and raw.properties is not None
+    made, ends = raw.properties.creation_time, raw.properties.absolute_expiry_time
+    return raw.header.time_to_live, made, ends
+
+
+@pytest.mark.rule("TTL-1", "MSG-2")
+def test_what_was_sent_of_its_life_comes_back(bus: Bus, stage: Backstage, queue: str) -> None:
+    then = int(utc_now().timestamp()) - 5  # it was on its way for so long
+    stage.send(queue, text_message("one", ttl=60, creation_time=then, expiry_time=then + 60))
+    made = then * 1000
+    receiver = bus.receiver(queue)
+    (shown,) = receiver.peek_messages()
+    (message,) = collect(receiver, 1)
+    assert times(shown) == times(message) == (60_000, made, made + 60_000)
+    assert message.expires_at_utc == message.enqueued_time_utc + seconds(60)
+    # The client that sends it on says that it was created now.
+    bus.sender(queue).send_messages(message)
+    receiver.complete_message(message)
+    (again,) = collect(receiver, 1)
+    life, made_again, ends = times(again)
+    assert made_again is not None and ends is not None
+    assert (life, ends - made_again) == (60_000, 60_000)
+    receiver.complete_message(again)
+
+
+@pytest.mark.rule("TTL-2")
+def test_the_default_of_the_queue_fills_in_all_of_them(bus: Bus, queues: Queues) -> None:
+    queue = queues.fresh("fleeting")  # a second
+    bus.sender(queue).send_messages(ServiceBusMessage("none"))
+    (message,) = collect(bus.dead_letters(queue, receive_mode=RECEIVE_AND_DELETE), 1)
+    life, made, ends = times(message)
+    assert made is not None and ends is not None
+    assert (life, ends - made) == (1_000, 1_000)

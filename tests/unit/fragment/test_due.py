@@ -203,3 +203,30 @@ def test_a_publication_that_fails_is_tried_again_when_the_store_answers() -> Non
     assert bench.waiting(A) == bench.waiting(B) == [2]
     bench.start()
     assert bench.waiting(A) == [2]
+
+
+@pytest.mark.rule("SCH-4", "SCH-10")
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_copies_of_a_scheduled_message_say_that_it_was(is_restarted: bool) -> None:
+    bench = TopicBench()
+    bench.selector.answer = lambda body: Selection([A], [(B, NewMessage(body + b"'", -1))])
+    scheduled(bench, b"due")
+    wait(bench)
+    bench.send(b"at once")
+    if is_restarted:
+        bench.start()
+    for key in (A, B):
+        states = [message.state for message in bench.receive(key)]
+        assert states == [MessageState.SCHEDULED, MessageState.ACTIVE]
+
+
+@pytest.mark.rule("SCH-4", "TTL-1")
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_scheduled_message_of_a_topic_keeps_a_long_life(is_restarted: bool) -> None:
+    bench = TopicBench()
+    scheduled(bench, b"long", ttl_ms=100 * 86_400_000)
+    if is_restarted:
+        bench.start()
+    wait(bench)
+    (held,) = bench.machines[A].state.main.ready.copies(0)
+    assert held.expires_ms - held.enqueued_ms == 100 * 86_400_000

@@ -1,11 +1,15 @@
-"""Locks that are lost all at once: `DropLocks`."""
+"""What settling and losing locks does to the state of messages and the count of deliveries."""
+
+from dataclasses import replace
 
 import pytest
 
+from partibus.domain.errors import BusError
 from partibus.fragment.commands import DropLocks, Lane, Outcome
+from partibus.fragment.message import MessageState, Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
-from partibus.testing.fragment import FragmentBench
+from partibus.testing.fragment import Delivered, FragmentBench
 
 SPEC = FragmentSpec(lock_duration_ms=30_000, max_delivery_count=3, path="q")
 
@@ -104,3 +108,93 @@ def test_locks_taken_after_the_drop_live_on(bench: FragmentBench) -> None:
     (again,) = bench.receive(1)
     bench.scheduler.advance_ms(20_000)
     assert bench.settle([again.token]) == ([], None)
+
+
+@pytest.mark.rule("DEF-5", "DLV-3")
+@pytest.mark.parametrize("end", ["abandoned", "deferred", "lapsed", "released"])
+def test_a_deferred_message_stays_deferred(bench: FragmentBench, end: str) -> None:
+    bench.send(b"aside")
+    (message,) = bench.receive(1)
+    bench.settle([message.token], Outcome.DEFER)
+    (again,) = received(bench, message.sequence)
+    assert (again.state, again.delivery_count) == (MessageState.DEFERRED, 1)
+    if end == "lapsed":
+        bench.scheduler.advance_ms(SPEC.lock_duration_ms + 1)
+    else:
+        outcomes = {"abandoned": Outcome.ABANDON, "deferred": Outcome.DEFER}
+        bench.settle([again.token], outcomes.get(end, Outcome.RELEASE))
+    assert bench.receive(1) == []
+    assert [shown.state for shown in bench.peek()] == [MessageState.DEFERRED]
+    (last,) = received(bench, message.sequence)
+    assert (last.state, last.delivery_count) == (MessageState.DEFERRED, 1 + (end != "released"))
+
+
+@pytest.mark.rule("DLV-2", "DLV-3")
+def test_deferring_counts_and_the_limit_is_watched_by_the_next_failure(
+    bench: FragmentBench,
+) -> None:
+    bench.send(b"aside")
+    (message,) = bench.receive(1)
+    bench.settle([message.token], Outcome.DEFER)
+    for count in range(1, SPEC.max_delivery_count + 1):
+        (message,) = received(bench, message.sequence)
+        assert message.delivery_count == count
+        bench.settle([message.token], Outcome.DEFER)
+    (message,) = received(bench, message.sequence)
+    bench.settle([message.token], Outcome.ABANDON)
+    (letter,) = bench.receive(1, Lane.DEAD_LETTER)
+    assert letter.overlay is not None and letter.overlay.reason == "MaxDeliveryCountExceeded"
+
+
+@pytest.mark.rule("SCH-4", "MSG-2")
+def test_a_message_that_was_scheduled_says_so_until_it_is_deferred_or_dead(
+    bench: FragmentBench,
+) -> None:
+    bench.send(b"due", scheduled_ms=bench.clock.now_ms() + 1_000)
+    assert [shown.state for shown in bench.peek()] == [MessageState.SCHEDULED]
+    bench.scheduler.advance_ms(2_000)
+    assert [shown.state for shown in bench.peek()] == [MessageState.ACTIVE], "where it is now"
+    (message,) = bench.receive(1)
+    assert message.state is MessageState.SCHEDULED
+    bench.settle([message.token], Outcome.ABANDON)
+    (message,) = bench.receive(1)
+    assert (message.state, message.delivery_count) == (MessageState.SCHEDULED, 1)
+    bench.settle([message.token], Outcome.DEFER)
+    (message,) = received(bench, message.sequence)
+    assert message.state is MessageState.DEFERRED
+    bench.settle([message.token], Outcome.DEAD_LETTER)
+    assert [letter.state for letter in bench.receive(1, Lane.DEAD_LETTER)] == [MessageState.ACTIVE]
+
+
+@pytest.mark.rule("DLV-4", "ASK-25")
+@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_deliveries_of_dead_letters_count_where_the_entity_says_so(
+    counts: bool, is_restarted: bool
+) -> None:
+    bench = FragmentBench(replace(SPEC, counts_dead_letters=counts))
+    bench.send(b"dead")
+    (message,) = bench.receive(1)
+    bench.settle([message.token], Outcome.ABANDON)
+    (message,) = bench.receive(1)
+    bench.settle([message.token], Outcome.DEAD_LETTER)
+    dead = Lane.DEAD_LETTER
+    for end in ("abandon", "lapse", "defer"):
+        (letter,) = bench.receive(1, dead)
+        if end == "lapse":
+            bench.scheduler.advance_ms(SPEC.lock_duration_ms + 1)
+        else:
+            outcome = Outcome.ABANDON if end == "abandon" else Outcome.DEFER
+            bench.settle([letter.token], outcome, dead, Overlay(b"x"))
+    if is_restarted:
+        bench.start()
+    again = bench.receive_deferred(letter.sequence, lane=dead)
+    assert not isinstance(again, BusError)
+    assert [m.delivery_count for m in again] == [4 if counts else 1]
+    assert again[0].overlay is not None and again[0].overlay.properties == b"xx"
+
+
+def received(bench: FragmentBench, sequence: int) -> list[Delivered]:
+    got = bench.receive_deferred(sequence)
+    assert not isinstance(got, BusError)
+    return got

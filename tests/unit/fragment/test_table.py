@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from partibus.fragment.message import Held, Overlay
-from partibus.fragment.table import CHUNK_MESSAGES, ROW_BYTES, MessageTable
+from partibus.fragment.message import Held, MessageState, Overlay
+from partibus.fragment.table import CHUNK_MESSAGES, ROW_BYTES, WAS_SCHEDULED, MessageTable
 
 
 def filled(count: int, expires_ms: int = 0) -> MessageTable:
@@ -70,7 +70,7 @@ def test_expired_messages_are_taken_from_anywhere() -> None:
             expected.append(sequence)
     queue.insert(Held(0, 1, 1, 1, 40, 1, None))
     assert queue.next_expiry_ms() == 40
-    gone = [held.sequence for held in queue.take_expired(100)]
+    gone = [held.sequence for held in queue.take_expired(100, 1000)]
     assert gone == [0, *expected]
     assert queue.next_expiry_ms() == 150
     rest = [queue.pop() for _ in range(len(queue))]
@@ -81,9 +81,9 @@ def test_expired_messages_are_taken_from_anywhere() -> None:
 
 def test_nothing_expires_before_its_time() -> None:
     queue = filled(5, expires_ms=100)
-    assert queue.take_expired(99) == []
+    assert queue.take_expired(99, 1000) == []
     assert len(queue) == 5
-    assert len(queue.take_expired(100)) == 5
+    assert len(queue.take_expired(100, 1000)) == 5
     assert queue.next_expiry_ms() is None
 
 
@@ -128,3 +128,32 @@ def test_rows_survive_a_dump_and_a_load() -> None:
         assert (a.sequence, a.position, a.length) == (b.sequence, b.position, b.length)
         assert (a.enqueued_ms, a.expires_ms) == (b.enqueued_ms, b.expires_ms)
         assert (a.delivery_count, a.overlay) == (b.delivery_count, b.overlay)
+
+
+def test_a_row_remembers_that_its_message_was_scheduled() -> None:
+    queue = MessageTable()
+    queue.push(1, 100, 10, 5, 0, 2 | WAS_SCHEDULED)
+    queue.push(2, 200, 10, 6, 0, 3)
+    assert [h.state for h in queue.copies(0)] == [MessageState.ACTIVE] * 2
+    first, second = queue.pop(), queue.pop()
+    assert (first.enqueued_ms, first.delivery_count) == (5, 2)
+    assert (first.state, second.state) == (MessageState.SCHEDULED, MessageState.ACTIVE)
+    queue.insert(second)
+    queue.insert(first)
+    assert queue.first_enqueued_ms == 5
+    assert queue.sequence_at(6) == 2
+    loaded = MessageTable()
+    loaded.load(b"".join(queue.dump_rows()), {})
+    assert [loaded.pop().state for _ in range(2)] == [first.state, second.state]
+
+
+def test_a_row_holds_a_long_time_to_live() -> None:
+    queue = MessageTable()
+    life_ms = (1 << 48) - 1
+    queue.push(1, 100, 10, (1 << 47) - 1, 13, life_ms)
+    held = queue.pop()
+    queue.insert(held)
+    again = queue.pop()
+    for row in (held, again):
+        assert (row.enqueued_ms, row.delivery_count) == ((1 << 47) - 1, life_ms)
+        assert row.state is MessageState.ACTIVE

@@ -339,3 +339,15 @@ def test_a_received_message_carries_what_the_service_sends_and_no_more() -> None
         "x-opt-sequence-number",
         "x-opt-enqueued-time",
     }
+
+
+@pytest.mark.rule("MSG-2", "DEF-2", "SCH-4")
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_a_delivery_tells_any_state_but_active(is_locked: bool) -> None:
+    for state in MessageState:
+        token = TOKEN if is_locked else b""
+        out = delivered(message({"custom": 3}), held(state=state), token)
+        items = annotation_items(parse_sections(out))
+        assert items["custom"] == 3
+        shown = None if state is MessageState.ACTIVE else state
+        assert items.get("x-opt-message-state") == shown

@@ -95,7 +95,9 @@ async def test_a_hundred_lives_leave_nothing(bench: Bench) -> None:
         assert await totals(node) == before
         assert len(node._machines) == len(node._local) == 1
         assert sum(broker.fragment_count for broker in node._brokers.values()) == 1
-        assert all(not b._alarms and len(b._alarm_heap) < 10 for b in node._brokers.values())
+        assert all(
+            not b._alarms._alarms and len(b._alarms._heap) < 10 for b in node._brokers.values()
+        )
     async with bench.node() as again:
         assert await totals(again) == before
 

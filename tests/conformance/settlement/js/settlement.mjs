@@ -63,7 +63,23 @@ const SCENARIOS = {
     const [shown] = await receiver.peekMessages(1);
     const [message] = await collect(receiver, 1);
     await receiver.completeMessage(message);
-    return { state: shown.state, body: message.body, grew: number(message) - number(shown) };
+    const states = [shown.state, message.state];
+    return { states, body: message.body, grew: number(message) - number(shown) };
+  },
+
+  async longLife(client, { plain }) {
+    const life = 100 * 24 * 60 * 60 * 1000;
+    const sent = { body: "long", bodyType: "data", header: { timeToLive: life } };
+    await client.createSender(plain).sendMessages(sent);
+    const receiver = client.createReceiver(plain);
+    const [shown] = await receiver.peekMessages(1);
+    const [message] = await collect(receiver, 1);
+    await receiver.completeMessage(message);
+    return [shown, message].map((each) => {
+      const { header, properties } = each._rawAmqpMessage;
+      const { absoluteExpiryTime, creationTime } = properties;
+      return [header.timeToLive - life, absoluteExpiryTime - creationTime - life];
+    });
   },
 
   async timeToLive(client, { mourning }) {
@@ -99,6 +115,7 @@ const SCENARIOS = {
       gone,
       properties: last.applicationProperties,
       counts: [message, again, last].map((each) => each.deliveryCount),
+      states: [message, again, last].map((each) => each.state),
     };
   },
 

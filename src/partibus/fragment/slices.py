@@ -1,0 +1,25 @@
+"""Slices: how much of what is due at one moment is done in one turn.
+
+Owns the allowance that a tick spends. Thousands of locks that lapse or messages that expire
+together are dealt with a slice at a time, so that the other fragments of the broker have their
+turns between; a fragment that has more to do says so and is ticked again at once. What has not
+had its turn yet is over all the same: whoever uses a lock or takes a message looks at its time.
+"""
+
+from typing import Final
+
+SLICE: Final = 256
+"""Messages: about a millisecond or two of one turn, their records included."""
+
+
+class Allowance:
+    """What may still be done in this turn, shared by all that are ticked in it."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, count: int = SLICE) -> None:
+        self.left = count
+
+    def spend(self, count: int) -> None:
+        """So much was done."""
+        self.left = max(0, self.left - count)
