@@ -6,6 +6,7 @@ their appends durable, stores fail and heal, checkpoints are taken, and the enti
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from partibus.fragment.commands import Demand, Detach, Enqueue, Lane, Outcome, S
 from partibus.fragment.message import Overlay
 from partibus.gateway.envelope import to_stored
 from partibus.testing.fragment import Inbox
-from support.gateway_messages import keyed, plain
+from support.gateway_messages import in_session, keyed, plain
 from support.relays import Relays
 
 PROCESSES = 3
@@ -49,11 +50,14 @@ class Told:
 class ForwardingModel(RuleBasedStateMachine):
     """Drives the processes; at the end everything must be where it belongs, once."""
 
+    in_sessions = False
+    """Whether the queues that forward require sessions; the keys are their ids then."""
+
     @initialize()
     def begin(self) -> None:
         self.relays = Relays(PROCESSES)
         for path in ("grave", "end", "middle", "source"):
-            specs = {"end": END, "middle": MIDDLE, "source": SOURCE}
+            specs = {"end": END, "middle": self.spec("middle"), "source": self.spec("source")}
             self.relays.create(path, specs.get(path, QueueSpec()))
         self.relays.run()
         self.sent: dict[str | None, list[bytes]] = {}
@@ -62,16 +66,28 @@ class ForwardingModel(RuleBasedStateMachine):
         self.is_steady = True
         """Nothing was reconfigured or taken out, so all of it arrives at the end, in order."""
 
+    def spec(self, path: str) -> QueueSpec:
+        """A queue that forwards, as it is at first."""
+        return replace(SOURCE if path == "source" else MIDDLE, requires_session=self.in_sessions)
+
+    def payload(self, key: str | None) -> bytes:
+        """The next message."""
+        if self.in_sessions:
+            return in_session(self.count, str(key), 4)
+        return plain(self.count, 4) if key is None else keyed(self.count, key, 4)
+
     # --- what clients do ----------------------------------------------------------------------
 
     @rule(key=st.sampled_from((None, *KEYS)), count=st.integers(1, 3))
     def send(self, key: str | None, count: int) -> None:
         for _ in range(count):
             self.count += 1
-            payload = plain(self.count, 4) if key is None else keyed(self.count, key, 4)
+            payload = self.payload(key)
             body = payload[-4:]
             message = to_stored(payload)
             index = self.count % 2 if key is None else fragment_index(key, 2)
+            if self.in_sessions:
+                index = fragment_index(str(key), 2)
             if not self.relays.owner("source", index).is_alive:
                 continue
             self.sent.setdefault(key, []).append(body)
@@ -144,8 +160,7 @@ class ForwardingModel(RuleBasedStateMachine):
     def forward_elsewhere(self, path: str, goal: str) -> None:
         if goal != path:
             self.is_steady = False
-            spec = SOURCE if path == "source" else MIDDLE
-            self.relays.update(path, _forwarding(spec, goal))
+            self.relays.update(path, replace(self.spec(path), forward_to=goal))
 
     @precondition(lambda self: self.count > 3)
     @rule(path=st.sampled_from(["middle", "end"]), is_open=st.booleans())
@@ -178,29 +193,22 @@ class ForwardingModel(RuleBasedStateMachine):
             assert mine == sorted(mine)
 
 
-def _forwarding(spec: QueueSpec, target: str) -> QueueSpec:
-    return QueueSpec(
-        enable_partitioning=spec.enable_partitioning,
-        fragments=spec.fragments,
-        forward_to=target,
-    )
-
-
 def _with_status(spec: QueueSpec, status: EntityStatus) -> QueueSpec:
-    return QueueSpec(
-        enable_partitioning=spec.enable_partitioning,
-        fragments=spec.fragments,
-        forward_to=spec.forward_to,
-        forward_dead_lettered_messages_to=spec.forward_dead_lettered_messages_to,
-        lock_duration_ms=spec.lock_duration_ms,
-        status=status,
+    return replace(spec, status=status)
+
+
+class SessionForwardingModel(ForwardingModel):
+    """The same, through queues that require sessions (FWD-4)."""
+
+    in_sessions = True
+
+
+for model in (ForwardingModel, SessionForwardingModel):
+    model.TestCase.settings = settings(
+        max_examples=200,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
-
-
-ForwardingModel.TestCase.settings = settings(
-    max_examples=200,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 TestForwardingModel = ForwardingModel.TestCase
+TestSessionForwardingModel = SessionForwardingModel.TestCase

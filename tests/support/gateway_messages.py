@@ -22,10 +22,10 @@ def _data(body: bytes) -> bytes:
     return b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big") + body
 
 
-def in_session(number: int, session_id: str) -> bytes:
+def in_session(number: int, session_id: str, size: int = 2) -> bytes:
     """A message of a session."""
     properties = MessageProperties(message_id=f"m-{number}", group_id=session_id)
-    return encode_properties(properties) + _data(b"%02d" % number)
+    return encode_properties(properties) + _data((b"%02d" % number).rjust(size, b"."))
 
 
 def via(number: int, via_key: str, key: str | None = None) -> bytes:

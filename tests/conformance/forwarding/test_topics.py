@@ -35,6 +35,20 @@ action = "SET seen = 'yes'"
 name = "kept"
 forward_dead_lettered_messages_to = "burial-{shape}"
 
+[[topic]]
+name = "spoken-{shape}"
+{partitioned}
+
+[[topic.subscription]]
+name = "in-sessions"
+requires_session = true
+forward_to = "heard-{shape}"
+
+[[queue]]
+name = "heard-{shape}"
+requires_session = true
+{partitioned}
+
 [[queue]]
 name = "source-{shape}"
 forward_to = "news-{shape}"
@@ -103,3 +117,17 @@ def test_a_message_scheduled_at_a_topic_goes_on_when_it_is_due(client: ServiceBu
         (arrived,) = collect(receiver, 1)
         assert str(arrived) == "later"
         receiver.complete_message(arrived)
+
+
+@pytest.mark.rule("FWD-4")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_subscription_that_requires_sessions_keeps_their_order(
+    client: ServiceBusClient, shape: str
+) -> None:
+    with client.get_topic_sender(f"spoken-{shape}") as sender:
+        for number in range(COUNT):
+            sender.send_messages(ServiceBusMessage(str(number), session_id=f"s{number % 2}"))
+    for session in range(2):
+        with client.get_queue_receiver(f"heard-{shape}", session_id=f"s{session}") as receiver:
+            got = [int(str(message)) for message in collect(receiver, COUNT // 2)]
+        assert got == list(range(session, COUNT, 2))
