@@ -24,6 +24,11 @@ FOOTER: Final = 0x78
 PRIORITY_DEFAULT: Final = 4  # [3.2.1]
 
 HEADER_FIELDS: Final = 5
+# What a header leaves open, in `MessageSections.header_flags`: a null is not a default.
+DURABLE_UNSET: Final = 4
+PRIORITY_UNSET: Final = 8
+ACQUIRER_SET: Final = 16
+ACQUIRER_TRUE: Final = 32
 _PROPERTIES_FIELDS: Final = 13
 _GROUP_ID_FIELD: Final = 10
 
@@ -77,6 +82,7 @@ class MessageSections:
         "has_long_property",
         "has_nested",
         "has_nested_property",
+        "header_flags",
         "message_id_offset",
         "priority",
         "properties_end",
@@ -87,6 +93,7 @@ class MessageSections:
     def __init__(self, payload_end: int) -> None:
         self.durable = False
         self.priority = PRIORITY_DEFAULT
+        self.header_flags = DURABLE_UNSET | PRIORITY_UNSET
         self.ttl_ms = -1
         self.delivery_count = 0
         self.annotation_count = 0  # a key and its value count as one
@@ -219,18 +226,21 @@ def _read_header(payload: bytes, value: int, found: MessageSections) -> int:
     if count > 0:
         code = payload[at]
         at += 1
-        if code == 0x56:
-            found.durable = payload[at] == 1
-            at += 1
-        elif code == 0x41:
-            found.durable = True
-        elif code != 0x40 and code != 0x42:
-            raise DecodeError(f"durable has the type 0x{code:02x}")
+        if code != 0x40:
+            found.header_flags = PRIORITY_UNSET
+            if code == 0x56:
+                found.durable = payload[at] == 1
+                at += 1
+            elif code == 0x41:
+                found.durable = True
+            elif code != 0x42:
+                raise DecodeError(f"durable has the type 0x{code:02x}")
     if count > 1:
         code = payload[at]
         at += 1
         if code == 0x50:
             found.priority = payload[at]
+            found.header_flags &= ~PRIORITY_UNSET
             at += 1
         elif code != 0x40:
             raise DecodeError(f"priority has the type 0x{code:02x}")
@@ -250,10 +260,14 @@ def _read_header(payload: bytes, value: int, found: MessageSections) -> int:
     if count > 3:
         code = payload[at]
         at += 1
-        if code == 0x56:
-            at += 1
-        elif code != 0x40 and code != 0x41 and code != 0x42:
-            raise DecodeError(f"first-acquirer has the type 0x{code:02x}")
+        if code != 0x40:
+            found.header_flags |= ACQUIRER_SET
+            if code == 0x41 or (code == 0x56 and payload[at] == 1):
+                found.header_flags |= ACQUIRER_TRUE
+            if code == 0x56:
+                at += 1
+            elif code != 0x41 and code != 0x42:
+                raise DecodeError(f"first-acquirer has the type 0x{code:02x}")
     if count > 4:
         code = payload[at]
         at += 1

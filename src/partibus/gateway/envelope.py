@@ -12,9 +12,18 @@ import uuid
 from typing import Final
 
 from partibus.amqp.decode import DecodeError, decode_value
-from partibus.amqp.encode import encode_symbol, encode_value
+from partibus.amqp.encode import ENCODED_NULL, encode_symbol, encode_uint, encode_value
 from partibus.amqp.framing import VIEW_BYTES_MIN
-from partibus.amqp.section_walk import SectionOrderError, in_order, parse_first_frame
+from partibus.amqp.properties import TTL_MS_MAX
+from partibus.amqp.section_walk import (
+    ACQUIRER_SET,
+    DURABLE_UNSET,
+    HEADER_FIELDS,
+    PRIORITY_UNSET,
+    SectionOrderError,
+    in_order,
+    parse_first_frame,
+)
 from partibus.amqp.sections import (
     MessageSections,
     decode_application_properties,
@@ -22,7 +31,6 @@ from partibus.amqp.sections import (
     delivery_annotation_pairs,
     encode_application_properties,
     encode_delivery_annotations,
-    encode_header,
     encode_properties,
     parse_sections,
 )
@@ -44,7 +52,9 @@ _PREFIX: Final = struct.Struct(">BBBHIII")
 `lifetime`), bytes of header and properties."""
 _DURABLE: Final = 1
 _ANNOTATED: Final = 2
-"""Flag: the sender's delivery annotations are a section behind the bare message."""
+"""Flag: the sender's delivery annotations are a section behind the bare message. The further flags
+say which fields of the header the sender left open, as `MessageSections.header_flags` does."""
+_BOOLEANS: Final = (b"\x42", b"\x41")
 _PREFIX_BYTES: Final = _PREFIX.size
 _JOURNEY: Final = struct.Struct(">QB")
 """The number it had first (0: none yet), and how often it was forwarded."""
@@ -203,7 +213,7 @@ def _to_stored(
     at = sections.group_id_offset
     if at >= 0 and payload[at] != 0x40:
         session_id = _session_id(payload, at, partition_key)
-    flags = _DURABLE if sections.durable else 0
+    flags = sections.header_flags | (_DURABLE if sections.durable else 0)
     noted = b""
     if sections.delivery_offset >= 0:
         noted = sender_delivery_annotations(payload, sections)
@@ -373,7 +383,6 @@ def _encode(
 ) -> bytes:
     """Header, annotations and the bare message, with what has changed laid over."""
     version, flags, priority, count, pair_bytes, word, _ = _PREFIX.unpack_from(stored)
-    durable = flags & _DURABLE
     pairs_at = _PREFIX_BYTES
     if version == FORWARDED_VERSION:
         pairs_at = _FORWARDED_PREFIX_BYTES
@@ -387,13 +396,12 @@ def _encode(
     if held.expires_ms:
         life_ms = held.expires_ms - held.enqueued_ms
     elif word != lifetime.WORD_FOREVER:
-        # The times of the properties say a life that the word cannot.
         is_long = word == lifetime.WORD_LONG
         life_ms = lifetime.stored_ms(word, stored[bare_at:]) if is_long else word
     if life_ms < 0:
-        header = _plain_header(durable, priority, held.delivery_count)
+        header = _plain_header(flags, priority, held.delivery_count)
     else:
-        header = encode_header(bool(durable), priority, life_ms, held.delivery_count)
+        header = _header(flags, priority, life_ms, held.delivery_count)
     annotations = _annotations(own, own_count, stored[pairs_at:bare_at], count)
     if held.overlay is not None or life_ms >= 0:
         bare = changed(stored[bare_at:], held.overlay, life_ms, held.enqueued_ms)
@@ -425,11 +433,25 @@ def _annotations(own: bytes, own_count: int, pairs: bytes, count: int) -> bytes:
     return b"\x00\x53\x72\xd1" + struct.pack(">II", size + 3, items) + own + pairs
 
 
-def _plain_header(durable: int, priority: int, delivery_count: int) -> bytes:
-    key = delivery_count << 9 | priority << 1 | durable
+def _header(flags: int, priority: int, ttl_ms: int, delivery_count: int) -> bytes:
+    """The header, with null where the sender wrote none (MSG-2); its time and count are ours."""
+    fields = b"".join(
+        (
+            ENCODED_NULL if flags & DURABLE_UNSET else _BOOLEANS[flags & _DURABLE],
+            ENCODED_NULL if flags & PRIORITY_UNSET else bytes((0x50, priority)),
+            ENCODED_NULL if ttl_ms < 0 else encode_uint(min(ttl_ms, TTL_MS_MAX)),
+            _BOOLEANS[flags >> 5 & 1] if flags & ACQUIRER_SET else ENCODED_NULL,
+            encode_uint(delivery_count),
+        )
+    )
+    return b"\x00\x53\x70\xc0" + bytes((len(fields) + 1, HEADER_FIELDS)) + fields
+
+
+def _plain_header(flags: int, priority: int, delivery_count: int) -> bytes:
+    key = delivery_count << 16 | priority << 8 | flags
     header = _PLAIN_HEADERS.get(key)
     if header is None:
-        header = encode_header(bool(durable), priority, -1, delivery_count)
+        header = _header(flags, priority, -1, delivery_count)
         if len(_PLAIN_HEADERS) < 4096:
             _PLAIN_HEADERS[key] = header
     return header

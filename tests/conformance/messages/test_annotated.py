@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import (
     AmqpAnnotatedMessage,
     AmqpMessageBodyType,
@@ -81,6 +82,20 @@ def test_every_section_arrives(bus: Bus, queues: Queues, kind: str) -> None:
         del dead.raw_amqp_message.application_properties[b"DeadLetterReason"]
         dead.raw_amqp_message.application_properties.pop(b"DeadLetterErrorDescription", None)
         check(dead, kind, is_locked=False)
+
+
+def test_what_was_not_said_in_the_header_is_not_said_to_the_receiver(
+    bus: Bus, queues: Queues
+) -> None:
+    queue = queues.fresh("plain")
+    with bus.sender(queue) as sender:
+        sender.send_messages(ServiceBusMessage("silent"))
+        sender.send_messages(AmqpAnnotatedMessage(data_body=b"", header={"priority": 9}))
+    with bus.receiver(queue) as receiver:
+        headers = [message.raw_amqp_message.header for message in collect(receiver, 2)]
+    shown = [(each.durable, each.priority, each.first_acquirer) for each in headers if each]
+    assert shown == [(None, None, None), (None, 9, None)]
+    assert [each.delivery_count for each in headers if each] == [0, 0]
 
 
 def test_a_batch_keeps_every_section(bus: Bus, queues: Queues) -> None:

@@ -20,6 +20,7 @@ SENT = {
     "note": "kept",
     "applicationProperties": {"one": 1, "two": "two", "three": True},
     "durable": False,
+    "firstAcquirer": False,
     "priority": 20,
     "messageId": "the-id",
     "correlationId": "tag",

@@ -18,7 +18,7 @@ from partibus.amqp.sections import (
     encode_properties,
     parse_sections,
 )
-from partibus.amqp.types import Described, Symbol, Timestamp, ULong
+from partibus.amqp.types import Described, Symbol, Timestamp, UByte, UInt, ULong
 from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMessage
 from partibus.fragment.message import Held, MessageState, Overlay
 from partibus.gateway.envelope import Stored, overlay_pairs, to_delivery, to_peeked, to_stored
@@ -289,6 +289,41 @@ def test_delivery_annotations_leave_the_header_as_it_was() -> None:
         stored = to_stored(encode_header(durable, 3, -1, 0) + ANNOTATED + DATA).body
         sections = parse_sections(to_delivery(stored, held(), 77, TOKEN))
         assert (sections.durable, sections.priority) == (durable, 3)
+
+
+@pytest.mark.rule("MSG-2")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [None, None, None, None],
+        [True, None, None, None],
+        [False, UByte(0), None, False],
+        [None, UByte(255), None, True],
+        [False, UByte(20), UInt(100_000), False],
+    ],
+)
+def test_the_header_says_what_its_sender_said_and_no_more(fields: list[object]) -> None:
+    for sent in (fields, fields[:3], fields[:1]):
+        stored = to_stored(encode_value(Described(ULong(0x70), sent)) + DATA).body
+        for body in (stored, to_forwarded(stored, Journey(5), False).body):
+            received, _ = decode_value(to_delivery(body, held(), 77, TOKEN), 0, 40)
+            assert isinstance(received, Described)
+            assert received.value == [*sent, *[None] * (4 - len(sent)), UInt(2)]
+
+
+def test_a_message_without_a_header_gets_one_with_its_count_alone() -> None:
+    received, _ = decode_value(delivered(DATA), 0, 40)
+    assert received == Described(ULong(0x70), [None, None, None, None, UInt(2)])
+
+
+def test_messages_that_were_stored_before_keep_their_header() -> None:
+    """Until the flags came, the byte was 0 or 1 and durable and priority were always written."""
+    stored = bytearray(to_stored(message()).body)
+    for durable in (0, 1):
+        stored[1] = durable
+        received, _ = decode_value(to_delivery(bytes(stored), held(), 77, TOKEN), 0, 40)
+        expected = [durable == 1, UByte(7), None, None, UInt(2)]
+        assert received == Described(ULong(0x70), expected)
 
 
 def test_a_received_message_that_is_sent_on_stores_no_delivery_annotations() -> None:

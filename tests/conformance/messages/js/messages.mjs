@@ -42,6 +42,7 @@ function shown(message) {
     note: raw.messageAnnotations.note,
     applicationProperties: raw.applicationProperties,
     durable: raw.header.durable,
+    firstAcquirer: raw.header.firstAcquirer,
     priority: raw.header.priority,
     timeToLive: raw.header.timeToLive,
     messageId: message.messageId,
