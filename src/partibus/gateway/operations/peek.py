@@ -17,6 +17,7 @@ from partibus.domain.partition_key import fragment_index
 from partibus.fragment.commands import Peek
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
+from partibus.gateway.damaged import damaged_message
 from partibus.gateway.envelope import to_peeked
 from partibus.gateway.lanes import client_sequence, split_sequence
 from partibus.gateway.namespace import require_receivable
@@ -151,7 +152,8 @@ def _choose(cursor: Cursor, found: Iterator[Found], count: int) -> list[object]:
         if len(shown) >= count or (shown and byte_count > PEEK_BYTES_MAX):
             break
         sequence = client_sequence(fragment.index, held.sequence)
-        shown.append({"message": to_peeked(body, held, sequence)})
+        stored = body if body else damaged_message(sequence)
+        shown.append({"message": to_peeked(stored, held, sequence)})
         cursor.next_numbers[fragment.index] = held.sequence + 1
         cursor.last = sequence
     return shown
