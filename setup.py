@@ -33,7 +33,7 @@ HOT: Final = {
     "fragment": (
         " alarms arrivals broker changes claim_changes claim_commands claim_effects claim_records"
         " claiming claims command_rows commands copies cursor_changes cursor_commands"
-        " cursor_effects cursors delivery departures dispatch due duplicates effects expiry"
+        " cursor_effects cursors damage delivery departures dispatch due duplicates effects expiry"
         " handle history"
         " hosting machine marks message numbered outbox outbox_records ports publishing records"
         " remote removal replay retention rows scheduling sealing selection session_dispatch"

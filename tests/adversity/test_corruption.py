@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage
 
 from adversity.conftest import NewServer, declare_queues
 from adversity.letters import letter
@@ -404,3 +405,31 @@ def test_a_damaged_body_behind_the_checkpoint_is_never_delivered(
         urllib.request.urlopen(address)
     assert refused.value.code == 503
     refused.value.close()
+
+
+def test_a_damaged_body_does_not_fail_a_whole_peek(
+    stopped: Path, tmp_path: Path, new_server: NewServer
+) -> None:
+    """It is shown as damaged, in its place; health tells of it, and no client of our disks."""
+    flip_body(copy_of(stopped, tmp_path / "copy"))
+    victim = new_server(tmp_path / "copy")
+    victim.start()
+    client = ServiceBusClient.from_connection_string(victim.ready.connection_string, retry_total=0)
+    shown: list[ServiceBusReceivedMessage] = []
+    with client, client.get_queue_receiver(QUEUE) as receiver:
+        while page := receiver.peek_messages(20):
+            shown += page
+        numbers = [message.sequence_number for message in shown]
+        damaged = [m for m in shown if (m.application_properties or {}).get(b"PartibusDamaged")]
+        assert len(shown) == SMALL[1]
+        assert numbers == list(range(numbers[0], numbers[0] + SMALL[1]))
+        assert [numbers.index(m.sequence_number) for m in damaged] == [17]
+        number = damaged[0].sequence_number
+        (alone,) = receiver.peek_messages(1, sequence_number=number)
+        assert "failed its checksum" in str(alone)
+        assert str(tmp_path) not in str(alone)
+    address = f"http://127.0.0.1:{victim.ready.http_port}/health"
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(address)
+    with refused.value as answer:
+        assert (answer.code, b"1 stored messages failed" in answer.read()) == (503, True)

@@ -6,6 +6,7 @@ are durable when a transaction ends (write-ahead log, synchronous=FULL). The fil
 so it is readable by its owner only.
 """
 
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ from partibus.domain.entity import (
 )
 from partibus.domain.errors import CatalogBusy, ConfigError, StoreUnavailable
 from partibus.domain.rights import names_of_rights, rights_from_names
+
+_log: Final = logging.getLogger(__name__)
 
 SCHEMA_VERSION: Final = 1
 BUSY_TIMEOUT_MS: Final = 250
@@ -142,7 +145,9 @@ class CatalogDatabase:
                     self._connection.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            raise StoreUnavailable(f"{self._name} cannot be written: {error}.") from error
+            # Clients read the error, and the place of the file is none of their business.
+            _log.error("%s cannot be written: %s", self._name, error)
+            raise StoreUnavailable(f"The catalog cannot be written: {error}. Try again.") from error
 
     def _begin(self) -> None:
         """Become the one writer among all processes that have the file open."""

@@ -18,6 +18,7 @@ from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.fragment.alarms import Alarms
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
+from partibus.fragment.damage import Damage
 from partibus.fragment.effects import (
     BodyEffect,
     Collected,
@@ -27,6 +28,8 @@ from partibus.fragment.effects import (
     Effects,
     Failed,
     Found,
+    Glance,
+    Shown,
     StateFound,
 )
 from partibus.fragment.machine import Machine
@@ -103,7 +106,9 @@ class Broker:
         self._reads_under_way = 0
         self._held_back: list[Effect] = []
         """Effects behind a delivery whose bodies are still being read: order is kept."""
-        self.damaged_count = 0
+        self.damage = Damage()
+        self.retell: Callable[[BusError], None] = _as_it_is
+        """Puts an error of the store into words for clients, who must not read paths."""
 
     # --- life -----------------------------------------------------------------------------
 
@@ -263,6 +268,8 @@ class Broker:
 
     def _carry_out(self, prepared: list[tuple[Machine, Change]], error: BusError | None) -> None:
         self._appends_under_way -= 1
+        if error is not None:
+            self.retell(error)
         now_ms = self._clock.now_ms()
         out = Effects()
         following: list[tuple[Machine, Change]] = []
@@ -339,8 +346,15 @@ class Broker:
 
     def _read_failed(self, effect: BodyEffect, error: BusError) -> None:
         """A message that cannot be read is never skipped in silence."""
-        _log.error("cannot read a stored message: %s", error.text)
-        if isinstance(effect, Found | StateFound):
+        is_damaged = self.damage.note(effect.messages, error)
+        _log.error("cannot read a stored message: %s (%s)", error.text, error.tracking_id)
+        self.retell(error)
+        if isinstance(effect, Shown) and is_damaged:
+            for glance in effect.glances():
+                self._read(glance)
+        elif isinstance(effect, Glance):
+            effect.unreadable(error, is_damaged)
+        elif isinstance(effect, Found | StateFound):
             Failed(effect.port, error).carry_out()
         elif isinstance(effect, Collected):
             effect.unreadable(error)
@@ -356,7 +370,6 @@ class Broker:
             for held in effect.messages:
                 self._read(Deliver(effect.consumer, [held], effect.consumed))
             return
-        self.damaged_count += is_damaged
         machine = self._machines.get(effect.consumer.fragment_id)
         if machine is not None:
             self.submit(machine, Undelivered(effect.consumer, effect.messages, is_damaged))
@@ -372,7 +385,6 @@ class Broker:
         is_damaged = isinstance(error, StoreCorrupt)
         command = DueUnread(effect.messages, is_damaged)
         if is_damaged:
-            self.damaged_count += len(effect.messages) == 1
             self.submit(machine, command)
         else:
             retry = partial(self.submit, machine, command)
@@ -416,6 +428,10 @@ class Broker:
 
     def _checkpoint(self) -> None:
         self._upkeep.checkpoint()
+
+
+def _as_it_is(error: BusError) -> None:
+    """Nothing in the words of the store is to be kept from clients."""
 
 
 def _ignore(error: BusError | None) -> None:

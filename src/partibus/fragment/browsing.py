@@ -16,7 +16,7 @@ from partibus.domain.errors import (
 from partibus.fragment.changes import Change, DeferredConsumption, Removal
 from partibus.fragment.commands import Command, Lane, Peek, Purge, ReceiveDeferred
 from partibus.fragment.delivery import lock, removal
-from partibus.fragment.effects import Done, Effects, Failed, Found
+from partibus.fragment.effects import Done, Effects, Failed, Found, Shown
 from partibus.fragment.expiry import EXPIRED, dead_letter
 from partibus.fragment.message import Held, MessageState
 from partibus.fragment.retention import keep
@@ -132,7 +132,7 @@ def peek(state: State, command: Command, now_ms: int, out: Effects) -> None:
         ):
             break
         found.append(held)
-    out.outward.append(Found(command.port, found, False))
+    out.outward.append(Shown(command.port, found, False))
 
 
 def _all_from(state: State, lane: SubQueue, from_sequence: int) -> Iterator[Held]:

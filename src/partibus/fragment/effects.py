@@ -281,6 +281,70 @@ class Found(BodyEffect):
         self.port.found(self.messages, bodies)
 
 
+class Shown(Found):
+    """Messages that are looked at; one whose body is damaged is shown with an empty one, which
+    no message has: its neighbours are shown all the same."""
+
+    __slots__ = ()
+
+    def glances(self) -> "list[Glance]":
+        """The same, to be read one by one."""
+        gathering = Gathering(self)
+        return [Glance(gathering, index, held) for index, held in enumerate(self.messages)]
+
+
+class Gathering:
+    """The bodies of messages that are looked at, read one by one."""
+
+    __slots__ = ("_bodies", "_error", "_left", "_shown")
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+        self._bodies: list[bytes] = [b""] * len(shown.messages)
+        self._left = len(shown.messages)
+        self._error: BusError | None = None
+
+    def put(self, index: int, body: bytes) -> None:
+        """One was read, or is known to be damaged."""
+        self._bodies[index] = body
+        self._end_one()
+
+    def fail(self, error: BusError) -> None:
+        """One cannot be read now; half a look would pass for a whole one."""
+        self._error = error
+        self._end_one()
+
+    def _end_one(self) -> None:
+        self._left -= 1
+        if self._left:
+            return
+        if self._error is None:
+            self._shown.hand_over(self._bodies)
+        else:
+            Failed(self._shown.port, self._error).carry_out()
+
+
+class Glance(BodyEffect):
+    """One message of those that are looked at."""
+
+    __slots__ = ("_gathering", "_index")
+
+    def __init__(self, gathering: Gathering, index: int, held: Held) -> None:
+        super().__init__([held], False)
+        self._gathering = gathering
+        self._index = index
+
+    def hand_over(self, bodies: list[bytes]) -> None:
+        self._gathering.put(self._index, bodies[0])
+
+    def unreadable(self, error: BusError, is_damaged: bool) -> None:
+        """The body cannot be had: not at all, or not now."""
+        if is_damaged:
+            self._gathering.put(self._index, b"")
+        else:
+            self._gathering.fail(error)
+
+
 class StateFound(BodyEffect):
     """The state of a session."""
 

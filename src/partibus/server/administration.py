@@ -157,6 +157,7 @@ class Administration:
             for placement in record.fragments:
                 placed[placement.store] = placed.get(placement.store, 0) + 1
         silent = {"worker": None, "state": NO_ANSWER, "live_bytes": None, "disk_bytes": None}
+        silent["damaged"] = None
         places = self._settings.store_directories
         return {
             "stores": [

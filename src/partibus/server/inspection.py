@@ -69,6 +69,7 @@ class Inspection:
                 "state": broker.store.state.value,
                 "live_bytes": broker.store.live_bytes,
                 "disk_bytes": broker.store.disk_bytes,
+                "damaged": broker.damage.count,
             }
             for number, broker in self._brokers.items()
         }

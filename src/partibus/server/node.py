@@ -51,6 +51,7 @@ from partibus.server.membership import Membership
 from partibus.server.peers import Peers
 from partibus.server.scheduler import LoopScheduler
 from partibus.server.store_loads import ServerLoads
+from partibus.server.store_words import words_for_clients
 from partibus.server.stores import StoreMaker
 from partibus.server.topics import Topics
 from partibus.store.interface import StoreState
@@ -123,6 +124,9 @@ class Node:
         for number in filter(self._owns, range(self._settings.stores)):
             store = stores.make(number)
             broker = Broker(store, self._clock, scheduler, stop_at_once, first_token)
+            if not self._settings.memory:
+                directory = self._settings.store_directories[number]
+                broker.retell = words_for_clients(number, directory)
             broker.open()
             self._brokers[number] = broker
         loads = ServerLoads(self._brokers)
@@ -214,7 +218,7 @@ class Node:
         down = [i for i, b in self._brokers.items() if b.store.state is StoreState.DOWN]
         if down:
             return False, f"Store {', '.join(map(str, down))} is down; it is being probed."
-        damaged = sum(broker.damaged_count for broker in self._brokers.values())
+        damaged = sum(broker.damage.count for broker in self._brokers.values())
         if damaged:
             return False, f"{damaged} stored messages failed their checksum; see the log."
         return True, "Service is healthy."

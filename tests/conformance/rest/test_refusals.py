@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -229,6 +230,29 @@ def test_a_throttled_sender_is_told_when_to_come_back(bus: HttpBus, whole: str) 
     assert refused
     assert refused[0].header("retry-after") == "2"
     assert sum(answer.status == 201 for answer in answers) == len(list(bus.drain(whole)))
+
+
+def takes(bus: HttpBus, queue: str) -> bool:
+    return bus.send(queue, b"x").status == 201
+
+
+def test_clients_read_the_number_of_a_store_and_not_its_place(
+    bus: HttpBus, server: ServerProcess, fresh: Callable[[str], str]
+) -> None:
+    down = b'{"kind": "store", "store": 0, "mode": "down"}'
+    assert bus.ask("POST", "/$partibus/faults", down).status == 200
+    queues = [fresh("whole") for _ in range(8)]
+    try:
+        answers = [bus.send(queue, b"x") for queue in queues]
+    finally:
+        bus.ask("DELETE", "/$partibus/faults")
+        for queue in queues:
+            wait_until(partial(takes, bus, queue), "the store is up")
+    refused = [answer.body.decode() for answer in answers if answer.status == 503]
+    assert refused
+    assert all("Store 0 is down" in text for text in refused), refused
+    assert not any(str(server.data) in text for text in refused)
+    assert str(server.data) in server.log_text(), "the log names the place"
 
 
 @pytest.mark.rule("PAV-1", "PAV-2")

@@ -180,8 +180,19 @@ def test_a_damaged_body_does_not_keep_its_neighbours_back(bench: FragmentBench) 
     positions = [position for position, body in store._bodies.items() if body == b"b"]
     del store._bodies[positions[0]]
     assert [m.body for m in bench.receive(5)] == [b"a", b"c"]
-    assert bench.broker.damaged_count == 1
+    assert bench.broker.damage.count == 1
     assert bench.state.main.message_count == 3
+
+
+def test_a_damaged_body_is_looked_at_as_an_empty_one(bench: FragmentBench) -> None:
+    bench.send(b"a", b"b", b"c")
+    store = failing(bench)
+    positions = [position for position, body in store._bodies.items() if body == b"b"]
+    del store._bodies[positions[0]]
+    for _ in range(2):
+        assert [m.body for m in bench.peek()] == [b"a", b"", b"c"]
+        assert bench.broker.damage.count == 1, "however often it is met"
+    assert [m.body for m in bench.peek(from_sequence=2, count=1)] == [b""]
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,7 @@ def test_reads_that_were_asked_before_are_answered_before_bodies_go() -> None:
         bench.run()
     assert [bodies_of(found) for found in ports.lookups] == [[b"a", b"b"], [b"a", b"b"]]
     assert bench.store.live_bytes == 0
-    assert bench.broker.damaged_count == 0
+    assert bench.broker.damage.count == 0
 
 
 def bodies_of(found: object) -> list[bytes]:

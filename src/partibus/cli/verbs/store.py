@@ -28,7 +28,7 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
     """List every store: its state, the fragments placed there, and what it takes.
 
     Live bytes are those of messages that are still needed; the files on disk are larger, since
-    space goes back in whole segments.
+    space goes back in whole segments. Damaged messages that were met since the start are told.
     """
     server = server_at(place)
     answer = server.ask("GET", "/stores")
@@ -54,3 +54,6 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
         ],
         text_columns=("state", "place"),
     )
+    for s in answer["stores"]:
+        if s.get("damaged"):
+            typer.echo(f"store {s['store']}: {s['damaged']} messages failed their checksum")

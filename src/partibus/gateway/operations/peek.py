@@ -18,6 +18,7 @@ from partibus.domain.partition_key import fragment_index
 from partibus.fragment.commands import Peek
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
+from partibus.gateway.damaged import damaged_message
 from partibus.gateway.envelope import to_peeked
 from partibus.gateway.lanes import client_sequence, split_sequence
 from partibus.gateway.namespace import require_receivable
@@ -153,7 +154,8 @@ def _choose(cursor: Cursor, found: Iterator[Found], count: int, omits_body: bool
         if len(shown) >= count or (shown and byte_count > PEEK_BYTES_MAX):
             break
         sequence = client_sequence(fragment.index, held.sequence)
-        peeked = to_peeked(body, held, sequence)
+        stored = body if body else damaged_message(sequence)
+        peeked = to_peeked(stored, held, sequence)
         shown.append({"message": without_body(peeked) if omits_body else peeked})
         cursor.next_numbers[fragment.index] = held.sequence + 1
         cursor.last = sequence

@@ -1,0 +1,34 @@
+"""Which stored messages are known to be damaged.
+
+Owns their places, so that health counts each of them once however often it is met. It reads
+nothing itself: the broker tells it of every read that failed.
+"""
+
+from typing import Final
+
+from partibus.domain.errors import BusError, StoreCorrupt
+from partibus.fragment.message import Held
+
+PLACES_MAX: Final = 10_000
+"""More than that and the count is of no use; a number is all that is kept of each."""
+
+
+class Damage:
+    """The places of one store where messages failed their checksum."""
+
+    __slots__ = ("_positions",)
+
+    def __init__(self) -> None:
+        self._positions: set[int] = set()
+
+    @property
+    def count(self) -> int:
+        """How many messages were found damaged since the start."""
+        return len(self._positions)
+
+    def note(self, messages: list[Held], error: BusError) -> bool:
+        """A read failed: whether by damage. Of several messages nobody knows yet which it is."""
+        is_damage = isinstance(error, StoreCorrupt)
+        if is_damage and len(messages) == 1 and len(self._positions) < PLACES_MAX:
+            self._positions.add(messages[0].position)
+        return is_damage

@@ -1,0 +1,28 @@
+"""Errors of a store in words for clients: the number of the store, never a place on our disks.
+
+Owns that one translation, at the seam between a store and the fragments in it: whoever runs a
+fragment passes every error of its store through here, once, after it was logged as it was. The
+log, the start of the server and its exit name files and directories; clients read numbers.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from partibus.domain.errors import BusError
+
+
+def words_for_clients(number: int, directory: Path) -> Callable[[BusError], None]:
+    """What retells the errors of a store in a directory."""
+    # The longer one first: a relative path may be the end of the resolved one.
+    places = sorted({str(directory), str(directory.resolve())}, key=len, reverse=True)
+    return partial(_retell, f"store {number}", places)
+
+
+def _retell(name: str, places: list[str], error: BusError) -> None:
+    text = error.text
+    for place in places:
+        text = text.replace(f"The store {place}", name.capitalize())
+        text = text.replace(f"{place}/", f"{name}: ").replace(place, name)
+    error.text = text
+    error.args = (text,)
