@@ -37,6 +37,7 @@ def start_catalog(
 ) -> Catalog:
     """The catalog as the configuration wants it."""
     catalog = open_catalog(file, settings, clock)
+    catalog.fix_lock_prefix()
     catalog.fix_partitions(None if definitions is None else definitions.partitions)
     declared = definitions is not None and definitions.declares_root_policy
     if definitions is not None:
