@@ -62,14 +62,18 @@ def test_everything_acknowledged_is_still_there(own_server: ServerProcess, how: 
 
 
 @pytest.mark.rule("LCK-5", "LCK-6")
-def test_messages_in_hand_are_settled_after_a_clean_restart(own_server: ServerProcess) -> None:
-    with connected(own_server) as client:
+@pytest.mark.parametrize("flags", [(), ("--workers", "2", "--stores", "2")], ids=["one", "two"])
+def test_messages_in_hand_are_settled_after_a_clean_restart(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    config = write_namespace(tmp_path / "namespace.toml")
+    with ServerProcess(tmp_path, config, *flags) as server, connected(server) as client:
         with client.get_queue_sender(QUEUE) as sender:
             sender.send_messages([ServiceBusMessage(str(number)) for number in range(3)])
         with client.get_queue_receiver(QUEUE) as receiver:
             completed, abandoned, kept = collect(receiver, 3)
-            assert own_server.stop() == 0
-            own_server.start()
+            assert server.stop() == 0
+            server.start()
             receiver.renew_message_lock(kept)
             receiver.complete_message(completed)
             receiver.abandon_message(abandoned)
