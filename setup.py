@@ -34,7 +34,7 @@ HOT: Final = {
         " alarms arrivals broker changes claim_changes claim_commands claim_effects claim_records"
         " claiming claims command_rows commands copies cursor_changes cursor_commands"
         " cursor_effects cursors damage delivery departures dispatch due duplicates effects expiry"
-        " handle history"
+        " handle history kept_locks"
         " hosting machine marks message numbered outbox outbox_records ports publishing records"
         " remote removal replay retention rows scheduling sealing selection session_dispatch"
         " session_lane session_locks session_numbers session_records session_state sessions"

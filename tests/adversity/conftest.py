@@ -15,6 +15,8 @@ import pytest
 from adversity.victim import Victim
 
 QUEUES = ("first", "second", "third")
+LOCKS_END = "[server]\nkeep_locks = false\n"
+"""Whatever way the server ends, all is there to be received afterwards."""
 _SERVERS = pytest.StashKey[list[Victim]]()
 _SEED = pytest.StashKey[int]()
 
@@ -22,13 +24,13 @@ NewServer = Callable[..., Victim]
 
 
 def declare_queues(path: Path) -> Path:
-    """A namespace of a few queues whose locks outlast every test."""
+    """A namespace of a few queues whose locks outlast every test, but no end of the server."""
     blocks = [
         f'[[queue]]\nname = "{name}"\nlock_duration = "PT5M"\nmax_delivery_count = 1000\n'
         f"max_size_in_megabytes = 81920\n"
         for name in QUEUES
     ]
-    path.write_text("\n".join(blocks), encoding="utf-8")
+    path.write_text("\n".join([LOCKS_END, *blocks]), encoding="utf-8")
     return path
 
 

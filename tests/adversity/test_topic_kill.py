@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from adversity.conftest import LOCKS_END
 from adversity.letters import Received, letter
 from adversity.load import Inbox, LoadClient, load_client
 from adversity.victim import Victim
@@ -30,7 +31,13 @@ SHAPES = {"whole": "", "parted": "enable_partitioning = true\npartition_count = 
 
 
 def declare_topic(path: Path, shape: str) -> Path:
-    block = ["[[topic]]", 'name = "news"', "max_size_in_megabytes = 81920", SHAPES[shape]]
+    block = [
+        LOCKS_END,
+        "[[topic]]",
+        'name = "news"',
+        "max_size_in_megabytes = 81920",
+        SHAPES[shape],
+    ]
     for name in SUBSCRIPTIONS:
         block += ["[[topic.subscription]]", f'name = "{name}"', 'lock_duration = "PT5M"']
         block += ["max_delivery_count = 1000"]

@@ -7,6 +7,7 @@ catalog only says that they exist. Called by the server, the gateway and the adm
 all on one thread.
 """
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -43,6 +44,8 @@ from partibus.domain.limits import SELFHOST, Profile, with_partitions
 from partibus.domain.names import admit_path, admit_subscription_name
 from partibus.rules.check import check_rule
 
+LOCK_PREFIX: Final = "lock_prefix"
+"""The setting that all lock tokens of the namespace begin with."""
 PARTITIONS: Final = "partitions"
 """The setting that fixes the number of partitions of every entity."""
 
@@ -240,6 +243,18 @@ class Catalog:
                 f"[namespace] partitions: the namespace was made with {fixed} and cannot have "
                 f"{wished}: it is fixed at creation. Put it back, or begin in an empty directory."
             )
+
+    def fix_lock_prefix(self) -> None:
+        """Draw the bits that all lock tokens begin with, once for the life of the namespace, so
+        that a token is still known after a restart."""
+        if self._database.setting(LOCK_PREFIX) is None:
+            with self._database.transaction():
+                self._database.put_setting(LOCK_PREFIX, str(secrets.randbits(32)))
+
+    @property
+    def lock_prefix(self) -> int:
+        """The bits that all lock tokens begin with."""
+        return int(self._database.setting(LOCK_PREFIX) or 0)
 
     def _apply_partitions(self, partitions: int) -> None:
         if self.profile.partitioning == "namespace":

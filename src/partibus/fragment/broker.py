@@ -32,6 +32,7 @@ from partibus.fragment.effects import (
     Shown,
     StateFound,
 )
+from partibus.fragment.kept_locks import restore_locks
 from partibus.fragment.machine import Machine
 from partibus.fragment.records import DROPPED
 from partibus.fragment.removal import HOUSEKEEPING, Refusal, Removals, gone
@@ -95,6 +96,8 @@ class Broker:
         self._machines: dict[int, Machine] = {}
         self._recovered: dict[int, State] = {}
         """States found in the log that no fragment has asked for yet."""
+        self._was_stopped = True
+        """The log ends with the snapshot of a clean stop: nothing was recorded after it."""
         self._removals = Removals(store, self._let_out, scheduler.call_soon)
         self._mailbox: list[tuple[Machine, Command]] = []
         self._turn_is_due = False
@@ -120,6 +123,7 @@ class Broker:
             states[fragment_id] = load(fragment_id, NO_SPEC, snapshot)
         dropped: set[int] = set()
         for record in recovered.records:
+            self._was_stopped = False
             if record.kind == DROPPED:
                 dropped.add(record.fragment)
                 states.pop(record.fragment, None)
@@ -144,6 +148,8 @@ class Broker:
             for position, length in finish(state, fragment_id, spec):
                 self.store.retain(position, length)
         state.next_token = self._first_token
+        if self._was_stopped:
+            restore_locks(state, self._clock.now_ms())
         state.topic = topic
         machine = self._machines[fragment_id] = Machine(state)
         machine.used_ms = self._clock.now_ms()
@@ -181,11 +187,11 @@ class Broker:
         self._recovered.clear()
         return count
 
-    def close(self) -> None:
-        """Checkpoint what is durable and give the store back."""
+    def close(self, keeps_locks: bool = True) -> None:
+        """Checkpoint what is durable, with the locks that stand, and give the store back."""
         self._alarms.stop()
         if self.store.state is not StoreState.DOWN:
-            self.store.checkpoint(self._states(), _ignore)
+            self.store.checkpoint(self._states(keeps_locks), _ignore)
         self.store.close()
 
     # --- the turn ---------------------------------------------------------------------------
@@ -422,9 +428,10 @@ class Broker:
         if self.on_state is not None:
             self.on_state(state)
 
-    def _states(self) -> dict[int, bytes]:
+    def _states(self, keeps_locks: bool = False) -> dict[int, bytes]:
         machines = [*self._machines.values(), *self._removals.machines.values()]
-        return {machine.state.fragment_id: dump(machine.state) for machine in machines}
+        states = [machine.state for machine in machines]
+        return {state.fragment_id: dump(state, keeps_locks) for state in states}
 
     def _checkpoint(self) -> None:
         self._upkeep.checkpoint()

@@ -2,7 +2,8 @@
 
 A snapshot holds what the records before it have made: counters and every table of messages,
 as they lie in memory. Locks and receivers are volatile (SEED-107) and not part of it: a
-locked message is kept in the table it would go back to. Behind the tables come sections,
+locked message is kept in the table it would go back to. Only the last snapshot before a clean
+stop has the locks as well, in a section of their own. Behind the tables come sections,
 each with a tag and its size: what only some entities have, such as sessions. Versioned; a
 release reads the previous version.
 """
@@ -14,6 +15,7 @@ from partibus.domain.errors import StoreCorrupt
 from partibus.fragment import claims, retention, stages
 from partibus.fragment.claims import Claims
 from partibus.fragment.history import Part
+from partibus.fragment.kept_locks import dump_locks
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.outbox_records import dump_outbox, load_outbox
 from partibus.fragment.records import pack_overlay, unpack_overlay
@@ -34,6 +36,7 @@ MARKS_SECTION: Final = 49
 CLAIMS_SECTION: Final = 10
 CURSORS_SECTION: Final = 11
 STAGES_SECTION: Final = 12
+LOCKS_SECTION: Final = 20
 _SECTION: Final = struct.Struct("<BQ")
 _HEAD: Final = struct.Struct("<BQ")
 _TABLE: Final = struct.Struct("<QII")
@@ -41,12 +44,15 @@ _HELD: Final = struct.Struct("<QQIIQQ")
 _SEQUENCE: Final = struct.Struct("<Q")
 
 
-def dump(state: State) -> bytes:
-    """The state as of its last committed change."""
+def dump(state: State, keeps_locks: bool = False) -> bytes:
+    """The state as of its last committed change; with the locks when a stop follows."""
     parts: list[Part] = [_HEAD.pack(VERSION, state.next_sequence_durable)]
     for table, loose in _tables(state):
         _dump_table(table, loose, parts)
-    for tag, section in _sections(state):
+    sections = _sections(state)
+    if keeps_locks and state.lock_count:
+        sections.append((LOCKS_SECTION, [dump_locks(state)]))
+    for tag, section in sections:
         parts.append(_SECTION.pack(tag, sum(map(_byte_count, section))))
         parts += section
     return b"".join(parts)
@@ -143,6 +149,9 @@ def _load_section(state: State, tag: int, data: bytes) -> None:
         return
     if tag == STAGES_SECTION:
         state.stages = _load_stages(data)
+        return
+    if tag == LOCKS_SECTION:
+        state.kept_locks = data
         return
     raise StoreCorrupt(
         f"a snapshot's section {tag} is not known to this release; "

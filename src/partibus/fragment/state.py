@@ -67,6 +67,7 @@ class State:
         "fragment_id",
         "history",
         "is_behind",
+        "kept_locks",
         "lanes",
         "main",
         "marks",
@@ -114,6 +115,8 @@ class State:
         self.marks = Marks()
         """What was taken from the outboxes of other fragments."""
         self.duplicates_dropped = 0
+        self.kept_locks = b""
+        """Locks of before a clean stop, until they are put back (`kept_locks`)."""
         self.suspended = False
         """The store is down: nothing is handed out."""
         self.topic: Topic | None = None

@@ -58,7 +58,7 @@ class Gateway:
         """Whether a peek merges what all fragments show, or the first to answer decides (CON-6)."""
         self.rule_changes = None if live is None else RuleChanges(live, namespace.find)
         self._run = secrets.randbits(32) if run is None else run
-        """Makes the lock tokens of this run unlike those of any other; workers share it."""
+        """Makes the lock tokens of this namespace unlike those of any other; workers share it."""
         self._prefixes: dict[int, TokenPrefix] = {}
         self._connections: set[ClientConnection] = set()
         self.receivers = Receivers(namespace)

@@ -1,7 +1,8 @@
 """Lock tokens as clients see them: 16 bytes that find their way back to a fragment.
 
-Owns the form of a token: eight bytes that name the fragment within this run of the server,
-then the number that the fragment gave the lock. A token of an earlier run never fits. On
+Owns the form of a token: eight bytes that name the fragment within this namespace, then the
+number that the fragment gave the lock. Each life of a process has numbers of its own, so a token
+of an earlier life fits nothing but a lock that was kept over a clean stop. On
 the wire the delivery tag carries the .NET byte order of a GUID, message bodies the RFC 4122
 one (amqp-contract rule 8).
 """

@@ -41,6 +41,7 @@ def start_catalog(
     A key that is a secret is shown by the start that made it, or first met it, and by no other."""
     catalog = open_catalog(file, settings, clock)
     known = catalog.policy("", ROOT_POLICY_NAME)
+    catalog.fix_lock_prefix()
     catalog.fix_partitions(None if definitions is None else definitions.partitions)
     declared = definitions is not None and definitions.declares_root_policy
     if definitions is not None:

@@ -19,6 +19,7 @@ of the profile may be set in the table [limits] of the file (`control.limits_con
 | stores | PARTIBUS_STORES | a number, or places (variable: separated by commas) | 1 |
 | workers | PARTIBUS_WORKERS | a number | 1 |
 | worker_timeout_s | PARTIBUS_WORKER_TIMEOUT_S | seconds until a hanging one is replaced | 5 |
+| keep_locks | PARTIBUS_KEEP_LOCKS | true or false: do locks survive a clean stop? | true |
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
 | flight_port | PARTIBUS_FLIGHT_PORT | as port; the bulk path; worker n takes port + n | 0 |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
@@ -69,6 +70,8 @@ class ServeSettings:
     workers: int = 1
     worker_timeout_s: int = 5
     """A worker that does not answer for so long is ended and started again; 0: never."""
+    keep_locks: bool = True
+    """Locks of messages survive a clean stop; otherwise they are delivered anew at once."""
     profile: Profile = SELFHOST
     flight_port: int = 0
     faults: bool = False
@@ -311,6 +314,7 @@ _READERS: Final[dict[str, Reader]] = {
     "worker_timeout_s": lambda value: _read_count(
         value, "worker_timeout_s", _WORKER_TIMEOUT_S_MAX, least=0
     ),
+    "keep_locks": lambda value: _read_switch(value, "keep_locks"),
     "profile": _read_profile,
     "faults": lambda value: _read_switch(value, "faults"),
     "peek_partitioned": _read_peek_mode,

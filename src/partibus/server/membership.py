@@ -18,7 +18,7 @@ class Membership:
     worker: int
     workers: int
     run: int
-    """32 random bits: lock tokens of another run of the server never fit this one."""
+    """32 random bits: workers of another run of the server are strangers."""
     runtime: Path
     catalog: Path
     tls: Path

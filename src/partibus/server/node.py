@@ -120,7 +120,7 @@ class Node:
         self._open_catalog()
         self._idle_times = self.catalog.idle_times()
         stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler)
-        first_token = 1 if self._membership is None else new_first_token()
+        first_token = new_first_token()
         for number in filter(self._owns, range(self._settings.stores)):
             store = stores.make(number)
             broker = Broker(store, self._clock, scheduler, stop_at_once, first_token)
@@ -157,7 +157,7 @@ class Node:
                 properties={"product": "partibus", "version": __version__},
             ),
             Trouble() if self._settings.faults else None,
-            run=None if self._membership is None else self._membership.run,
+            run=self.catalog.lock_prefix,
             live=self.live,
             merges_peeks=self._settings.peek_partitioned == MERGED,
         )
@@ -192,7 +192,7 @@ class Node:
         if self._peers is not None:
             await self._peers.close()
         for broker in self._brokers.values():
-            broker.close()
+            broker.close(self._settings.keep_locks)
         self.catalog.close()
 
     def _is_at_rest(self) -> bool:
@@ -355,11 +355,12 @@ def stop_at_once(error: Exception) -> None:
 
 
 def new_first_token() -> int:
-    """Where a worker begins to number its locks.
+    """Where a process begins to number its locks.
 
-    Clients outlive the worker that holds their locks, so a token of its last life must not
-    fit a lock of this one (LCK-5). Each life has four billion numbers of its own."""
-    return secrets.randbits(31) << 32 | 1
+    Clients outlive the process that holds their locks, so a token of an earlier life must not
+    fit a lock of this one, unless that very lock was kept over a clean stop (LCK-5). Each life
+    has four billion numbers of its own, all below 2^62, where compiled integers are cheapest."""
+    return secrets.randbits(30) << 32 | 1
 
 
 def find_fragment(

@@ -182,17 +182,29 @@ class FragmentBench:
         self.spec = spec
         self.ports = Ports()
         self._request = 0
+        self.first_token = 1
         self.start()
 
     def start(self) -> None:
         """Open the store and recover, as a new process would after a crash of this one."""
         self.scheduler.crash()
         self.broker = Broker(
-            self.store, self.clock, self.scheduler, slice_messages=self.slice_messages
+            self.store,
+            self.clock,
+            self.scheduler,
+            first_token=self.first_token,
+            slice_messages=self.slice_messages,
         )
         self.broker.open()
         self.machine = self.broker.add(1, self.spec)
         self.state = self.machine.state
+
+    def restart(self) -> None:
+        """Stop cleanly and start again; a new life numbers its locks anew."""
+        self.broker.close()
+        self.run()
+        self.first_token += 1 << 32
+        self.start()
 
     def run(self) -> None:
         """Let everything happen that is due."""

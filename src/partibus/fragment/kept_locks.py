@@ -1,0 +1,47 @@
+"""Locks that outlive a clean stop, so that a restart does not deliver anew what is in hand.
+
+Owns how the locks of a fragment are written into the last snapshot before a stop, and put back at
+the next start: the same tokens, until the same moments. They hold only when nothing was recorded
+after that snapshot; otherwise the process ended in another way and its locks are gone (SEED-107).
+Not kept are the locks of sessions and of the messages in them: those end with the link that holds
+them, which no restart leaves open. Called by `snapshot` and the broker.
+"""
+
+import struct
+from typing import Final
+
+from partibus.fragment.state import State
+
+_LOCK: Final = struct.Struct("<QBBQQ")
+"""until_ms, lane, whether it was received by its number, sequence, token."""
+
+
+def dump_locks(state: State) -> bytes:
+    """The locks of messages that are in no session."""
+    parts: list[bytes] = []
+    for lane in state.lanes:
+        if lane.sessions is None:
+            for token, held in lane.locks.items():
+                fields = (held.locked_until_ms, int(lane.lane), held.deferred)
+                parts.append(_LOCK.pack(*fields, held.sequence, token))
+    return b"".join(parts)
+
+
+def restore_locks(state: State, now_ms: int) -> int:
+    """Lock again what was locked, unless its time is up; answers how many locks there are."""
+    data, state.kept_locks = state.kept_locks, b""
+    count = 0
+    # The first to lapse first, as a lane has them.
+    for until_ms, number, is_deferred, sequence, token in sorted(_LOCK.iter_unpack(data)):
+        lane = state.lanes[number]
+        if until_ms <= now_ms or lane.sessions is not None:
+            continue
+        held = (lane.deferred if is_deferred else lane.ready).take(sequence)
+        if held is None:
+            continue
+        held.deferred = bool(is_deferred)
+        lane.lock(held, token, until_ms)
+        count += 1
+        if until_ms > now_ms + state.spec.lock_duration_ms:
+            lane.shorten_locks(now_ms, until_ms)
+    return count
