@@ -44,8 +44,8 @@ HOT: Final = {
         " transfer_commands transfers"
     ),
     "gateway": (
-        "connection envelope inbound_link lanes lock_token message_parts outbound_link outcomes"
-        " router session_link session_source source submission"
+        "connection envelope inbound_link lanes lock_token memory_account message_parts"
+        " outbound_link outcomes reading_turns router session_link session_source source submission"
     ),
     "store": "checksum reading record",
 }

@@ -62,12 +62,19 @@ class OpenTransactions:
 
     def require_room(self, byte_count: int) -> None:
         """Refuse more bytes than a connection may have waiting for a commit."""
-        held = sum([transaction.byte_count for transaction in self._by_id.values()])
+        held = self.byte_count
         if held + byte_count > BYTES_MAX:
             raise TransactionSizeExceeded(
                 f"The messages of this connection's open transactions take {held} bytes, and "
                 f"{BYTES_MAX} are allowed. Commit, or use several connections."
             )
+
+    @property
+    def byte_count(self) -> int:
+        """What the messages take that wait for a commit."""
+        if not self._by_id:
+            return 0
+        return sum([transaction.byte_count for transaction in self._by_id.values()])
 
     def fail(self, txn_id: bytes, error: BusError) -> None:
         """An operation of a transaction was refused."""
