@@ -135,7 +135,7 @@ class ClientConnection:
     def data_received(self, data: bytes) -> None:
         """Bytes from the client: run the engine and everything it reports."""
         engine, memory = self._engine, self.gateway.memory
-        engine.unfinished.bytes_max = memory.unfinished_max(self._share)
+        engine.unfinished.bytes_max = self.unfinished_bytes_max()
         engine.incoming_window = memory.window(engine.settings.incoming_window)
         self._handle(engine.receive_data(data, self.gateway.now_ms()))
         if self._sending:
@@ -207,6 +207,10 @@ class ClientConnection:
             self._engine.unfinished_bytes + self.transactions.byte_count,
             self._unsent_bytes,
         )
+
+    def unfinished_bytes_max(self) -> int:
+        """What may wait for this client to finish it."""
+        return self.gateway.memory.unfinished_max(self._share)
 
     def is_behind(self) -> bool:
         """Whether the client has sent more than is good to take on."""

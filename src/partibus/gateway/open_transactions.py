@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from partibus.domain.errors import (
     BusError,
     QuotaExceeded,
+    ServerBusy,
     TransactionSizeExceeded,
     TransactionUnknown,
 )
@@ -67,6 +68,11 @@ class OpenTransactions:
             raise TransactionSizeExceeded(
                 f"The messages of this connection's open transactions take {held} bytes, and "
                 f"{BYTES_MAX} are allowed. Commit, or use several connections."
+            )
+        if held + byte_count > self._connection.unfinished_bytes_max():
+            raise ServerBusy(
+                "The server has no memory left for more messages that wait for a commit. "
+                "Wait a few seconds and try again."
             )
 
     @property

@@ -11,6 +11,7 @@ from partibus.gateway.memory_account import FAIR_BYTES, WINDOW_MIN, Share
 from partibus.gateway.reading_turns import LARGE_READ_BYTES, READS_PER_TURN
 from partibus.testing.bus import BusBench, ClientBench
 from support.gateway_messages import plain
+from support.transaction_bench import TransactionClient
 
 LIMIT = 1_000_000
 LARGE = LARGE_READ_BYTES
@@ -202,6 +203,24 @@ def test_a_message_for_which_there_is_no_memory_is_refused_as_busy() -> None:
     # The first may go on, and the link of the second takes what fits.
     second.send(sender, [plain(2, size=3_000)])
     assert len(second.take(DispositionReceived)) == 1
+
+
+def test_messages_that_wait_for_a_commit_are_counted_and_refused_when_there_is_no_memory() -> None:
+    bus = bench()
+    memory = bus.gateway.memory
+    client = TransactionClient(bus)
+    sender = client.link("q", sends=True)
+    txn_id = client.declare()
+    client.send(sender, plain(1, size=50_000), txn_id)
+    assert memory.unfinished_bytes > 50_000
+    others = Share(memory)
+    others.update(0, LIMIT, 0)
+    refused = client.send(sender, plain(2, size=50_000), txn_id)
+    assert isinstance(refused, Rejected) and refused.error is not None
+    assert refused.error.condition == conditions.MICROSOFT_SERVER_BUSY
+    client.discharge(txn_id, fail=True)
+    others.update(0, 0, 0)
+    assert memory.held_bytes == 0
 
 
 def test_a_single_message_fits_however_small_the_limit() -> None:
