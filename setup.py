@@ -44,8 +44,9 @@ HOT: Final = {
         " transfer_commands transfers upkeep"
     ),
     "gateway": (
-        "connection envelope inbound_link lanes lifetime lock_token message_parts outbound_link"
-        " outcomes router sender_annotations session_link session_source source submission"
+        "connection envelope inbound_link lanes lifetime lock_token memory_account message_parts"
+        " outbound_link outcomes reading_turns router sender_annotations session_link"
+        " session_source source submission"
     ),
     "store": "checksum reading record",
 }

@@ -475,6 +475,13 @@ class Connection:
         for session in self.sessions.values():
             session.abandon()
 
+    def lost(self) -> None:
+        """The socket is gone: let go of everything at once, since what is left of the objects
+        refers to each other and may lie about for long."""
+        self._stop()
+        self._input.take()
+        self.out.clear()
+
     def _stop(self) -> None:
         self._shut()
         self.closed = True

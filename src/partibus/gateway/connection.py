@@ -38,9 +38,11 @@ from partibus.gateway.claims import Claims
 from partibus.gateway.coordinator import CoordinatorLink
 from partibus.gateway.faults import amqp_error
 from partibus.gateway.inbound_link import InboundLink
+from partibus.gateway.memory_account import Share
 from partibus.gateway.open_transactions import OpenTransactions
 from partibus.gateway.operations.peek import Cursor
 from partibus.gateway.outbound_link import OutboundLink
+from partibus.gateway.reading_turns import Intake
 from partibus.gateway.requests import RequestLink, RequestQueue, ResponseLink
 from partibus.gateway.session_link import SessionLink
 from partibus.gateway.trouble import throttled
@@ -108,10 +110,14 @@ class ClientConnection:
         self._claims_are_stale = False
         self.is_writable = True
         self._is_flush_due = False
-        self._is_reading = True
         self._is_over = False
         self._is_deaf = False
         """Nothing more is taken from the client: the server is about to stop."""
+        self._share = Share(gateway.memory)
+        self._intake = Intake(self, wire, self._share, gateway.turns)
+        self._written_bytes = 0
+        self._unsent_bytes = 0
+        """What was written since the client does not read fast enough, and just before."""
         self._cut_off_at_ms: int | None = None
         self.unconfirmed_bytes = 0
         """Bytes of sends that the store has not confirmed."""
@@ -140,14 +146,16 @@ class ClientConnection:
         """Bytes from the client: run the engine and everything it reports."""
         if self._is_deaf:
             return
-        self._handle(self._engine.receive_data(data, self.gateway.now_ms()))
+        engine, memory = self._engine, self.gateway.memory
+        engine.unfinished.bytes_max = self.unfinished_bytes_max()
+        engine.incoming_window = memory.window(engine.settings.incoming_window)
+        self._handle(engine.receive_data(data, self.gateway.now_ms()))
         if self._sending:
             sending, self._sending = self._sending, []
             for link in sending:
                 link.submit()
-        if self._is_reading and self._is_behind():
-            self._is_reading = False
-            self._wire.pause_reading()
+        self._count_memory()
+        self._intake.was_read(len(data))
         self._flush()
 
     def _handle(self, events: list[Event]) -> None:
@@ -160,12 +168,16 @@ class ClientConnection:
     def pause_writing(self) -> None:
         """The client does not read fast enough: ask fragments for nothing more."""
         self.is_writable = False
+        self._unsent_bytes = self._written_bytes
+        self._count_memory()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
         if self._is_deaf:
             return
         self.is_writable = True
+        self._unsent_bytes = 0
+        self._count_memory()
         for owner in list(self._links.values()):
             if isinstance(owner, OutboundLink):
                 owner.pull()
@@ -191,19 +203,35 @@ class ClientConnection:
             return
         data = self._engine.data_to_send()
         if data:
+            self._written_bytes = len(data)
             self._wire.write(data)
-        if not self._is_reading and self._has_caught_up():
-            self._is_reading = True
-            self._wire.resume_reading()
+            if not self.is_writable:
+                self._unsent_bytes += len(data)
+        self._count_memory()
+        if not self._intake.is_reading:
+            self._intake.read_on()
         if self._engine.closed:
             self._finish()
             self._wire.close()
 
-    def _is_behind(self) -> bool:
+    def _count_memory(self) -> None:
+        """Put what this client makes us hold into the account of all."""
+        self._share.update(
+            self.unconfirmed_bytes + self.requests.waiting_bytes,
+            self._engine.unfinished_bytes + self.transactions.byte_count,
+            self._unsent_bytes,
+        )
+
+    def unfinished_bytes_max(self) -> int:
+        """What may wait for this client to finish it."""
+        return self.gateway.memory.unfinished_max(self._share)
+
+    def is_behind(self) -> bool:
         """Whether the client has sent more than is good to take on."""
         return self.unconfirmed_bytes > UNCONFIRMED_BYTES_MAX or self.requests.is_behind
 
-    def _has_caught_up(self) -> bool:
+    def has_caught_up(self) -> bool:
+        """Whether it is worth while to read from it again."""
         return self.unconfirmed_bytes * 2 < UNCONFIRMED_BYTES_MAX and not self.requests.is_behind
 
     def tick(self, now_ms: int) -> None:
@@ -211,6 +239,8 @@ class ClientConnection:
         if self._is_ending():
             self._cut_off_if_due(now_ms)
             return
+        if not self._intake.is_reading:
+            self._engine.unfinished.excuse(now_ms)
         self._handle(self._engine.tick(now_ms))
         self._check_claims(now_ms)
         self.transactions.expire(now_ms)
@@ -467,4 +497,7 @@ class ClientConnection:
             self._is_over = True
             for link in list(self._links):
                 self._forget(link)
+            self._engine.lost()
+            self._share.update(0, 0, 0)
+            self._intake.close()
             self.gateway.forget(self)

@@ -21,13 +21,18 @@ from partibus.gateway.connection import ClientConnection, Wire
 from partibus.gateway.delayed_wire import DelayedWire
 from partibus.gateway.following import follow
 from partibus.gateway.lock_token import TokenPrefix
+from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
+from partibus.gateway.reading_turns import ReadingTurns
 from partibus.gateway.receivers import Receivers
 from partibus.gateway.rule_changes import RuleChanges
 from partibus.gateway.trouble import Trouble
 
 SWEEP_INTERVAL_MS: Final = 1000
 """How often connections are looked at; a comparison each, so ten thousand cost a millisecond."""
+
+PEAK_BYTES_MIN: Final = 32 * 1024 * 1024
+"""After less than this, asking the allocator to give memory back is not worth its time."""
 
 
 class Gateway:
@@ -44,6 +49,8 @@ class Gateway:
         run: int | None = None,
         live: LiveNamespace | None = None,
         merges_peeks: bool = True,
+        memory: MemoryAccount | None = None,
+        give_back: Callable[[], None] | None = None,
     ) -> None:
         self.namespace = namespace
         self.access = access
@@ -64,6 +71,11 @@ class Gateway:
         self.receivers = Receivers(namespace)
         self._farewells: list[Callable[[], None]] = []
         self._sweep_timer: Timer | None = None
+        self.memory = MemoryAccount() if memory is None else memory
+        """What all clients make the process hold."""
+        self.turns = ReadingTurns(scheduler)
+        self._give_back = give_back
+        """Returns memory that is free to the system."""
 
     @property
     def profile(self) -> Profile:
@@ -114,6 +126,8 @@ class Gateway:
         now_ms = self.now_ms()
         for connection in [c for c in self._connections if c.wake_at_ms <= now_ms]:
             connection.tick(now_ms)
+        if self._give_back is not None and self.memory.take_peak(PEAK_BYTES_MIN):
+            self._give_back()
         self.start()
 
     def at_close(self, farewell: Callable[[], None]) -> None:

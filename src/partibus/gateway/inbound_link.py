@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 BATCH_FORMAT: Final = 0x80013700
 """message-format of the vendor's batch: data sections that each hold a message."""
 CREDIT: Final = 1000
-"""Unconfirmed sends a link may have; topped up when half is used."""
+"""Unconfirmed sends a link may have while memory is plenty; topped up when half is used."""
+MESSAGE_BYTES_GUESS: Final = 1024
+"""The size of a link's messages until one has been seen."""
 BATCH_MESSAGES_MAX: Final = 4500
 """Messages in one batch; the cloud's own limit, and a bound on what one transfer expands to."""
 
@@ -48,8 +50,13 @@ class InboundLink:
         "_credit_used",
         "_detects_duplicates",
         "_entity",
+        "_granted",
+        "_is_gone",
+        "_is_open",
         "_is_partitioned",
+        "_last_presettled",
         "_link",
+        "_message_bytes",
         "_messages",
         "_parts",
         "_requests",
@@ -92,8 +99,13 @@ class InboundLink:
         self._requests: list[int] = []
         self._byte_count = 0
         self._credit_used = 0
+        self._granted = CREDIT
+        self._message_bytes = MESSAGE_BYTES_GUESS
+        """Of the last send."""
+        self._is_open = self._is_gone = False
+        self._last_presettled = -1
         self._unconfirmed: dict[int, int] = {}
-        """Bytes of each send under way, by delivery id."""
+        """Bytes of each send under way, by delivery id; those sent settled have negative ids."""
         self._submissions: dict[tuple[int, bool], Submission] = {}
         """What this read brought for the fragments of a partitioned entity."""
         self._parts: dict[int, int] = {}
@@ -133,8 +145,10 @@ class InboundLink:
         if self._requires_session:
             require_session_ids(self._entity, messages)
         size = sum([len(message.body) for message in messages])
-        # Pre-settled: no outcome is owed and nobody is told when it fails (SEED-91).
-        request = -1 if event.settled else event.delivery_id
+        request = event.delivery_id
+        if event.settled:
+            # No outcome is owed and nobody is told when it fails (SEED-91).
+            request = self._last_presettled = self._last_presettled - 1
         if not self._messages and not self._submissions:
             self._connection.has_sends(self)
         if self._is_partitioned:
@@ -143,11 +157,9 @@ class InboundLink:
             self._messages += messages
             self._requests.append(request)
             self._byte_count += size
-        if event.settled:
-            self._credit_used += 1
-        else:
-            self._unconfirmed[request] = size
-            self._connection.unconfirmed_bytes += size
+        self._message_bytes = size
+        self._unconfirmed[request] = size
+        self._connection.unconfirmed_bytes += size
         if self._stands_alone:
             self.submit()
 
@@ -175,8 +187,7 @@ class InboundLink:
         groups = self.router.group(messages)
         if len(groups) > 1:
             self._require_available(groups)
-            if request >= 0:
-                self._parts[request] = len(groups)
+            self._parts[request] = len(groups)
         for key, group in groups:
             fragment = self.router.keyed(key) if key is not None else self.router.next_keyless()
             assert fragment is not None
@@ -225,10 +236,10 @@ class InboundLink:
         settle = self._link.settle
         for delivery_id in requests:
             if delivery_id in self._unconfirmed and not self._waits_for_parts(delivery_id):
-                settle(delivery_id, ACCEPTED)
+                if delivery_id >= 0:
+                    settle(delivery_id, ACCEPTED)
                 self._forget(delivery_id)
-        self._top_up()
-        self._connection.has_output()
+        self._go_on()
 
     def _waits_for_parts(self, delivery_id: int) -> bool:
         """Whether other parts of a split batch are still under way."""
@@ -246,19 +257,31 @@ class InboundLink:
         for delivery_id in requests:
             if delivery_id in self._unconfirmed:
                 self._parts.pop(delivery_id, None)
-                self._link.settle(delivery_id, outcome)
+                if delivery_id >= 0:
+                    self._link.settle(delivery_id, outcome)
                 self._forget(delivery_id)
-        self._top_up()
-        self._connection.has_output()
+        self._go_on()
 
     def _forget(self, delivery_id: int) -> None:
         self._credit_used += 1
-        self._connection.unconfirmed_bytes -= self._unconfirmed.pop(delivery_id)
+        size = self._unconfirmed.pop(delivery_id)
+        if self._is_gone:
+            self._connection.gateway.memory.orphaned(-size)
+        else:
+            self._connection.unconfirmed_bytes -= size
+
+    def _go_on(self) -> None:
+        """Sends were answered: the client may send more, and hear of it."""
+        if not self._is_gone:
+            self._top_up()
+            self._connection.has_output()
 
     def _top_up(self) -> None:
-        if self._credit_used * 2 >= CREDIT:
+        if self._credit_used * 2 >= self._granted:
             self._credit_used = 0
-            self._link.set_credit(max(0, CREDIT - len(self._unconfirmed)))
+            memory = self._connection.gateway.memory
+            self._granted = memory.credit(CREDIT, self._message_bytes)
+            self._link.set_credit(max(0, self._granted - len(self._unconfirmed)))
 
     # --- changes of the entity ----------------------------------------------------------------
 
@@ -275,9 +298,19 @@ class InboundLink:
 
     def open(self) -> None:
         """Let the client begin."""
-        self._link.set_credit(CREDIT)
+        memory = self._connection.gateway.memory
+        self._is_open = True
+        memory.sender_count += 1
+        self._granted = memory.credit(CREDIT, self._message_bytes)
+        self._link.set_credit(self._granted)
 
     def closed(self) -> None:
-        """The link is gone; confirmations that still come find nobody, which is harmless."""
-        self._connection.unconfirmed_bytes -= sum(self._unconfirmed.values())
-        self._unconfirmed.clear()
+        """The link is gone; what is under way stays in memory until the store has it."""
+        memory = self._connection.gateway.memory
+        if self._is_open:
+            self._is_open = False
+            memory.sender_count -= 1
+        size = sum(self._unconfirmed.values())
+        self._connection.unconfirmed_bytes -= size
+        memory.orphaned(size)
+        self._is_gone = True

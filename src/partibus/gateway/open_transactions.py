@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from partibus.domain.errors import (
     BusError,
     QuotaExceeded,
+    ServerBusy,
     TransactionSizeExceeded,
     TransactionUnknown,
 )
@@ -62,12 +63,24 @@ class OpenTransactions:
 
     def require_room(self, byte_count: int) -> None:
         """Refuse more bytes than a connection may have waiting for a commit."""
-        held = sum([transaction.byte_count for transaction in self._by_id.values()])
+        held = self.byte_count
         if held + byte_count > BYTES_MAX:
             raise TransactionSizeExceeded(
                 f"The messages of this connection's open transactions take {held} bytes, and "
                 f"{BYTES_MAX} are allowed. Commit, or use several connections."
             )
+        if held + byte_count > self._connection.unfinished_bytes_max():
+            raise ServerBusy(
+                "The server has no memory left for more messages that wait for a commit. "
+                "Wait a few seconds and try again."
+            )
+
+    @property
+    def byte_count(self) -> int:
+        """What the messages take that wait for a commit."""
+        if not self._by_id:
+            return 0
+        return sum([transaction.byte_count for transaction in self._by_id.values()])
 
     def fail(self, txn_id: bytes, error: BusError) -> None:
         """An operation of a transaction was refused."""

@@ -134,7 +134,8 @@ class OutboundLink:
         """Ask for fewer messages at a time when they are large; one at least."""
         size = sum([len(body) for body in bodies]) // len(bodies)
         self._message_bytes = max(size, (3 * self._message_bytes + size) // 4)
-        self._pull_max = max(1, PULL_BYTES_MAX // (self._message_bytes + 1))
+        pull_bytes = self._connection.gateway.memory.pull(PULL_BYTES_MAX)
+        self._pull_max = max(1, pull_bytes // (self._message_bytes + 1))
 
     def _pull_single(self, source: Source, changed: bool) -> None:
         """One fragment gets all the room; told again only when it is worth a command."""

@@ -223,6 +223,11 @@ class RequestQueue:
             or self._waiting_bytes > REQUEST_BYTES_WAITING_MAX
         )
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What the requests take that wait their turn."""
+        return self._waiting_bytes
+
     def take(self, request: Request, byte_count: int) -> None:
         """A request has come."""
         self._waiting.append((request, byte_count))

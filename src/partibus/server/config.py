@@ -23,6 +23,7 @@ of the profile may be set in the table [limits] of the file (`control.limits_con
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
 | flight_port | PARTIBUS_FLIGHT_PORT | as port; the bulk path; worker n takes port + n | 0 |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
+| memory_limit | PARTIBUS_MEMORY_LIMIT | bytes, or with a unit: 64M, 2G | 512M, or a quarter |
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
 | forward_failures_to_transfer | PARTIBUS_FORWARD_FAILURES_TO_TRANSFER | true or false | false |
 """
@@ -45,6 +46,9 @@ _PORT_MAX: Final = 65_535
 _STORES_MAX: Final = 1_024
 _WORKERS_MAX: Final = 1_024
 _WORKER_TIMEOUT_S_MAX: Final = 3_600
+_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+# Less would not hold a few messages of 1 MB on their way.
+_MEMORY_BYTES_MIN: Final = 16 << 20
 MERGED: Final = "merged"
 PEEK_MODES: Final = (MERGED, "first-responder")
 """How a partitioned entity is peeked (CON-6)."""
@@ -74,6 +78,7 @@ class ServeSettings:
     """Locks of messages survive a clean stop; otherwise they are delivered anew at once."""
     profile: Profile = SELFHOST
     flight_port: int = 0
+    memory_limit: int | None = None  # None: 512 MiB, or a quarter of what the process may use
     faults: bool = False
     peek_partitioned: str = MERGED
     jwt: JwtSettings | None = None  # [jwt] of the file
@@ -281,6 +286,18 @@ def _read_stores(value: object) -> dict[str, object]:
     return {"stores": len(places), "store_places": places}
 
 
+def _read_size(value: object, name: str) -> dict[str, object]:
+    text = str(value).strip().upper().removesuffix("IB").removesuffix("B")
+    unit = _UNITS.get(text[-1:], 1)
+    digits = text[:-1].rstrip() if unit > 1 else text
+    if isinstance(value, bool) or not (digits.isascii() and digits.isdigit() and len(digits) < 16):
+        raise ArgumentError(f"'{value}' is not a size; expected are bytes, or 64M, 2G.")
+    size = int(digits) * unit
+    if size < _MEMORY_BYTES_MIN:
+        raise ArgumentError(f"'{value}' is too small; {_MEMORY_BYTES_MIN} bytes are the least.")
+    return {name: size}
+
+
 def _read_profile(value: object) -> dict[str, object]:
     return {"profile": profile_named(str(value))}
 
@@ -316,6 +333,7 @@ _READERS: Final[dict[str, Reader]] = {
     ),
     "keep_locks": lambda value: _read_switch(value, "keep_locks"),
     "profile": _read_profile,
+    "memory_limit": lambda value: _read_size(value, "memory_limit"),
     "faults": lambda value: _read_switch(value, "faults"),
     "peek_partitioned": _read_peek_mode,
     "forward_failures_to_transfer": lambda value: _read_switch(

@@ -29,6 +29,7 @@ from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
 from partibus.gateway.couriers import Couriers
 from partibus.gateway.gateway import Gateway
+from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.trouble import Trouble
 from partibus.server.administration import Administration
@@ -48,6 +49,7 @@ from partibus.server.idle import IdleWatch
 from partibus.server.inspection import Inspection
 from partibus.server.live import ServerNamespace
 from partibus.server.membership import Membership
+from partibus.server.memory import give_memory_back, memory_limit_bytes
 from partibus.server.peers import Peers
 from partibus.server.scheduler import LoopScheduler
 from partibus.server.store_loads import ServerLoads
@@ -160,6 +162,8 @@ class Node:
             run=self.catalog.lock_prefix,
             live=self.live,
             merges_peeks=self._settings.peek_partitioned == MERGED,
+            memory=MemoryAccount(memory_limit_bytes(self._settings)),
+            give_back=lambda: give_memory_back(loop),
         )
         self.gateway.start()
         self._follower = Follower(self.catalog, scheduler)

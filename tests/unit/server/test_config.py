@@ -111,6 +111,7 @@ def test_every_setting_from_the_environment() -> None:
         "peek_partitioned": "first-responder",
         "forward_failures_to_transfer": "on",
         "flight_port": "5673",
+        "memory_limit": "2G",
     }
     assert set(values) == set(SETTING_KEYS)
     environment = {f"PARTIBUS_{key.upper()}": value for key, value in values.items()}
@@ -132,7 +133,23 @@ def test_every_setting_from_the_environment() -> None:
         peek_partitioned="first-responder",
         forward_failures_to_transfer=True,
         flight_port=5673,
+        memory_limit=2 << 30,
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [(16 << 20, 16 << 20), ("64M", 64 << 20), ("64 MiB", 64 << 20), ("20000kb", 20_000 << 10)],
+)
+def test_a_size_is_a_number_of_bytes_or_has_a_unit(given: object, size: int) -> None:
+    settings = resolve_configuration({"memory_limit": given}, {}).settings
+    assert settings.memory_limit == size
+
+
+@pytest.mark.parametrize("given", ["", "much", "-1G", "1.5G", "15M", "G", True])
+def test_a_size_that_cannot_be_used_is_refused(given: object) -> None:
+    with pytest.raises(ConfigError, match=r"^--memory-limit: "):
+        resolve_configuration({"memory_limit": given}, {})
 
 
 @pytest.mark.parametrize(("given", "missing"), [("tls_cert", "tls_key"), ("tls_key", "tls_cert")])

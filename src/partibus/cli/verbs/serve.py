@@ -123,6 +123,16 @@ def serve(
             rich_help_panel=_LIMITS,
         ),
     ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory for messages on their way, over all clients: bytes, or 64M, 2G. Senders"
+            " wait when it is used up. (default 512M, or a quarter of the memory that the server"
+            " may use if that is less)",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = None,
     peek_partitioned: Annotated[
         str | None,
         typer.Option(
@@ -162,6 +172,7 @@ def serve(
         tls_key=tls_key,
         workers=workers,
         profile=profile,
+        memory_limit=memory_limit,
         peek_partitioned=peek_partitioned,
         faults=faults,
     )

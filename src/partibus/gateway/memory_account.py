@@ -1,0 +1,167 @@
+"""What clients make the process hold in memory, over all their connections.
+
+Owns the one account of bytes that are on their way: sends that are not stored yet, messages
+that are not whole yet, deliveries that the client has not taken yet. From how full it is
+follow the credit and the windows that senders are offered, how much receivers are given at a
+time, and whether a connection may be read. It never stops a connection that holds nearly
+nothing, so settlements and receives go on however full it is. One for each gateway; a
+connection keeps its `Share` up to date.
+"""
+
+from typing import Final, Protocol
+
+FAIR_BYTES: Final = 64 * 1024
+"""A connection that holds less than this may always be read: it is not what fills the memory."""
+FRAME_BYTES: Final = 64 * 1024
+"""What a frame is reckoned with when a window is cut: what the stock clients put in one."""
+WINDOW_MIN: Final = 8
+"""Frames that a session may always send: the fewer, the more often it must be told to go on."""
+MEMORY_BYTES_DEFAULT: Final = 512 * 1024 * 1024
+UNFINISHED_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Above the largest message of any profile, so that a single one always fits."""
+
+
+class Waiting(Protocol):
+    """A connection that is not read because memory is short."""
+
+    def has_room(self) -> None:
+        """Memory was given back: see whether it may be read again."""
+        ...
+
+
+class MemoryAccount:
+    """The account of one process."""
+
+    __slots__ = (
+        "_waiting",
+        "limit_bytes",
+        "peak_bytes",
+        "sender_count",
+        "unfinished_bytes",
+        "unsent_bytes",
+        "unstored_bytes",
+    )
+
+    def __init__(self, limit_bytes: int = MEMORY_BYTES_DEFAULT) -> None:
+        self.limit_bytes = limit_bytes
+        self.unstored_bytes = 0
+        """Sends that are whole and wait for the store: they go by themselves."""
+        self.unfinished_bytes = 0
+        """Messages and transactions that wait for their client."""
+        self.unsent_bytes = 0
+        """Deliveries that wait for their client to read."""
+        self.sender_count = 0
+        """Links on which clients send."""
+        self.peak_bytes = 0
+        """The most that was held since memory was last given back to the system."""
+        self._waiting: dict[Waiting, None] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        return self.unstored_bytes + self.unfinished_bytes + self.unsent_bytes
+
+    def _unstored_max(self) -> int:
+        """What waits for clients leaves less for sends, but never less than a quarter: it may
+        wait for long, and must not stop the others."""
+        left = self.limit_bytes - self.unfinished_bytes - self.unsent_bytes
+        return max(left, self.limit_bytes // 4)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether senders have to wait until more is stored."""
+        return self.unstored_bytes >= self._unstored_max()
+
+    # --- what follows from it -------------------------------------------------------------------
+
+    def credit(self, most: int, message_bytes: int) -> int:
+        """How many sends of this size a link may have under way: half of what is left is shared
+        out, so that what all links use at once still fits."""
+        room = (self._unstored_max() - self.unstored_bytes) // (2 * max(1, self.sender_count))
+        return max(1, min(most, room // (message_bytes + 1)))
+
+    def window(self, most: int) -> int:
+        """How many frames a session may send before it hears from us again."""
+        room = self._unstored_max() - self.unstored_bytes
+        if 2 * room >= self.limit_bytes:
+            return most
+        return max(WINDOW_MIN, min(most, room // (FRAME_BYTES * max(1, self.sender_count))))
+
+    def unfinished_max(self, share: "Share") -> int:
+        """How much the unfinished messages of one connection may hold: half of all is theirs,
+        and a connection that has the only ones may finish them whatever the limit."""
+        others = self.unfinished_bytes - share.unfinished_bytes
+        if not others:
+            return UNFINISHED_BYTES_MAX
+        return max(0, min(UNFINISHED_BYTES_MAX, self.limit_bytes // 2 - others))
+
+    def pull(self, most: int) -> int:
+        """How many bytes a receiving link may ask for at a time."""
+        if 4 * self.unsent_bytes < self.limit_bytes:
+            return most
+        return most // 16
+
+    def orphaned(self, byte_count: int) -> None:
+        """Sends go on to the store though their link is gone; a negative count when they have."""
+        self.unstored_bytes += byte_count
+        self.changed()
+
+    # --- who waits --------------------------------------------------------------------------------
+
+    def wait(self, waiting: Waiting) -> None:
+        """Hear when there is room again."""
+        self._waiting[waiting] = None
+
+    def forget(self, waiting: Waiting) -> None:
+        """It waits no more."""
+        self._waiting.pop(waiting, None)
+
+    def changed(self) -> None:
+        """A share has changed: note the peak, and call those who wait when there is room again."""
+        held = self.held_bytes
+        if held > self.peak_bytes:
+            self.peak_bytes = held
+        if self._waiting and 8 * self.unstored_bytes <= 7 * self._unstored_max():
+            waiting, self._waiting = self._waiting, {}
+            for one in waiting:
+                one.has_room()
+
+    def take_peak(self, least_bytes: int) -> bool:
+        """Whether a peak of at least this much is over; then the next one begins."""
+        if self.peak_bytes < least_bytes or 4 * self.held_bytes > self.peak_bytes:
+            return False
+        self.peak_bytes = self.held_bytes
+        return True
+
+
+class Share:
+    """The part of one connection."""
+
+    __slots__ = ("account", "unfinished_bytes", "unsent_bytes", "unstored_bytes")
+
+    def __init__(self, account: MemoryAccount) -> None:
+        self.account = account
+        self.unstored_bytes = 0
+        self.unfinished_bytes = 0
+        self.unsent_bytes = 0
+
+    def update(self, unstored_bytes: int, unfinished_bytes: int, unsent_bytes: int) -> None:
+        """Say what the connection holds now."""
+        if (
+            unstored_bytes == self.unstored_bytes
+            and unfinished_bytes == self.unfinished_bytes
+            and unsent_bytes == self.unsent_bytes
+        ):
+            return
+        account = self.account
+        account.unstored_bytes += unstored_bytes - self.unstored_bytes
+        account.unfinished_bytes += unfinished_bytes - self.unfinished_bytes
+        account.unsent_bytes += unsent_bytes - self.unsent_bytes
+        self.unstored_bytes = unstored_bytes
+        self.unfinished_bytes = unfinished_bytes
+        self.unsent_bytes = unsent_bytes
+        account.changed()
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether memory is short, and this connection is one of those that fill it."""
+        return self.unstored_bytes >= FAIR_BYTES and self.account.is_full
