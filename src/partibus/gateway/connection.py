@@ -7,7 +7,7 @@ and by fragments through the links' ports; writes through its `Wire`.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.connection import Connection
 from partibus.amqp.delivery import DeliveryState, TransactionalState
@@ -46,6 +46,7 @@ from partibus.gateway.reading_turns import Intake
 from partibus.gateway.requests import RequestLink, RequestQueue, ResponseLink
 from partibus.gateway.session_link import SessionLink
 from partibus.gateway.trouble import throttled
+from partibus.gateway.wire import Wire
 
 if TYPE_CHECKING:
     from partibus.gateway.gateway import Gateway
@@ -62,29 +63,6 @@ UNCONFIRMED_BYTES_MAX: Final = 16 * 1024 * 1024
 NOT_OPEN: Final = "One of its messages was sent on a link that was refused."
 TOO_LARGE: Final = "One of its messages is larger than its entity accepts."
 """Why a transaction has nothing to commit, when a message never reached a link's owner."""
-
-
-class Wire(Protocol):
-    """The listener's end of a connection."""
-
-    peer: str
-    secure: bool
-
-    def write(self, data: bytes) -> None: ...
-
-    def close(self) -> None:
-        """End after what was written is sent."""
-        ...
-
-    def linger(self) -> None:
-        """The same, though the client may still be sending: it must see what was written."""
-        ...
-
-    def abort(self) -> None: ...
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
 
 
 class ClientConnection:

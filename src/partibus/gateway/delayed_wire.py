@@ -13,7 +13,7 @@ from partibus.fragment.broker import Scheduler, Timer
 from partibus.gateway.trouble import Trouble
 
 if TYPE_CHECKING:
-    from partibus.gateway.connection import Wire
+    from partibus.gateway.wire import Wire
 
 WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of one connection that may wait; beyond it the oldest leave before their time."""

@@ -17,7 +17,7 @@ from partibus.control.record import Change, ChangeKind
 from partibus.domain.clock import Clock
 from partibus.domain.limits import Profile
 from partibus.fragment.broker import Scheduler, Timer
-from partibus.gateway.connection import ClientConnection, Wire
+from partibus.gateway.connection import ClientConnection
 from partibus.gateway.delayed_wire import DelayedWire
 from partibus.gateway.following import follow
 from partibus.gateway.lock_token import TokenPrefix
@@ -27,6 +27,7 @@ from partibus.gateway.reading_turns import ReadingTurns
 from partibus.gateway.receivers import Receivers
 from partibus.gateway.rule_changes import RuleChanges
 from partibus.gateway.trouble import Trouble
+from partibus.gateway.wire import Wire
 
 SWEEP_INTERVAL_MS: Final = 1000
 """How often connections are looked at; a comparison each, so ten thousand cost a millisecond."""

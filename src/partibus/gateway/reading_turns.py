@@ -14,7 +14,8 @@ from partibus.fragment.broker import Scheduler
 from partibus.gateway.memory_account import Share
 
 if TYPE_CHECKING:
-    from partibus.gateway.connection import ClientConnection, Wire
+    from partibus.gateway.connection import ClientConnection
+    from partibus.gateway.wire import Wire
 
 LARGE_READ_BYTES: Final = 64 * 1024
 """A read that brings this much is likely not the last: its connection goes to the line."""

@@ -1,0 +1,30 @@
+"""The listener's end of a connection, as the gateway sees it.
+
+Owns the `Wire` protocol alone: writing, closing, and whether the socket is read. Implemented by
+the listener, and by whatever stands between it and the gateway.
+"""
+
+from typing import Protocol
+
+
+class Wire(Protocol):
+    """The listener's end of a connection."""
+
+    peer: str
+    secure: bool
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None:
+        """End after what was written is sent."""
+        ...
+
+    def linger(self) -> None:
+        """The same, though the client may still be sending: it must see what was written."""
+        ...
+
+    def abort(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
