@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import Final, Protocol
 
 from partibus.domain.clock import Clock
-from partibus.domain.errors import BusError, StoreCorrupt
+from partibus.domain.errors import BusError, StoreCorrupt, StoreFull
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
 from partibus.fragment.effects import (
@@ -33,6 +33,7 @@ from partibus.fragment.machine import Machine
 from partibus.fragment.records import DROPPED
 from partibus.fragment.removal import HOUSEKEEPING, Refusal, Removals, gone
 from partibus.fragment.replay import NO_SPEC, finish, replay
+from partibus.fragment.shortage import adds_messages
 from partibus.fragment.snapshot import dump, load
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
@@ -210,7 +211,11 @@ class Broker:
         now_ms = self._clock.now_ms()
         out = Effects()
         prepared: list[tuple[Machine, Change]] = []
+        shortage = self.store.shortage
         for machine, command in mailbox:
+            if shortage is not None and adds_messages(command):
+                out.outward.append(Refusal(command, StoreFull(shortage)))
+                continue
             if isinstance(command, Transact):
                 for part in transact(self._machines, command, now_ms, out):
                     prepared.append(part)
@@ -442,6 +447,8 @@ class Broker:
                 self.submit(machine, Tick())
         if not is_down:
             self._removals.go_on()
+            if self.store.shortage is not None:
+                self._upkeep.hurry()
         if self.on_state is not None:
             self.on_state(state)
 

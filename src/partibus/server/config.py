@@ -20,11 +20,13 @@ of the profile may be set in the table [limits] of the file (`control.limits_con
 | workers | PARTIBUS_WORKERS | a number | 1 |
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
 | flight_port | PARTIBUS_FLIGHT_PORT | as port; the bulk path; worker n takes port + n | 0 |
+| disk_free_min | PARTIBUS_DISK_FREE_MIN | what stays free of a disk: 5% or 200MiB | 5%, 64MiB |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
 | forward_failures_to_transfer | PARTIBUS_FORWARD_FAILURES_TO_TRANSFER | true or false | false |
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +38,7 @@ from partibus.control.jwt_tokens import JwtSettings
 from partibus.control.limits_config import with_limits
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile, profile_named
+from partibus.store.room import FREE_MIN, FreeMin
 
 ENVIRONMENT_PREFIX: Final = "PARTIBUS_"
 _PORT_MAX: Final = 65_535
@@ -45,6 +48,9 @@ _WORKERS_MAX: Final = 1_024
 MERGED: Final = "merged"
 PEEK_MODES: Final = (MERGED, "first-responder")
 """How a partitioned entity is peeked (CON-6)."""
+_FREE_MIN: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(%|b|[kmgt]i?b)?")
+_FREE_PERCENT_MAX: Final = 90
+_FREE_UNITS: Final = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 
@@ -67,6 +73,8 @@ class ServeSettings:
     workers: int = 1
     profile: Profile = SELFHOST
     flight_port: int = 0
+    disk_free_min: FreeMin = FREE_MIN
+    """Below this no messages are taken, so that there is room to receive and settle."""
     faults: bool = False
     peek_partitioned: str = MERGED
     jwt: JwtSettings | None = None  # [jwt] of the file
@@ -284,6 +292,21 @@ def _read_peek_mode(value: object) -> dict[str, object]:
     return {"peek_partitioned": value}
 
 
+def _read_free_min(value: object) -> dict[str, object]:
+    """A share of the disk, or a size; either stands alone."""
+    match = _FREE_MIN.fullmatch(str(value).strip().lower())
+    if match is None or isinstance(value, bool):
+        raise ArgumentError(
+            f"'{value}' is not a share or a size; write for example 5% or 200MiB, or 0 for none."
+        )
+    number, unit = float(match[1]), match[2] or ""
+    if unit == "%":
+        if number > _FREE_PERCENT_MAX:
+            raise ArgumentError(f"'{value}' is not allowed; allowed are 0% to 90%.")
+        return {"disk_free_min": FreeMin(number / 100, 0)}
+    return {"disk_free_min": FreeMin(0.0, int(number * _FREE_UNITS[unit[:1]]))}
+
+
 def _whole(value: object) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -305,6 +328,7 @@ _READERS: Final[dict[str, Reader]] = {
     "stores": _read_stores,
     "workers": lambda value: _read_count(value, "workers", _WORKERS_MAX),
     "profile": _read_profile,
+    "disk_free_min": _read_free_min,
     "faults": lambda value: _read_switch(value, "faults"),
     "peek_partitioned": _read_peek_mode,
     "forward_failures_to_transfer": lambda value: _read_switch(

@@ -68,6 +68,8 @@ class Inspection:
                 "state": broker.store.state.value,
                 "live_bytes": broker.store.live_bytes,
                 "disk_bytes": broker.store.disk_bytes,
+                "free_bytes": broker.store.free_bytes,
+                "shortage": broker.store.shortage,
             }
             for number, broker in self._brokers.items()
         }

@@ -47,6 +47,7 @@ class MemoryStore:
     def __init__(self, *, notify: Notify, replayable: bool = False) -> None:
         self.state = StoreState.UP
         self.on_state: Callable[[StoreState], None] | None = None
+        self.shortage: str | None = None
         self._notify = notify
         self._replayable = replayable
         self._bodies: dict[int, bytes] = {}
@@ -155,6 +156,11 @@ class MemoryStore:
     def dead_bytes(self) -> int:
         """A released body is gone at once."""
         return 0
+
+    @property
+    def free_bytes(self) -> int | None:
+        """There is no disk."""
+        return None
 
     @property
     def disk_bytes(self) -> int:

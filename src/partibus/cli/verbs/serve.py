@@ -123,6 +123,15 @@ def serve(
             rich_help_panel=_LIMITS,
         ),
     ] = None,
+    disk_free_min: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="What stays free of a store's disk, as 5% or 200MiB; below it no messages are"
+            " taken, but they are received and settled. (default 5%, at least 64MiB)",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = None,
     peek_partitioned: Annotated[
         str | None,
         typer.Option(
@@ -162,6 +171,7 @@ def serve(
         tls_key=tls_key,
         workers=workers,
         profile=profile,
+        disk_free_min=disk_free_min,
         peek_partitioned=peek_partitioned,
         faults=faults,
     )
