@@ -25,7 +25,7 @@ from partibus.store.table import Segment, SegmentTable
 from partibus.store.worker import Worker
 
 # Files before the checkpoint may take this many times what is live in them, and half
-# a segment (32 MiB). With what cannot be compacted yet that stays below 2 times + 256 MiB.
+# a segment (16 MiB). With what cannot be compacted yet that stays below 2 times + 256 MiB.
 SPACE_FACTOR: Final = 1.5
 SLACK_SEGMENTS: Final = 0.5
 # When the disk is almost full, everything that is worth it is given back.
