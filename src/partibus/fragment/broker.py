@@ -292,7 +292,7 @@ class Broker:
 
     def _let_out(self, effects: list[Effect]) -> None:
         if self._reads_under_way:
-            self._held_back += effects
+            self._hold_back(effects)
             return
         for index, effect in enumerate(effects):
             try:
@@ -302,8 +302,15 @@ class Broker:
                 _log.exception("an answer could not be given")
                 continue
             if not is_done:
-                self._held_back = effects[index + 1 :]
+                self._hold_back(effects[index + 1 :])
                 return
+
+    def _hold_back(self, effects: list[Effect]) -> None:
+        """What they are to read stays, whatever is settled before their turn comes."""
+        self._held_back += effects
+        for effect in effects:
+            if isinstance(effect, BodyEffect):
+                self.store.hold([held.position for held in effect.messages])
 
     def _run(self, effect: Effect) -> bool:
         """Carry one effect out; False when the rest has to wait for a read."""
@@ -334,6 +341,9 @@ class Broker:
             self._hand_over(effect, answer)
         held_back, self._held_back = self._held_back, []
         self._let_out(held_back)
+        for waited in held_back:
+            if isinstance(waited, BodyEffect):
+                self.store.let_go([held.position for held in waited.messages])
 
     def _hand_over(self, effect: BodyEffect, bodies: list[bytes]) -> None:
         if effect.consumed:

@@ -112,6 +112,14 @@ class Store(Protocol):
         durable."""
         ...
 
+    def hold(self, positions: list[int]) -> None:
+        """These bodies are about to be read: they stay readable until `let_go`, released or not."""
+        ...
+
+    def let_go(self, positions: list[int]) -> None:
+        """What was held was read."""
+        ...
+
     def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
         """Keep the states of all fragments as of the last entry whose `done` ran.
 

@@ -314,6 +314,16 @@ class SegmentStore:
         if length:
             self._table.release(position, length)
 
+    def hold(self, positions: list[int]) -> None:
+        """Keep bodies that are about to be read."""
+        for position in positions:
+            self._table.hold(position)
+
+    def let_go(self, positions: list[int]) -> None:
+        """What was held was read."""
+        for position in positions:
+            self._table.let_go(position)
+
     def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
         """Keep the states as of the last entry whose `done` ran."""
         if self._commit is None or self._down:

@@ -115,6 +115,12 @@ class MemoryStore:
             elif not others:
                 del self._bodies[position]
 
+    def hold(self, positions: list[int]) -> None:
+        """Nothing is ever about to be read: it is read at once."""
+
+    def let_go(self, positions: list[int]) -> None:
+        """As little."""
+
     def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
         """Remember the states; records up to the last acknowledged one are forgotten."""
         if self.state is StoreState.DOWN:
