@@ -7,6 +7,7 @@ catalog only says that they exist. Called by the server, the gateway and the adm
 all on one thread.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from partibus.control.catalog_database import CatalogDatabase
+from partibus.control.catalog_identity import CatalogIdentity
 from partibus.control.differences import differences, policy_differences
 from partibus.control.policies import AccessPolicy, check_policy
 from partibus.control.quotas import check_filters, check_forwarding, check_room
@@ -30,6 +32,7 @@ from partibus.domain.entity import (
 )
 from partibus.domain.errors import (
     ArgumentError,
+    BusError,
     ConfigError,
     EntityExists,
     EntityNotFound,
@@ -41,6 +44,8 @@ from partibus.rules.check import check_rule
 
 PARTITIONS: Final = "partitions"
 """The setting that fixes the number of partitions of every entity."""
+
+_log: Final = logging.getLogger(__name__)
 
 __all__ = ["Catalog", "Change", "ChangeKind", "ChangeListener", "EntityRecord", "Placement"]
 
@@ -66,6 +71,10 @@ class Catalog:
         self._by_policy_name: dict[str, list[tuple[str, AccessPolicy]]] | None = None
         self._listeners: list[ChangeListener] = []
         self._pending: list[Change] | None = None
+        self._dropped: set[int] = set()
+        """Fragments that their store has dropped: their tombstones go with the next write."""
+        self.generation = 0
+        """How many changes the namespace has seen, as far as this process knows."""
         try:
             self._database.has_news()
             self._apply_partitions(int(self._database.setting(PARTITIONS) or 1))
@@ -75,8 +84,15 @@ class Catalog:
             raise
 
     def close(self) -> None:
-        """Let go of the database; nothing is waiting to be written."""
-        self._database.close()
+        """Let go of the database; only tombstones may be waiting to be removed."""
+        try:
+            if self._dropped:
+                with self._database.transaction():
+                    self._remove_tombstones()
+        except BusError:
+            _log.info("tombstones remain in the catalog; the next start removes them")
+        finally:
+            self._database.close()
 
     # --- reading ------------------------------------------------------------------------
 
@@ -245,6 +261,27 @@ class Catalog:
         if self.profile.partitioning == "namespace":
             self.profile = with_partitions(self.profile, partitions)
 
+    # --- identity ---------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> CatalogIdentity:
+        """What the catalog says of itself; written to by `identify` and the offline verbs."""
+        return self._database.identity
+
+    @contextmanager
+    def identify(self) -> Iterator[CatalogIdentity]:
+        """Write about identity: all of the block is durable at its end, or nothing."""
+        with self._database.transaction():
+            yield self._database.identity
+            self.generation = self._database.identity.generation()
+
+    def dropped(self, fragment_id: int) -> None:
+        """A store has dropped a deleted fragment for good: nobody need remember it."""
+        self._dropped.add(fragment_id)
+
+    def _remove_tombstones(self) -> None:
+        self._database.identity.unbury(self._dropped)
+
     # --- idle time ------------------------------------------------------------------------
 
     def idle_times(self) -> dict[int, int]:
@@ -284,12 +321,17 @@ class Catalog:
                 self._pending = pending
                 yield
                 check_forwarding(pending, self.lookup)
+                if pending:
+                    self.generation = self._database.identity.advance()
+                    self._remove_tombstones()
         except BaseException:
             if pending:
                 self._load()
             raise
         finally:
             self._pending = None
+        if pending:
+            self._dropped.clear()
         self._tell(pending)
 
     def refresh(self) -> list[Change]:
@@ -389,6 +431,7 @@ class Catalog:
         for scope, policy in self._database.policies():
             policies.setdefault(scope, {})[policy.name] = policy
         self._records, self._policies = records, policies
+        self.generation = self._database.identity.generation()
         self._by_policy_name = None
 
     def _check_placement(self, record: EntityRecord) -> None:

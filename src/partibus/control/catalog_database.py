@@ -2,19 +2,22 @@
 
 Owns the schema, its version, and the way between rows and records. It never checks what is
 allowed and never tells anyone: `control.catalog` does both and is the only caller. Writes
-are durable when a transaction ends (write-ahead log, synchronous=FULL). The file holds keys,
-so it is readable by its owner only.
+are durable when a transaction ends (write-ahead log, synchronous=FULL), and in the main file
+then, since SQLite takes a damaged log for a shorter one. Whatever is read at the opening was
+verified (`catalog_digest`). The file holds keys, so it is readable by its owner only.
 """
 
-import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from partibus.control import catalog_digest, catalog_identity
+from partibus.control.catalog_digest import CatalogDamaged
+from partibus.control.catalog_identity import CatalogIdentity
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import (
     EntityKind,
@@ -23,14 +26,27 @@ from partibus.domain.entity import (
     SubscriptionSpec,
     TopicSpec,
 )
-from partibus.domain.errors import CatalogBusy, ConfigError, StoreUnavailable
+from partibus.domain.errors import CatalogBusy, ConfigError, StoreCorrupt, StoreUnavailable
 from partibus.domain.rights import names_of_rights, rights_from_names
+from partibus.files.private import make_private_directory, open_private
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""No single bit makes the first version of it."""
+UNSEALED_VERSION: Final = 1
+"""Without digests, namespace id and tombstones; becomes the present one with its first write."""
 BUSY_TIMEOUT_MS: Final = 250
 """How long a write waits for another process: theirs take some milliseconds. Whoever can wait
 without keeping others waiting tries again."""
 _APPLICATION_ID: Final = 0x50425553  # "PBUS", so that a foreign database is recognised
+
+UNSEALED_LATER_TABLES: Final = 2
+"""Those of the later tables that the release before reads and makes as well."""
+OWN_TABLES: Final = 2
+"""sqlite_sequence and digest."""
+WAY_OUT: Final = (
+    "Restore the file from a copy, or stop the server and run `partibus store repair`; nothing was "
+    "changed."
+)
 
 # AUTOINCREMENT keeps the ids of deleted rows out of use for good.
 _SCHEMA: Final = """
@@ -59,17 +75,12 @@ CREATE TABLE policy (
     PRIMARY KEY (scope, name)
 ) WITHOUT ROWID;
 """
-# Beside the first schema, which stays readable for the release before: that never looks here.
-_LATER_TABLES: Final = """
-CREATE TABLE IF NOT EXISTS idle (
-    entity_id INTEGER PRIMARY KEY REFERENCES entity ON DELETE CASCADE,
-    idle_ms INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS setting (
-    name TEXT PRIMARY KEY,
-    value TEXT NOT NULL
-) WITHOUT ROWID;
-"""
+_LATER_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS idle (entity_id INTEGER PRIMARY KEY REFERENCES entity"
+    " ON DELETE CASCADE, idle_ms INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    *catalog_identity.TABLES,
+)
 _SPEC_TYPES: Final[dict[EntityKind, type[EntitySpec]]] = {
     EntityKind.QUEUE: QueueSpec,
     EntityKind.TOPIC: TopicSpec,
@@ -83,7 +94,7 @@ FragmentRow = tuple[int, int, int]
 class CatalogDatabase:
     """One open database, on disk or in memory."""
 
-    __slots__ = ("_connection", "_name", "_specs", "_version")
+    __slots__ = ("_connection", "_is_sealed", "_name", "_specs", "_version", "identity")
 
     def __init__(self, file: Path | None) -> None:
         self._name = str(file) if file is not None else "the catalog in memory"
@@ -91,11 +102,18 @@ class CatalogDatabase:
         self._specs: dict[int, tuple[str, EntitySpec]] = {}
         """By entity, the text of its spec and what it says: reading again decodes changes only."""
         self._version = 0
+        self._is_sealed = True
+        self.identity = CatalogIdentity(self._connection)
         try:
             self._prepare()
         except sqlite3.Error as error:
             self.close()
-            raise ConfigError(f"{self._name} cannot be opened as a catalog: {error}.") from error
+            raise ConfigError(
+                f"{self._name} cannot be opened as a catalog: {error}. {WAY_OUT}"
+            ) from error
+        except (CatalogDamaged, UnicodeError, OverflowError) as error:
+            self.close()
+            raise StoreCorrupt(f"{self._name} is damaged: {error}. {WAY_OUT}") from error
         except ConfigError:
             self.close()
             raise
@@ -105,23 +123,64 @@ class CatalogDatabase:
         run("PRAGMA foreign_keys = ON")
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        catalog_digest.teach(self._connection)
         (version,) = run("PRAGMA user_version").fetchone()
         (application,) = run("PRAGMA application_id").fetchone()
         (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
         if tables == 0:
             run("PRAGMA journal_mode = WAL")
-            self._connection.executescript(
-                f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID};"
-                f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-            )
+            self._make()
         elif application != _APPLICATION_ID:
             raise ConfigError(f"{self._name} is a database of another program; move it away.")
-        elif version != SCHEMA_VERSION:
+        elif version not in (SCHEMA_VERSION, UNSEALED_VERSION):
             raise ConfigError(
                 f"{self._name} has schema version {version}, this release reads "
                 f"{SCHEMA_VERSION}; use the release that wrote it, or a newer one."
             )
-        self._connection.executescript(_LATER_TABLES)
+        else:
+            self._is_sealed = version == SCHEMA_VERSION
+            self._check()
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether digests are kept; a release before this one kept none."""
+        return self._is_sealed
+
+    def _make(self) -> None:
+        """A catalog that holds nothing, of a namespace that nobody else has."""
+        with self.transaction():
+            (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            if tables:  # another process was quicker
+                return
+            for statement in _SCHEMA.split(";")[:-1]:
+                self._connection.execute(statement)
+            self._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            self._seal()
+            self.identity.found()
+
+    def _check(self) -> None:
+        """What lies here must be what was written; tables that are new with us are added."""
+        with self.snapshot():
+            if self._is_sealed:
+                catalog_digest.verify(self._connection)
+            else:
+                for statement in _LATER_TABLES[:UNSEALED_LATER_TABLES]:
+                    self._connection.execute(statement)
+            query = "SELECT count(*) FROM sqlite_schema WHERE type = 'table'"
+            (before,) = self._connection.execute(query).fetchone()
+        expected = _SCHEMA.count("CREATE TABLE") + len(_LATER_TABLES) + OWN_TABLES
+        if self._is_sealed and before < expected:
+            with self.transaction():
+                self._seal()
+
+    def _seal(self) -> None:
+        """Bring the schema to this release, with digests of every table."""
+        run = self._connection.execute
+        for statement in _LATER_TABLES:
+            run(statement)
+        catalog_digest.seal(self._connection)
+        run(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._is_sealed = True
 
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""
@@ -133,6 +192,8 @@ class CatalogDatabase:
         try:
             self._begin()
             try:
+                if not self._is_sealed:
+                    self._seal()
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
@@ -141,6 +202,15 @@ class CatalogDatabase:
                 raise
         except sqlite3.Error as error:
             raise StoreUnavailable(f"{self._name} cannot be written: {error}.") from error
+        self._empty_log()
+
+    def _empty_log(self) -> None:
+        """Bring what was written into the main file, unless somebody reads just now."""
+        run = self._connection.execute
+        run("PRAGMA busy_timeout = 0")
+        with suppress(sqlite3.Error):
+            run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     def _begin(self) -> None:
         """Become the one writer among all processes that have the file open."""
@@ -271,7 +341,8 @@ class CatalogDatabase:
         )
 
     def delete_entity(self, entity_id: int, key: str) -> None:
-        """Remove an entity with its fragments and policies."""
+        """Remove an entity with its fragments and policies; its store is yet to drop them."""
+        self.identity.bury(entity_id)
         self._connection.execute("DELETE FROM entity WHERE entity_id = ?", (entity_id,))
         self._connection.execute("DELETE FROM policy WHERE scope = ?", (key,))
 
@@ -298,8 +369,8 @@ def _connect(file: Path | None) -> sqlite3.Connection:
     if file is None:
         return sqlite3.connect(":memory:", isolation_level=None)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        make_private_directory(file.parent)
+        open_private(file).close()
         return sqlite3.connect(file, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{file} cannot be opened: {error}.") from error

@@ -50,7 +50,7 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
     """Apply one record of the log."""
     if kind == ENQUEUED:
         sequence, enqueued_ms, expires_ms = ENQUEUED_META.unpack(meta)
-        state.main.ready.push(sequence, position, length, enqueued_ms, expires_ms, 0)
+        push_next(state.main.ready, sequence, position, length, enqueued_ms, expires_ms, 0)
         state.next_sequence = sequence + 1
     elif kind == REMOVED:
         sequences = unpack_sequences(meta)
@@ -68,7 +68,7 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
         _deferred(state, meta)
     elif kind == SCHEDULED:
         sequence, enqueued_ms, due_ms, ttl = SCHEDULED_META.unpack(meta)
-        state.scheduled.push(sequence, position, length, enqueued_ms, due_ms, ttl)
+        push_next(state.scheduled, sequence, position, length, enqueued_ms, due_ms, ttl)
         state.next_sequence = sequence + 1
     elif kind == SCHEDULED_UNDER:
         replay_numbered(state, meta, position, length)
@@ -91,6 +91,24 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
             f"a record of kind {kind} is not known to this release; "
             "open the data with the release that wrote it"
         )
+
+
+def push_next(
+    table: MessageTable,
+    sequence: int,
+    position: int,
+    length: int,
+    enqueued_ms: int,
+    expires_ms: int,
+    extra: int,
+) -> None:
+    """Add a message at the tail; one that two fragments wrote under one id shows here."""
+    if sequence <= table.last_sequence:
+        raise StoreCorrupt(
+            f"message {sequence} comes after message {table.last_sequence}: two fragments have "
+            "written under one id"
+        )
+    table.push(sequence, position, length, enqueued_ms, expires_ms, extra)
 
 
 def finish(state: State, fragment_id: int, spec: FragmentSpec) -> list[tuple[int, int]]:
@@ -186,6 +204,8 @@ def _activated(state: State, meta: bytes) -> None:
         if state.sessions is not None:
             state.sessions.renumber(held.sequence, sequence)
         expires_ms = words[index + 1]
-        state.main.ready.push(sequence, held.position, held.length, activated_ms, expires_ms, 0)
+        push_next(
+            state.main.ready, sequence, held.position, held.length, activated_ms, expires_ms, 0
+        )
         sequence += 1
     state.next_sequence = sequence

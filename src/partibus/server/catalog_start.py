@@ -2,7 +2,8 @@
 
 Owns what happens to the catalog once per start of the whole server: definitions are applied, the
 root policy is made, and entities that cannot be used are named. With one process the node does
-it, with several the supervisor, before any of them opens the same file.
+it, with several the supervisor, when the stores were found to belong to the catalog and before
+any worker serves.
 """
 
 import logging
@@ -15,16 +16,16 @@ from partibus.control.definitions import Definitions
 from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
 from partibus.domain.clock import Clock
 from partibus.server.config import ServeSettings
+from partibus.server.data_directory import CATALOG_NAME
 
 _log: Final = logging.getLogger(__name__)
 
 
 def catalog_file(settings: ServeSettings) -> Path | None:
-    """Where the catalog lies, its directory made; None when it is kept in memory."""
+    """Where the catalog lies; None when it is kept in memory."""
     if settings.memory:
         return None
-    settings.data.mkdir(parents=True, exist_ok=True)
-    return settings.data / "catalog.db"
+    return settings.data / CATALOG_NAME
 
 
 def open_catalog(file: Path | None, settings: ServeSettings, clock: Clock) -> Catalog:
@@ -32,11 +33,12 @@ def open_catalog(file: Path | None, settings: ServeSettings, clock: Clock) -> Ca
     return Catalog(file, profile=settings.profile, stores=settings.stores, clock=clock)
 
 
-def start_catalog(
-    file: Path | None, settings: ServeSettings, definitions: Definitions | None, clock: Clock
-) -> Catalog:
-    """The catalog as the configuration wants it."""
-    catalog = open_catalog(file, settings, clock)
+def declare(catalog: Catalog, settings: ServeSettings, definitions: Definitions | None) -> None:
+    """Bring the catalog to what the configuration wants; one without a namespace id gets it."""
+    if catalog.identity.namespace() is None:
+        with catalog.identify() as identity:
+            identity.found()
+        _log.info("the catalog of an earlier release was taken over")
     catalog.fix_partitions(None if definitions is None else definitions.partitions)
     declared = definitions is not None and definitions.declares_root_policy
     if definitions is not None:
@@ -44,7 +46,6 @@ def start_catalog(
     root = ensure_root_policy(catalog, loopback_only=settings.loopback_only, declared=declared)
     if root.shown_key is not None:
         _log.warning("new key of %s, shown once: %s", ROOT_POLICY_NAME, root.shown_key)
-    return catalog
 
 
 def connection_string(catalog: Catalog, host: str, port: int) -> str:

@@ -8,7 +8,7 @@ Called by `supervision`, which prepares what the workers share.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from partibus.server.restarts import DEATHS_MAX, DEATHS_WINDOW_S, RestartPolicy
@@ -23,6 +23,10 @@ class Process(Protocol):
     """One life of one worker."""
 
     pid: int
+
+    async def wait_checked(self) -> bool: ...
+
+    def go(self) -> None: ...
 
     async def wait_ready(self) -> bool: ...
 
@@ -50,10 +54,13 @@ class Supervisor:
         launch: Callable[[int], Awaitable[Process]],
         now_s: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
         self._numbers = range(workers)
         self._launch = launch
         self._now_s = now_s
+        self._settle = settle
+        """Called once, when every worker has found its stores as they must be."""
         self._sleep = sleep
         self._processes: dict[int, Process] = {}
         self._policies = [RestartPolicy() for _ in self._numbers]
@@ -61,15 +68,23 @@ class Supervisor:
         self._is_stopping = False
 
     async def start(self) -> None:
-        """Start all and return when all serve; WorkerFailed when one cannot."""
+        """Start all and return when all serve; WorkerFailed when one cannot.
+
+        No worker goes on, and nothing is written, before all have checked their stores."""
         await asyncio.gather(*(self._begin(number) for number in self._numbers))
-        ready = [self._processes[number].wait_ready() for number in self._numbers]
-        for number, is_ready in zip(self._numbers, await asyncio.gather(*ready), strict=True):
-            if not is_ready:
-                code = await self._processes[number].wait()
-                raise WorkerFailed(f"worker {number} did not start", code if code > 0 else 1)
+        await self._await_all([self._processes[n].wait_checked() for n in self._numbers])
+        self._settle()
+        for number in self._numbers:
+            self._processes[number].go()
+        await self._await_all([self._processes[n].wait_ready() for n in self._numbers])
         for number in self._numbers:
             self._keepers.append(asyncio.create_task(self._keep(number)))
+
+    async def _await_all(self, answers: Sequence[Awaitable[bool]]) -> None:
+        for number, is_well in zip(self._numbers, await asyncio.gather(*answers), strict=True):
+            if not is_well:
+                code = await self._processes[number].wait()
+                raise WorkerFailed(f"worker {number} did not start", code if code > 0 else 1)
 
     async def watch(self) -> None:
         """Keep the workers alive; ends by WorkerFailed, or when `stop` was called."""
@@ -120,5 +135,8 @@ class Supervisor:
             if self._must_stop():
                 return
             await self._begin(number)
+            if not await self._processes[number].wait_checked():
+                continue
+            self._processes[number].go()
             if await self._processes[number].wait_ready():
                 log.info("worker %d serves again", number)

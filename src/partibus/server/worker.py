@@ -1,8 +1,9 @@
 """One worker: a full node as a child of the supervisor.
 
-Owns the life of that process: it reads its assignment from stdin, says on stdout when it is
-ready, and stops on SIGTERM or when stdin ends, which is how the death of the supervisor shows:
-no worker outlives it. Run as `python -m partibus.server.worker`, by the supervisor only.
+Owns the life of that process: it reads its assignment from stdin, says on stdout when it has
+checked its stores, goes on when it is told that all have, says when it is ready, and stops on
+SIGTERM or when stdin ends, which is how the death of the supervisor shows: no worker outlives
+it. Run as `python -m partibus.server.worker`, by the supervisor only.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+from functools import partial
 
 from partibus.domain.clock import SystemClock
 from partibus.domain.errors import BusError
@@ -28,6 +30,7 @@ from partibus.server.lifecycle import (
 )
 from partibus.server.node import Node
 from partibus.server.service import Service
+from partibus.server.worker_process import CHECKED_WORD, READY_WORD
 
 # Not `__name__`, which is `__main__` here.
 log = logging.getLogger("partibus.server.worker")
@@ -58,14 +61,15 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     stopping = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
     orphaned = asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping, orphaned)
+    going = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping, orphaned, going)
     clock = SystemClock()
     settings, membership = assignment.settings, assignment.membership
-    node = Node(settings, clock, membership=membership)
+    node = Node(settings, clock, membership=membership, gate=partial(_pass, going, stopping))
     service = Service(node, settings, clock, sockets_max, membership)
     await service.start()
     calm_collector()
-    _say_ready()
+    _say(READY_WORD)
     await stopping.wait()
     await service.stop()
     if orphaned.is_set():
@@ -74,19 +78,35 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     log.info("stopped")
 
 
+async def _pass(going: asyncio.Event, stopping: asyncio.Event) -> None:
+    """Go on when the stores of all workers were found in order, and the catalog is settled."""
+    _say(CHECKED_WORD)
+    waits = [asyncio.create_task(event.wait()) for event in (going, stopping)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    if not going.is_set():
+        raise BusError("The server stopped while it was starting.")
+
+
 def _on_stdin(
-    loop: asyncio.AbstractEventLoop, stopping: asyncio.Event, orphaned: asyncio.Event
+    loop: asyncio.AbstractEventLoop,
+    stopping: asyncio.Event,
+    orphaned: asyncio.Event,
+    going: asyncio.Event,
 ) -> None:
-    """The supervisor writes nothing more; the end of the pipe is its end."""
-    if not os.read(sys.stdin.fileno(), 1024):
+    """The supervisor writes one word more; the end of the pipe is its end."""
+    if os.read(sys.stdin.fileno(), 1024):
+        going.set()
+    else:
         loop.remove_reader(sys.stdin.fileno())
         log.error("the supervisor is gone: stopping")
         orphaned.set()
         stopping.set()
 
 
-def _say_ready() -> None:
-    sys.stdout.buffer.write(b"ready\n")
+def _say(word: bytes) -> None:
+    sys.stdout.buffer.write(word + b"\n")
     sys.stdout.buffer.flush()
 
 

@@ -51,12 +51,16 @@ class Bench(FragmentBench):
         self.neighbour = self.broker.add(2, self.spec)
 
     def restart_without(self) -> int:
-        """A new process whose catalog has the neighbour alone; answers what it forgot."""
+        """A new process whose catalog has the neighbour alone; answers what it drops."""
         self.scheduler.crash()
         self.broker = Broker(self.store, self.clock, self.scheduler)
         self.broker.open()
         self.neighbour = self.broker.add(2, self.spec)
-        return self.broker.forget_strangers()
+        strangers = self.broker.strangers()
+        for fragment_id in strangers:
+            self.broker.drop_stranger(fragment_id)
+        self.run()
+        return len(strangers)
 
     def drop(self) -> None:
         self.broker.drop(1)
