@@ -5,8 +5,10 @@ another's, a second server: each is refused in one line that names the file and 
 the right part is put back, every message is there.
 """
 
+import os
 import random
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -379,3 +381,41 @@ def run_cli(victim: Victim, change: str) -> None:
         "updated": ("queue", "update", QUEUES[1], "--max-delivery-count", "77"),
     }
     cli(victim, *words[change])
+
+
+# --- who may read it --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o277])
+def test_everything_is_private_whatever_the_umask(
+    tmp_path: Path, new_server: NewServer, mask: int
+) -> None:
+    place = tmp_path / "one"
+    (place / "data").mkdir(parents=True)
+    (place / "data").chmod(0o755)
+    victim = new_server(place, "--workers", "2", *STORES)
+    before = os.umask(mask)
+    try:
+        victim.start()
+    finally:
+        os.umask(before)
+    fill(victim)
+    paths = [victim.data, *victim.data.rglob("*")]
+    modes = {str(path): stat.S_IMODE(path.stat().st_mode) for path in paths}
+    wanted = {str(path): 0o700 if path.is_dir() else 0o600 for path in paths}
+    assert modes == wanted
+    assert len(paths) > 10
+
+
+@pytest.mark.parametrize("name", ["catalog.db", "lock", "store-0", "tls", "store-0/lock"])
+def test_a_link_below_the_data_directory_is_not_followed(
+    filled: Path, tmp_path: Path, new_server: NewServer, name: str
+) -> None:
+    data = copy_of(filled, tmp_path / "copy")
+    elsewhere = tmp_path / "elsewhere"
+    (data / name).rename(elsewhere)
+    (data / name).symlink_to(elsewhere)
+    exit_code, said = new_server(tmp_path / "copy", *STORES).refusal()
+    assert exit_code in (1, EXIT_CONFIG), said
+    assert str(data / name) in said and "link" in said.lower(), said
+    assert "Traceback" not in said

@@ -30,9 +30,15 @@ def make_private_directory(directory: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
 
 
-def close_to_others(path: Path) -> None:
-    """Take from group and others what they may do with a file or directory of ours."""
-    found = path.stat()
+def close_to_others(directory: Path) -> None:
+    """Take from group and others what they may do with a directory of ours and its files."""
+    _close(directory, directory.stat())
+    for entry in os.scandir(directory):
+        if entry.is_file(follow_symlinks=False):
+            _close(Path(entry.path), entry.stat(follow_symlinks=False))
+
+
+def _close(path: Path, found: os.stat_result) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if mode & 0o077 and found.st_uid == os.geteuid():
         path.chmod(mode & 0o700)

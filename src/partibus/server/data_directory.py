@@ -56,6 +56,3 @@ def _close_to_others(data: Path) -> None:
     """A directory with other things in it is not ours to close."""
     if all(_OURS.fullmatch(path.name) for path in data.iterdir()):
         close_to_others(data)
-        for path in data.iterdir():
-            if path.name.startswith(CATALOG_NAME) and not path.is_symlink():
-                close_to_others(path)

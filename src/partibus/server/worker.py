@@ -21,6 +21,7 @@ from partibus.server.assignment import Assignment, decode_assignment
 from partibus.server.failure import EXIT_CLEAN, EXIT_FAILED, report
 from partibus.server.lifecycle import (
     DESCRIPTORS_RESERVED,
+    PRIVATE_UMASK,
     SOCKETS_MIN,
     SWITCH_INTERVAL_S,
     calm_collector,
@@ -45,6 +46,7 @@ def main() -> int:
         return EXIT_FAILED
     assignment = decode_assignment(line)
     configure_logging(process=f"worker {assignment.membership.worker}")
+    os.umask(PRIVATE_UMASK)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     sockets_max = max(SOCKETS_MIN, raise_descriptor_limit() - DESCRIPTORS_RESERVED)
     try:

@@ -62,8 +62,15 @@ def test_what_is_there_is_closed_to_others(tmp_path: Path) -> None:
     directory = tmp_path / "wide"
     directory.mkdir()
     directory.chmod(0o755)
+    theirs = tmp_path / "theirs"
+    theirs.touch(0o644)
+    theirs.chmod(0o644)
+    (directory / "file").write_bytes(b"")
+    (directory / "file").chmod(0o640)
+    (directory / "link").symlink_to(theirs)
     close_to_others(directory)
-    assert mode(directory) == 0o700
+    assert (mode(directory), mode(directory / "file")) == (0o700, 0o600)
+    assert mode(theirs) == 0o644
 
 
 def test_a_file_in_the_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
