@@ -26,6 +26,7 @@ from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.entity import (
     EntityKind,
     EntitySpec,
+    QueueSpec,
     SubscriptionSpec,
     TopicSpec,
     kind_of,
@@ -155,6 +156,30 @@ class Catalog:
             self._put_record(Change(ChangeKind.CREATED, path, None, record))
         return record
 
+    def recover(self, path: str, spec: QueueSpec, fragment_id: int, store: int) -> EntityRecord:
+        """A queue for a fragment that a store holds and no entity has; a used name is extended."""
+        with self.batch():
+            admitted = admit(spec, self.profile)
+            name, count = path, 1
+            while self.lookup(name) is not None:
+                count += 1
+                name = f"{path}-{count}"
+            now_ms = self._clock.now_ms()
+            kind = kind_of(admitted)
+            entity_id = self._database.insert_entity(name, path_key(name), kind, admitted, now_ms)
+            self._database.insert_known_fragment(entity_id, fragment_id, store)
+            record = EntityRecord(
+                entity_id=entity_id,
+                path=name,
+                kind=kind,
+                spec=admitted,
+                fragments=(Placement(fragment_id, store),),
+                created_ms=now_ms,
+                updated_ms=now_ms,
+            )
+            self._put_record(Change(ChangeKind.CREATED, name, None, record))
+        return record
+
     def _place(self, entity_id: int, path: str, spec: EntitySpec) -> tuple[Placement, ...]:
         """Fragments on the stores in turn; those of a subscription with those of its topic,
         since a message is stored once for all who share it."""
@@ -274,6 +299,10 @@ class Catalog:
         with self._database.transaction():
             yield self._database.identity
             self.generation = self._database.identity.generation()
+
+    def keep_copy(self, file: Path) -> None:
+        """Have a file beside hold what the catalog does, for the day on which this is damaged."""
+        self._database.copy_to(file)
 
     def dropped(self, fragment_id: int) -> None:
         """A store has dropped a deleted fragment for good: nobody need remember it."""

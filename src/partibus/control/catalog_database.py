@@ -28,7 +28,7 @@ from partibus.domain.entity import (
 )
 from partibus.domain.errors import CatalogBusy, ConfigError, StoreCorrupt, StoreUnavailable
 from partibus.domain.rights import names_of_rights, rights_from_names
-from partibus.files.private import make_private_directory, open_private
+from partibus.files.private import make_private_directory, open_private, write_private
 
 SCHEMA_VERSION: Final = 2
 """No single bit makes the first version of it."""
@@ -221,6 +221,16 @@ class CatalogDatabase:
                 raise CatalogBusy from error
             raise
 
+    def copy_to(self, file: Path) -> None:
+        """Write all of it to a file of its own, whole or not at all, unless it is there already."""
+        if copied_generation(file) == self.identity.generation():
+            return
+        content = self._connection.serialize()
+        try:
+            write_private(file, in_one_file(content))
+        except OSError as error:
+            raise StoreUnavailable(f"{file} cannot be written: {error}.") from error
+
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """All reads of the block see the same moment."""
@@ -333,6 +343,13 @@ class CatalogDatabase:
             )
         return fragment_id, store
 
+    def insert_known_fragment(self, entity_id: int, fragment_id: int, store: int) -> None:
+        """The only fragment of an entity, which was there before it."""
+        self._connection.execute(
+            "INSERT INTO fragment (fragment_id, entity_id, ordinal, store) VALUES (?, ?, 0, ?)",
+            (fragment_id, entity_id, store),
+        )
+
     def update_entity(self, entity_id: int, spec: EntitySpec, now_ms: int) -> None:
         """Put another spec in the place of the entity's own."""
         self._connection.execute(
@@ -374,6 +391,24 @@ def _connect(file: Path | None) -> sqlite3.Connection:
         return sqlite3.connect(file, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{file} cannot be opened: {error}.") from error
+
+
+def in_one_file(content: bytes) -> bytes:
+    """A database that is in no need of a log beside it: the two version bytes of its header."""
+    return content[:18] + b"\x01\x01" + content[20:]
+
+
+def copied_generation(file: Path) -> int:
+    """The generation of a copy; less than any when it cannot be told."""
+    if not file.exists():
+        return -1
+    connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        return CatalogIdentity(connection).generation()
+    except sqlite3.Error:
+        return -1
+    finally:
+        connection.close()
 
 
 def _encode(spec: EntitySpec) -> str:

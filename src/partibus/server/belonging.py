@@ -10,11 +10,12 @@ fits. Called by the node and the supervision at the start, and by the offline ve
 import asyncio
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from partibus.control.catalog import Catalog
 from partibus.domain.errors import BusError, CatalogBusy, ConfigError, StoreCorrupt
 from partibus.fragment.broker import Broker
+from partibus.fragment.store_marks import StoreMarks
 from partibus.server.config import ServeSettings
 from partibus.server.live import BUSY_S, BUSY_TRIES_MAX
 
@@ -68,6 +69,7 @@ async def begin_stores(catalog: Catalog, brokers: Mapping[int, Broker]) -> None:
             with catalog.identify() as identity:
                 for number in begun:
                     identity.add_store(number)
+                identity.advance()
             break
         except CatalogBusy:
             if not tries_left:
@@ -81,6 +83,17 @@ async def _write_marks(broker: Broker) -> None:
     error = await told
     if error is not None:
         raise error
+
+
+class Held(Protocol):
+    """What a store says of itself and of its fragments: a broker, or a store looked at offline."""
+
+    @property
+    def marks(self) -> StoreMarks: ...
+
+    def strangers(self) -> list[int]: ...
+
+    def stranger_bodies(self, fragment_id: int) -> int: ...
 
 
 class Belonging:
@@ -122,10 +135,10 @@ class Belonging:
 
     # --- when it is open, before anything is written ----------------------------------------
 
-    def check_store(self, number: int, broker: Broker) -> None:
+    def check_store(self, number: int, store: Held) -> None:
         """The store is the one that it is taken for, and the catalog knows all that it holds."""
         directory = self._settings.store_directories[number]
-        marks = broker.marks
+        marks = store.marks
         if marks.namespace:
             self._check_namespace(directory, marks.namespace)
             if marks.number != number:
@@ -139,7 +152,7 @@ class Belonging:
             raise self._foreign(directory, "does not say whose store it is")
         elif number in self._identity.stores():
             raise self._foreign(directory, "is a new, empty store")
-        self._check_fragments(number, directory, broker)
+        self._check_fragments(number, directory, store)
 
     def _check_namespace(self, directory: Path, namespace: bytes) -> None:
         own = self._identity.namespace()
@@ -167,20 +180,20 @@ class Belonging:
                 f"with this one by {adopt(self._settings)}; nothing was changed."
             )
 
-    def _check_fragments(self, number: int, directory: Path, broker: Broker) -> None:
+    def _check_fragments(self, number: int, directory: Path, store: Held) -> None:
         sequence = self._identity.fragment_sequence()
-        if broker.marks.fragment_max > sequence:
+        if store.marks.fragment_max > sequence:
             raise StoreCorrupt(
                 f"{self._file} is older than {directory}, or of another namespace: it has given "
-                f"ids up to {sequence}, the store knows fragment {broker.marks.fragment_max}. Put "
+                f"ids up to {sequence}, the store knows fragment {store.marks.fragment_max}. Put "
                 f"the right catalog back, or go on with this one by {adopt(self._settings)}; "
                 "nothing was changed."
             )
-        unknown = self.unknown(number, broker)
+        unknown = self.unknown(number, store)
         if unknown:
             shown = ", ".join(map(str, unknown[:UNKNOWN_SHOWN_MAX]))
             more = ", ..." if len(unknown) > UNKNOWN_SHOWN_MAX else ""
-            count = sum(map(broker.stranger_bodies, unknown))
+            count = sum(map(store.stranger_bodies, unknown))
             raise StoreCorrupt(
                 f"{directory} holds {len(unknown)} fragment(s) ({shown}{more}; {count} messages) "
                 f"that {self._file} does not know and that were never deleted. Put the right "
@@ -188,15 +201,15 @@ class Belonging:
                 "changed."
             )
 
-    def unknown(self, number: int, broker: Broker) -> list[int]:
+    def unknown(self, number: int, held: Held) -> list[int]:
         """What the store holds, and neither an entity nor a tombstone speaks of."""
         records = self._catalog.entities()
         known = {p.fragment_id for r in records for p in r.fragments if p.store == number}
         known.update(f for f, store in self._identity.tombstones().items() if store == number)
-        strangers = (f for f in broker.strangers() if f not in known)
+        strangers = (f for f in held.strangers() if f not in known)
         if self._identity.namespace() is None:
             # An earlier release left no tombstone; what holds nothing was deleted in a crash.
-            return sorted(f for f in strangers if broker.stranger_bodies(f))
+            return sorted(f for f in strangers if held.stranger_bodies(f))
         return sorted(strangers)
 
     # --- when everything fits ---------------------------------------------------------------

@@ -17,6 +17,8 @@ from partibus.server.config import ServeSettings
 from partibus.store.lock import DirectoryLock
 
 CATALOG_NAME: Final = "catalog.db"
+COPY_NAME: Final = "catalog.copy"
+"""The catalog as of the last start or end of a server, for a repair."""
 _OURS: Final = re.compile(r"catalog\.(db|copy).*|lock|tls|store-\d+")
 
 

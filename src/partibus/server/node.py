@@ -23,7 +23,7 @@ from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.live import LiveNamespace
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.clock import Clock
-from partibus.domain.errors import ConfigError, StoreCorrupt
+from partibus.domain.errors import BusError, ConfigError, StoreCorrupt
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Lane
 from partibus.fragment.handle import LocalFragment
@@ -43,6 +43,7 @@ from partibus.server.catalog_start import (
 )
 from partibus.server.config import MERGED, ServeSettings
 from partibus.server.control_hub import ControlHub
+from partibus.server.data_directory import COPY_NAME
 from partibus.server.fault_box import FaultBox
 from partibus.server.follower import Follower
 from partibus.server.fragment_specs import fragment_spec
@@ -183,6 +184,7 @@ class Node:
             await self._peers.close()
         for broker in brokers:
             broker.close()
+        self._keep_copy()
         self.catalog.close()
 
     def data_routes(self) -> "Sequence[BaseRoute]":
@@ -241,6 +243,16 @@ class Node:
             declare(self.catalog, self._settings, self._definitions)
         if self._belonging is not None:
             await begin_stores(self.catalog, self._brokers)
+            self._keep_copy()
+
+    def _keep_copy(self) -> None:
+        """One process keeps the copy of the catalog; without it only a repair has less to go on."""
+        if self._settings.memory or self.control.worker != 0:
+            return
+        try:
+            self.catalog.keep_copy(self._settings.data / COPY_NAME)
+        except BusError as error:
+            _log.warning("no copy of the catalog: %s", error.text)
 
     def _open_catalog(self, undo: contextlib.ExitStack) -> None:
         settings, membership = self._settings, self._membership
