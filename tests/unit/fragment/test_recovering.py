@@ -5,11 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from partibus.domain.errors import StoreCorrupt
+from partibus.fragment import records
 from partibus.fragment.records import DROPPED, ENQUEUED, ENQUEUED_META, REMOVED, pack_sequences
 from partibus.fragment.recovering import rebuild
+from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.store_marks import STORE_FRAGMENT, StoreMarks
 from partibus.fragment.topic_records import PUBLISHED, pack_published
 from partibus.store.interface import Recovered, RecoveredRecord
+from partibus.testing.fragment import FragmentBench
 
 NAMESPACE = bytes(range(16))
 
@@ -102,3 +105,23 @@ def test_records_that_contradict_each_other_are_refused_by_fragment(records: obj
 def test_a_record_of_a_later_release_is_refused() -> None:
     with pytest.raises(StoreCorrupt, match="release"):
         rebuild(recovered(RecoveredRecord(STORE_FRAGMENT, 9, b"\x02" + bytes(32), 0, 0)))
+
+
+def test_no_two_kinds_of_records_have_one_number() -> None:
+    public = {name: value for name, value in vars(records).items() if name.isupper()}
+    limits = ("_BYTES", "_MAX", "_TTL")
+    kinds = [v for name, v in public.items() if isinstance(v, int) and not name.endswith(limits)]
+    assert len(kinds) > 30
+    assert len(kinds) == len(set(kinds))
+
+
+def test_a_checkpoint_of_a_running_broker_keeps_what_the_store_is() -> None:
+    bench = FragmentBench(FragmentSpec(lock_duration_ms=1_000, max_delivery_count=3, path="q"))
+    bench.broker.marks.identify(NAMESPACE, 2)
+    bench.send(b"a")
+    bench.broker._upkeep.checkpoint()
+    bench.run()
+    assert STORE_FRAGMENT in bench.store.open().states
+    bench.start()
+    assert (bench.broker.marks.namespace, bench.broker.marks.number) == (NAMESPACE, 2)
+    assert bench.broker.strangers() == []
