@@ -54,7 +54,10 @@ class Node:
         self.machines = {}
         for record in self.catalog.entities():
             self._serve(record)
-        self.broker.forget_strangers()
+        for fragment_id in self.broker.strangers():
+            assert fragment_id in self.catalog.identity.tombstones()
+            self.broker.drop_stranger(fragment_id)
+        self.broker.on_removed = self.catalog.dropped
         self.catalog.subscribe(self._changed)
 
     def _serve(self, record: EntityRecord) -> None:

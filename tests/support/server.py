@@ -92,7 +92,7 @@ class ServerProcess:
         command += ["--tls-port", "0", "--http-port", "0", *self._flags]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment()
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment()
             )
         self._lines = queue.SimpleQueue()
         threading.Thread(target=self._read, args=(self._process, self._lines), daemon=True).start()
@@ -175,7 +175,7 @@ def _with_key(ready: Ready, before: Ready | None) -> Ready:
     return replace(ready, connection_string=before.connection_string)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Ours, without settings that would reach the server behind the test's back."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PARTIBUS_")}
     return kept | {"PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1"}

@@ -7,6 +7,7 @@ catalog only says that they exist. Called by the server, the gateway and the adm
 all on one thread.
 """
 
+import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from partibus.control.admitting import admit_new, admit_update
 from partibus.control.catalog_database import CatalogDatabase
+from partibus.control.catalog_identity import CatalogIdentity
 from partibus.control.change_log import News
 from partibus.control.differences import differences, policy_differences
 from partibus.control.entity_index import EntityIndex
@@ -23,31 +26,32 @@ from partibus.control.policies import AccessPolicy, check_policy
 from partibus.control.policy_index import PolicyIndex
 from partibus.control.quotas import check_filters, check_forwarding, check_room
 from partibus.control.record import Change, ChangeKind, ChangeListener, EntityRecord, Placement
-from partibus.domain.address import parse_address, path_key, subscription_path
-from partibus.domain.admission import admit, refuse_immutable_change
+from partibus.domain.address import parse_address, path_key
+from partibus.domain.admission import admit
 from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.entity import (
     EntityKind,
     EntitySpec,
+    QueueSpec,
     SubscriptionSpec,
-    TopicSpec,
     kind_of,
 )
 from partibus.domain.errors import (
     ArgumentError,
+    BusError,
     ConfigError,
     EntityExists,
     EntityNotFound,
     QuotaExceeded,
 )
 from partibus.domain.limits import SELFHOST, Profile, with_partitions
-from partibus.domain.names import admit_path, admit_subscription_name
-from partibus.rules.check import check_rule
 
 LOCK_PREFIX: Final = "lock_prefix"
 """The setting that all lock tokens of the namespace begin with."""
 PARTITIONS: Final = "partitions"
 """The setting that fixes the number of partitions of every entity."""
+
+_log: Final = logging.getLogger(__name__)
 
 __all__ = ["Catalog", "Change", "ChangeKind", "ChangeListener", "EntityRecord", "Placement"]
 
@@ -72,6 +76,10 @@ class Catalog:
         self._policies = PolicyIndex()
         self._listeners: list[ChangeListener] = []
         self._pending: list[Change] | None = None
+        self._dropped: set[int] = set()
+        """Fragments that their store has dropped: their tombstones go with the next write."""
+        self.generation = 0
+        """How many changes the namespace has seen, as far as this process knows."""
         try:
             self._database.has_news()
             self._apply_partitions(int(self._database.setting(PARTITIONS) or 1))
@@ -81,8 +89,15 @@ class Catalog:
             raise
 
     def close(self) -> None:
-        """Let go of the database; nothing is waiting to be written."""
-        self._database.close()
+        """Let go of the database; only tombstones may be waiting to be removed."""
+        try:
+            if self._dropped:
+                with self._database.transaction():
+                    self._remove_tombstones()
+        except BusError:
+            _log.info("tombstones remain in the catalog; the next start removes them")
+        finally:
+            self._database.close()
 
     # --- reading ------------------------------------------------------------------------
 
@@ -123,25 +138,46 @@ class Catalog:
         """A new entity with its fragments; a used name is an error (ENT-9). What is known of
         the stores decides with the fragments that they have where the new ones go."""
         with self.batch():
-            path, admitted = self._admit(path, spec)
+            path, admitted = admit_new(self._entities, path, spec, self.profile)
             if self.lookup(path) is not None:
                 raise EntityExists(f"An entity named '{path}' exists already; choose another name.")
             check_room(self._entities, path, admitted, self.profile)
-            now_ms = self._clock.now_ms()
-            entity_id = self._database.insert_entity(
-                path, path_key(path), kind_of(admitted), admitted, now_ms
+            return self._insert(
+                path, admitted, lambda number: self._place(number, path, admitted, loads)
             )
-            record = EntityRecord(
-                entity_id=entity_id,
-                path=path,
-                kind=kind_of(admitted),
-                spec=admitted,
-                fragments=self._place(entity_id, path, admitted, loads),
-                created_ms=now_ms,
-                updated_ms=now_ms,
-            )
-            self._put_record(Change(ChangeKind.CREATED, path, None, record))
+
+    def _insert(
+        self, path: str, spec: EntitySpec, place: Callable[[int], tuple[Placement, ...]]
+    ) -> EntityRecord:
+        """Write a new entity, and its fragments where `place` puts them for its id."""
+        now_ms = self._clock.now_ms()
+        entity_id = self._database.insert_entity(path, path_key(path), kind_of(spec), spec, now_ms)
+        record = EntityRecord(
+            entity_id=entity_id,
+            path=path,
+            kind=kind_of(spec),
+            spec=spec,
+            fragments=place(entity_id),
+            created_ms=now_ms,
+            updated_ms=now_ms,
+        )
+        self._put_record(Change(ChangeKind.CREATED, path, None, record))
         return record
+
+    def recover(self, path: str, spec: QueueSpec, fragment_id: int, store: int) -> EntityRecord:
+        """A queue for a fragment that a store holds and no entity has; a used name is extended."""
+        with self.batch():
+            admitted = admit(spec, self.profile)
+            name, count = path, 1
+            while self.lookup(name) is not None:
+                count += 1
+                name = f"{path}-{count}"
+
+            def place(entity_id: int) -> tuple[Placement, ...]:
+                self._database.insert_known_fragment(entity_id, fragment_id, store)
+                return (Placement(fragment_id, store),)
+
+            return self._insert(name, admitted, place)
 
     def _place(
         self, entity_id: int, path: str, spec: EntitySpec, loads: StoreLoads | None
@@ -164,9 +200,7 @@ class Catalog:
         """Put `spec` in the place of the entity's own; fixed properties must stay (PRP-2)."""
         with self.batch():
             before = self.entity(path)
-            _, admitted = self._admit(before.path, self._without_wish(before.spec, spec))
-            admitted = self._keep_fragments(before.spec, admitted)
-            refuse_immutable_change(before.spec, admitted)
+            admitted = admit_update(self._entities, before, spec, self.profile)
             if admitted == before.spec:
                 return before
             check_filters(self._entities, before.path, admitted, self.profile)
@@ -235,8 +269,7 @@ class Catalog:
         if fixed is None and self._entities.records:
             fixed = "1"
         if fixed is None:
-            with self._database.transaction():
-                self._database.put_setting(PARTITIONS, str(wished or 1))
+            self._fix(PARTITIONS, str(wished or 1))
             self._apply_partitions(wished or 1)
         elif wished is not None and wished != int(fixed):
             raise ConfigError(
@@ -248,8 +281,13 @@ class Catalog:
         """Draw the bits that all lock tokens begin with, once for the life of the namespace, so
         that a token is still known after a restart."""
         if self._database.setting(LOCK_PREFIX) is None:
-            with self._database.transaction():
-                self._database.put_setting(LOCK_PREFIX, str(secrets.randbits(32)))
+            self._fix(LOCK_PREFIX, str(secrets.randbits(32)))
+
+    def _fix(self, name: str, value: str) -> None:
+        """A change like any other: a copy of the catalog without it is an older one."""
+        with self.identify() as identity:
+            self._database.put_setting(name, value)
+            identity.advance()
 
     @property
     def lock_prefix(self) -> int:
@@ -259,6 +297,32 @@ class Catalog:
     def _apply_partitions(self, partitions: int) -> None:
         if self.profile.partitioning == "namespace":
             self.profile = with_partitions(self.profile, partitions)
+
+    # --- identity ---------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> CatalogIdentity:
+        """What the catalog says of itself; written to by `identify` and the offline verbs."""
+        return self._database.identity
+
+    @contextmanager
+    def identify(self) -> Iterator[CatalogIdentity]:
+        """Write about identity: all of the block is durable at its end, or nothing."""
+        with self._database.transaction():
+            yield self._database.identity
+            generation = self._database.identity.generation()
+        self.generation = generation
+
+    def keep_copy(self, file: Path) -> None:
+        """Have a file beside hold what the catalog does, for the day on which this is damaged."""
+        self._database.copy_to(file)
+
+    def dropped(self, fragment_id: int) -> None:
+        """A store has dropped a deleted fragment for good: nobody need remember it."""
+        self._dropped.add(fragment_id)
+
+    def _remove_tombstones(self) -> None:
+        self._database.identity.unbury(self._dropped)
 
     # --- idle time ------------------------------------------------------------------------
 
@@ -293,19 +357,27 @@ class Catalog:
             yield
             return
         pending: list[Change] = []
+        generation = 0
         try:
             with self._database.transaction():
                 self.refresh()
                 self._pending = pending
                 yield
                 check_forwarding(pending, self.lookup)
+                if pending:
+                    generation = self._database.identity.advance()
+                    self._remove_tombstones()
+                # Nobody else writes while this does, so that what is in the log is known here.
+                last = self._database.changes.last()
         except BaseException:
             self._undo(pending)
             raise
         finally:
             self._pending = None
-        # Nobody else wrote while this did, so that what is in the log is known here.
-        self._database.changes.catch_up()
+        self._database.changes.seen = last
+        if pending:
+            self.generation = generation
+            self._dropped.clear()
         self._tell(pending)
 
     def _undo(self, changes: Sequence[Change]) -> None:
@@ -349,7 +421,9 @@ class Catalog:
         for scope in news.scopes:
             self._read_policies(scope)
         found = {scope: self._policies.of_scope(scope) for scope in news.scopes}
-        self._database.changes.seen = news.last
+        if news.last != self._database.changes.seen:
+            self._database.changes.seen = news.last
+            self.generation = self._database.identity.generation()
         return [*changes, *policy_differences(policies, found)]
 
     def _read_all_anew(self) -> list[Change]:
@@ -380,49 +454,6 @@ class Catalog:
         self._entities.remove(record)
         self._policies.replace(path_key(record.path), ())
 
-    # --- what only the whole namespace can tell -------------------------------------------
-
-    def _admit(self, path: str, spec: EntitySpec) -> tuple[str, EntitySpec]:
-        """The path in its canonical spelling, and the spec as the profile makes it."""
-        if not isinstance(spec, SubscriptionSpec):
-            admit_path(path, self.profile)
-            return path, admit(spec, self.profile)
-        address = parse_address(path)
-        topic = self.entity(address.entity)
-        is_path = address.subscription is not None and path == path.strip("/")
-        if not isinstance(topic.spec, TopicSpec) or not is_path:
-            raise ArgumentError(f"'{path}' is not the path of a subscription of a topic.")
-        assert address.subscription is not None
-        admit_subscription_name(address.subscription, self.profile)
-        spec = replace(spec, fragments=topic.spec.fragments)
-        for rule in spec.rules:
-            check_rule(rule)
-        return subscription_path(topic.path, address.subscription), admit(spec, self.profile)
-
-    def _without_wish(self, before: EntitySpec, after: EntitySpec) -> EntitySpec:
-        """An update hands back what an entity has, which the profile may not give any more."""
-        if (
-            self.profile.partitioning == "per-entity"
-            or isinstance(before, SubscriptionSpec)
-            or isinstance(after, SubscriptionSpec)
-            or (before.enable_partitioning, before.fragments)
-            != (after.enable_partitioning, after.fragments)
-        ):
-            return after
-        return replace(after, enable_partitioning=False, fragments=1)
-
-    def _keep_fragments(self, before: EntitySpec, after: EntitySpec) -> EntitySpec:
-        """Where the profile decides on partitioning, older entities keep what they have."""
-        if (
-            self.profile.partitioning == "per-entity"
-            or isinstance(before, SubscriptionSpec)
-            or isinstance(after, SubscriptionSpec)
-        ):
-            return after
-        return replace(
-            after, enable_partitioning=before.enable_partitioning, fragments=before.fragments
-        )
-
     # --- loading ------------------------------------------------------------------------
 
     def _load(self) -> None:
@@ -432,7 +463,8 @@ class Catalog:
     def _read(self) -> None:
         self._entities = EntityIndex(self._read_entities())
         self._policies = PolicyIndex(self._database.policies())
-        self._database.changes.catch_up()
+        self._database.changes.seen = self._database.changes.last()
+        self.generation = self._database.identity.generation()
 
     def _read_entities(self, wanted: int | None = None) -> Iterator[EntityRecord]:
         """Every entity on disk, oldest first, or one."""

@@ -2,21 +2,23 @@
 
 Owns the schema, its version, and the way between rows and records. It never checks what is
 allowed and never tells anyone: `control.catalog` does both and is the only caller. Writes
-are durable when a transaction ends (write-ahead log, synchronous=FULL). The file holds keys,
-so it is readable by its owner only.
+are durable when a transaction ends (write-ahead log, synchronous=FULL), and in the main file
+then, since SQLite takes a damaged log for a shorter one. Whatever is read at the opening was
+verified (`catalog_digest`). The file holds keys, so it is readable by its owner only.
 """
 
 import logging
-import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from partibus.control.change_log import SCHEMA as CHANGE_SCHEMA
+from partibus.control import catalog_digest, catalog_identity, change_log
+from partibus.control.catalog_digest import CatalogDamaged
+from partibus.control.catalog_identity import CatalogIdentity
 from partibus.control.change_log import ChangeLog
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import (
@@ -26,17 +28,36 @@ from partibus.domain.entity import (
     SubscriptionSpec,
     TopicSpec,
 )
-from partibus.domain.errors import CatalogBusy, ConfigError, StoreUnavailable
+from partibus.domain.errors import (
+    BusError,
+    CatalogBusy,
+    ConfigError,
+    StoreCorrupt,
+    StoreUnavailable,
+)
 from partibus.domain.rights import names_of_rights, rights_from_names
+from partibus.files.private import make_private_directory, open_private, write_private
 
 _log: Final = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""No single bit makes the first version of it."""
+UNSEALED_VERSION: Final = 1
+"""Without digests, namespace id and tombstones; becomes the present one with its first write."""
 BUSY_TIMEOUT_MS: Final = 250
 """How long a write waits for another process: theirs take some milliseconds. Whoever can wait
 without keeping others waiting tries again."""
 _ID_MAX: Final = 2**63 - 1
 _APPLICATION_ID: Final = 0x50425553  # "PBUS", so that a foreign database is recognised
+
+UNSEALED_LATER_TABLES: Final = 2
+"""Those of the later tables that the release before reads and makes as well."""
+OWN_TABLES: Final = 2
+"""sqlite_sequence and digest."""
+WAY_OUT: Final = (
+    "Restore the file from a copy, or stop the server and run `partibus store repair`; nothing was "
+    "changed."
+)
 
 # AUTOINCREMENT keeps the ids of deleted rows out of use for good.
 _SCHEMA: Final = """
@@ -65,17 +86,13 @@ CREATE TABLE policy (
     PRIMARY KEY (scope, name)
 ) WITHOUT ROWID;
 """
-# Beside the first schema, which stays readable for the release before: that never looks here.
-_LATER_TABLES: Final = """
-CREATE TABLE IF NOT EXISTS idle (
-    entity_id INTEGER PRIMARY KEY REFERENCES entity ON DELETE CASCADE,
-    idle_ms INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS setting (
-    name TEXT PRIMARY KEY,
-    value TEXT NOT NULL
-) WITHOUT ROWID;
-"""
+_LATER_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS idle (entity_id INTEGER PRIMARY KEY REFERENCES entity"
+    " ON DELETE CASCADE, idle_ms INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    change_log.TABLE,
+    *catalog_identity.TABLES,
+)
 _SPEC_TYPES: Final[dict[EntityKind, type[EntitySpec]]] = {
     EntityKind.QUEUE: QueueSpec,
     EntityKind.TOPIC: TopicSpec,
@@ -89,19 +106,26 @@ FragmentRow = tuple[int, int, int]
 class CatalogDatabase:
     """One open database, on disk or in memory."""
 
-    __slots__ = ("_connection", "_name", "_version", "changes")
+    __slots__ = ("_connection", "_is_sealed", "_name", "_version", "changes", "identity")
 
     def __init__(self, file: Path | None) -> None:
         self._name = str(file) if file is not None else "the catalog in memory"
         self._connection = _connect(file)
         self.changes = ChangeLog(self._connection)
         self._version = 0
+        self._is_sealed = True
+        self.identity = CatalogIdentity(self._connection)
         try:
             self._prepare()
         except sqlite3.Error as error:
             self.close()
-            raise ConfigError(f"{self._name} cannot be opened as a catalog: {error}.") from error
-        except ConfigError:
+            raise ConfigError(
+                f"{self._name} cannot be opened as a catalog: {error}. {WAY_OUT}"
+            ) from error
+        except (CatalogDamaged, UnicodeError, OverflowError) as error:
+            self.close()
+            raise StoreCorrupt(f"{self._name} is damaged: {error}. {WAY_OUT}") from error
+        except BusError:
             self.close()
             raise
 
@@ -110,23 +134,64 @@ class CatalogDatabase:
         run("PRAGMA foreign_keys = ON")
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        catalog_digest.teach(self._connection)
         (version,) = run("PRAGMA user_version").fetchone()
         (application,) = run("PRAGMA application_id").fetchone()
         (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
         if tables == 0:
             run("PRAGMA journal_mode = WAL")
-            self._connection.executescript(
-                f"BEGIN; {_SCHEMA} PRAGMA application_id = {_APPLICATION_ID};"
-                f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-            )
+            self._make()
         elif application != _APPLICATION_ID:
             raise ConfigError(f"{self._name} is a database of another program; move it away.")
-        elif version != SCHEMA_VERSION:
+        elif version not in (SCHEMA_VERSION, UNSEALED_VERSION):
             raise ConfigError(
                 f"{self._name} has schema version {version}, this release reads "
                 f"{SCHEMA_VERSION}; use the release that wrote it, or a newer one."
             )
-        self._connection.executescript(_LATER_TABLES + CHANGE_SCHEMA)
+        else:
+            self._is_sealed = version == SCHEMA_VERSION
+            self._check()
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether digests are kept; a release before this one kept none."""
+        return self._is_sealed
+
+    def _make(self) -> None:
+        """A catalog that holds nothing, of a namespace that nobody else has."""
+        with self.transaction():
+            (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            if tables:  # another process was quicker
+                return
+            for statement in _SCHEMA.split(";")[:-1]:
+                self._connection.execute(statement)
+            self._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            self._seal()
+            self.identity.found()
+
+    def _check(self) -> None:
+        """What lies here must be what was written; tables that are new with us are added."""
+        with self.snapshot():
+            if self._is_sealed:
+                catalog_digest.verify(self._connection)
+            else:
+                for statement in _LATER_TABLES[:UNSEALED_LATER_TABLES]:
+                    self._connection.execute(statement)
+            query = "SELECT count(*) FROM sqlite_schema WHERE type = 'table'"
+            (before,) = self._connection.execute(query).fetchone()
+        expected = _SCHEMA.count("CREATE TABLE") + len(_LATER_TABLES) + OWN_TABLES
+        if self._is_sealed and before < expected:
+            with self.transaction():
+                self._seal()
+
+    def _seal(self) -> None:
+        """Bring the schema to this release, with digests of every table."""
+        run = self._connection.execute
+        for statement in _LATER_TABLES:
+            run(statement)
+        catalog_digest.seal(self._connection)
+        run(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._is_sealed = True
 
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""
@@ -137,10 +202,14 @@ class CatalogDatabase:
         """All writes of the block are durable at its end, or none happened."""
         try:
             self._begin()
+            was_sealed = self._is_sealed
             try:
+                if not was_sealed:
+                    self._seal()
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
+                self._is_sealed = was_sealed
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
@@ -148,6 +217,15 @@ class CatalogDatabase:
             # Clients read the error, and the place of the file is none of their business.
             _log.error("%s cannot be written: %s", self._name, error)
             raise StoreUnavailable(f"The catalog cannot be written: {error}. Try again.") from error
+        self._empty_log()
+
+    def _empty_log(self) -> None:
+        """Bring what was written into the main file, unless somebody reads just now."""
+        run = self._connection.execute
+        run("PRAGMA busy_timeout = 0")
+        with suppress(sqlite3.Error):
+            run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
     def _begin(self) -> None:
         """Become the one writer among all processes that have the file open."""
@@ -157,6 +235,16 @@ class CatalogDatabase:
             if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                 raise CatalogBusy from error
             raise
+
+    def copy_to(self, file: Path) -> None:
+        """Write all of it to a file of its own, whole or not at all, unless it is there already."""
+        if copied_generation(file) == self.identity.generation():
+            return
+        content = self._connection.serialize()
+        try:
+            write_private(file, in_one_file(content))
+        except OSError as error:
+            raise StoreUnavailable(f"{file} cannot be written: {error}.") from error
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -273,6 +361,13 @@ class CatalogDatabase:
         assert cursor.lastrowid is not None
         return cursor.lastrowid
 
+    def insert_known_fragment(self, entity_id: int, fragment_id: int, store: int) -> None:
+        """The only fragment of an entity, which was there before it."""
+        self._connection.execute(
+            "INSERT INTO fragment (fragment_id, entity_id, ordinal, store) VALUES (?, ?, 0, ?)",
+            (fragment_id, entity_id, store),
+        )
+
     def update_entity(self, entity_id: int, spec: EntitySpec, now_ms: int) -> None:
         """Put another spec in the place of the entity's own."""
         self._connection.execute(
@@ -282,7 +377,8 @@ class CatalogDatabase:
         self.changes.note_entity(entity_id)
 
     def delete_entity(self, entity_id: int, key: str) -> None:
-        """Remove an entity with its fragments and policies."""
+        """Remove an entity with its fragments and policies; its store is yet to drop them."""
+        self.identity.bury(entity_id)
         self._connection.execute("DELETE FROM entity WHERE entity_id = ?", (entity_id,))
         self._connection.execute("DELETE FROM policy WHERE scope = ?", (key,))
         self.changes.note_entity(entity_id)
@@ -333,8 +429,8 @@ def _connect(file: Path | None) -> sqlite3.Connection:
     if file is None:
         return sqlite3.connect(":memory:", isolation_level=None)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        make_private_directory(file.parent)
+        open_private(file).close()
         return sqlite3.connect(file, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(f"{file} cannot be opened: {error}.") from error
@@ -347,6 +443,24 @@ def _id_range(wanted: int | None) -> tuple[int, int]:
 
 def _policy(name: str, primary_key: str, secondary_key: str, rights: str) -> AccessPolicy:
     return AccessPolicy(name, primary_key, secondary_key, rights_from_names(rights.split()))
+
+
+def in_one_file(content: bytes) -> bytes:
+    """A database that is in no need of a log beside it: the two version bytes of its header."""
+    return content[:18] + b"\x01\x01" + content[20:]
+
+
+def copied_generation(file: Path) -> int:
+    """The generation of a copy; less than any when it cannot be told."""
+    if not file.exists():
+        return -1
+    connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        return CatalogIdentity(connection).generation()
+    except sqlite3.Error:
+        return -1
+    finally:
+        connection.close()
 
 
 def _encode(spec: EntitySpec) -> str:

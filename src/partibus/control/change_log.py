@@ -9,18 +9,15 @@ is no longer in its table was deleted. Called by the catalog's database and the 
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 CHANGES_KEPT: Final = 10_000
 """Far more than happen between two looks, which are a second apart; beyond it all is read anew."""
 
-SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS change (
-    change_id INTEGER PRIMARY KEY AUTOINCREMENT,
-    entity_id INTEGER,
-    scope TEXT
-);
-"""
+TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS change"
+    " (change_id INTEGER PRIMARY KEY AUTOINCREMENT, entity_id INTEGER, scope TEXT)"
+)
 
 
 class News(NamedTuple):
@@ -57,19 +54,20 @@ class ChangeLog:
         assert number is not None
         run("DELETE FROM change WHERE change_id <= ?", (number - CHANGES_KEPT,))
 
-    def catch_up(self) -> None:
-        """All that is in the log is known to this process."""
-        (self.seen,) = self._connection.execute(
-            "SELECT coalesce(max(change_id), 0) FROM change"
-        ).fetchone()
+    def last(self) -> int:
+        """The number of the last change; 0 in a catalog of a release that kept no log."""
+        rows = self._read("SELECT coalesce(max(change_id), 0) FROM change")
+        return int(rows[0][0]) if rows else 0
 
     def news(self) -> News | None:
         """What has changed since `seen`; None when that can no longer be told. Whoever has taken
         it over moves `seen` on to its last number."""
-        rows = self._connection.execute(
+        rows = self._read(
             "SELECT change_id, entity_id, scope FROM change WHERE change_id > ? ORDER BY change_id",
             (self.seen,),
-        ).fetchall()
+        )
+        if rows is None:
+            return None
         if not rows:
             return News(self.seen, (), ())
         if rows[0][0] != self.seen + 1:
@@ -79,3 +77,13 @@ class ChangeLog:
             sorted({entity_id for _, entity_id, _ in rows if entity_id is not None}),
             list(dict.fromkeys(scope for _, _, scope in rows if scope is not None)),
         )
+
+    def _read(self, query: str, values: tuple[int, ...] = ()) -> list[Any] | None:
+        """Rows of the log; None in a catalog of a release that kept none, until it is written."""
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.OperationalError:
+            known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'change'"
+            if self._connection.execute(known).fetchone() is not None:
+                raise
+            return None

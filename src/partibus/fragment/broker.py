@@ -34,17 +34,17 @@ from partibus.fragment.effects import (
 )
 from partibus.fragment.kept_locks import restore_locks
 from partibus.fragment.machine import Machine
-from partibus.fragment.records import DROPPED
-from partibus.fragment.removal import HOUSEKEEPING, Refusal, Removals, gone
-from partibus.fragment.replay import NO_SPEC, finish, replay
+from partibus.fragment.recovering import rebuild
+from partibus.fragment.removal import HOUSEKEEPING, Refusal, Removals, all_bodies, gone
+from partibus.fragment.replay import NO_SPEC, finish
 from partibus.fragment.shortage import adds_messages
 from partibus.fragment.slices import SLICE, Allowance
-from partibus.fragment.snapshot import dump, load
+from partibus.fragment.snapshot import dump
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
+from partibus.fragment.store_marks import StoreMarks
 from partibus.fragment.topic import Topic
 from partibus.fragment.topic_commands import DueUnread, PublishDue
-from partibus.fragment.topic_records import TOPIC_KINDS, replay_topic
 from partibus.fragment.transacting import transact
 from partibus.fragment.transaction_commands import Transact
 from partibus.fragment.upkeep import Upkeep
@@ -99,7 +99,10 @@ class Broker:
         """States found in the log that no fragment has asked for yet."""
         self._was_stopped = True
         """The log ends with the snapshot of a clean stop: nothing was recorded after it."""
-        self._removals = Removals(store, self._let_out, scheduler.call_soon)
+        self.marks = StoreMarks()
+        self.on_removed: Callable[[int], None] | None = None
+        """Who wants to hear that nothing is left of a dropped fragment."""
+        self._removals = Removals(store, self._let_out, scheduler.call_soon, self._removed)
         self._mailbox: list[tuple[Machine, Command]] = []
         self._turn_is_due = False
         self._touched: dict[int, Machine] = {}
@@ -118,30 +121,19 @@ class Broker:
 
     def open(self) -> None:
         """Recover the log; fragments added afterwards find their state in it."""
-        recovered = self.store.open()
-        states = self._recovered
-        for fragment_id, snapshot in recovered.states.items():
-            states[fragment_id] = load(fragment_id, NO_SPEC, snapshot)
-        dropped: set[int] = set()
-        for record in recovered.records:
-            self._was_stopped = False
-            if record.kind == DROPPED:
-                dropped.add(record.fragment)
-                states.pop(record.fragment, None)
-            if record.fragment in dropped:
-                continue
-            state = states.get(record.fragment)
-            if state is None:
-                state = states[record.fragment] = State(record.fragment, NO_SPEC)
-            kind, position, length = record.kind, record.position, record.body_length
-            if kind in TOPIC_KINDS:
-                replay_topic(states, state, kind, record.meta, position, length)
-            else:
-                replay(state, kind, record.meta, position, length)
+        rebuilt = rebuild(self.store.open())
+        self._recovered = rebuilt.states
+        self._was_stopped = rebuilt.was_stopped
+        self.marks = rebuilt.marks
         self.store.on_state = self._store_changed
+
+    def write_marks(self, done: Callable[[BusError | None], None]) -> None:
+        """Have the log say whose store this is; `done` is told when that is durable."""
+        self.store.append([self.marks.record()], done)
 
     def add(self, fragment_id: int, spec: FragmentSpec, topic: Topic | None = None) -> Machine:
         """Take a fragment on, with whatever the log knows of it."""
+        self.marks.saw(fragment_id)
         state = self._recovered.pop(fragment_id, None)
         if state is None:
             state = State(fragment_id, spec)
@@ -167,10 +159,14 @@ class Broker:
         """The entity of a fragment was deleted: its messages are gone, and it answers no more.
 
         What the log says of it is void once a record says so. Until then, and after a crash
-        before that, it is a stranger: nobody asks for its id again, which is never reused."""
+        before that, the catalog keeps its tombstone; its id is never reused."""
         machine = self._machines.pop(fragment_id)
         self._alarms.drop(fragment_id)
         self._removals.begin(machine)
+
+    def _removed(self, fragment_id: int) -> None:
+        if self.on_removed is not None:
+            self.on_removed(fragment_id)
 
     @property
     def fragment_count(self) -> int:
@@ -182,11 +178,22 @@ class Broker:
         """Whether nothing waits for a turn or for the store."""
         return not (self._mailbox or self._appends_under_way or self._reads_under_way)
 
-    def forget_strangers(self) -> int:
-        """Drop what the log holds of fragments that no entity has any more."""
-        count = len(self._recovered)
-        self._recovered.clear()
-        return count
+    def strangers(self) -> list[int]:
+        """The fragments that the log holds and nobody has asked for."""
+        return list(self._recovered)
+
+    def stranger_bodies(self, fragment_id: int) -> int:
+        """How many messages and other bodies one of them has."""
+        return sum(1 for _ in all_bodies(self._recovered[fragment_id]))
+
+    def drop_stranger(self, fragment_id: int) -> None:
+        """Finish what a crash kept from its end: the entity of the fragment was deleted."""
+        self.add(fragment_id, NO_SPEC)
+        self.drop(fragment_id)
+
+    def abandon(self) -> None:
+        """Give the store back as it was found."""
+        self.store.close()
 
     def close(self, keeps_locks: bool = True) -> None:
         """Checkpoint what is durable, with the locks that stand, and give the store back."""
@@ -257,6 +264,8 @@ class Broker:
             records: list[Record] = []
             for _, change in prepared:
                 records += change.records
+            if self.marks.is_due:
+                records.append(self.marks.record())
             self._appends_under_way += 1
             self.store.append(records, partial(self._durable, prepared))
         for position, length in out.retained:
@@ -280,6 +289,7 @@ class Broker:
     def _carry_out(self, prepared: list[tuple[Machine, Change]], error: BusError | None) -> None:
         self._appends_under_way -= 1
         if error is not None:
+            self.marks.not_written()
             self.retell(error)
         now_ms = self._clock.now_ms()
         out = Effects()
@@ -446,9 +456,11 @@ class Broker:
             self.on_state(state)
 
     def _states(self, keeps_locks: bool = False) -> dict[int, bytes]:
-        machines = [*self._machines.values(), *self._removals.machines.values()]
-        states = [machine.state for machine in machines]
-        return {state.fragment_id: dump(state, keeps_locks) for state in states}
+        machines = [*self._machines.values(), *self._removals.unfinished()]
+        kept = [machine.state for machine in machines]
+        states = {state.fragment_id: dump(state, keeps_locks) for state in kept}
+        self.marks.add_to(states)
+        return states
 
     def _checkpoint(self) -> None:
         self._upkeep.checkpoint()

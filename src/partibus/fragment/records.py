@@ -35,6 +35,9 @@ ENQUEUED_DUE: Final = 11
 """As ENQUEUED: a copy of a message that was scheduled."""
 DROPPED: Final = 8
 """nothing more: the entity was deleted, and all that was ever said of the fragment is void."""
+STORE_IDENTIFIED: Final = 12
+"""Of the store itself, fragment 0: version u8, namespace id 16 bytes, number of the store u32,
+generation of the catalog u64, highest fragment id u32."""
 IDENTIFIED: Final = 16
 """seen_ms u64, then 16 bytes for each identity: ids of messages in the same entry, seen first."""
 IN_SESSIONS: Final = 24

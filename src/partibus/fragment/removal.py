@@ -112,8 +112,12 @@ class Removals:
         store: Store,
         let_out: Callable[[list[Effect]], None],
         call_soon: Callable[[Callable[[], None]], None],
+        ended: Callable[[int], None],
     ) -> None:
         self.machines: dict[int, Machine] = {}
+        self._ended = ended
+        self._void: set[int] = set()
+        """Fragments whose record is durable: a checkpoint that had them would bring them back."""
         self._store = store
         self._let_out = let_out
         self._call_soon = call_soon
@@ -139,6 +143,7 @@ class Removals:
     def _written(self, machine: Machine, error: BusError | None) -> None:
         """All that was appended before has been told: nothing of it is under way any more."""
         if error is None:
+            self._void.add(machine.state.fragment_id)
             self._let_out([Removed(self, machine)])
         else:
             self._unwritten[machine.state.fragment_id] = machine
@@ -152,8 +157,15 @@ class Removals:
 
     def end(self, machine: Machine) -> None:
         """Give the room back."""
-        del self.machines[machine.state.fragment_id]
+        fragment_id = machine.state.fragment_id
+        del self.machines[fragment_id]
+        self._void.discard(fragment_id)
         self._release(all_bodies(machine.state))
+        self._ended(fragment_id)
+
+    def unfinished(self) -> list[Machine]:
+        """Those of which the log still speaks."""
+        return [machine for number, machine in self.machines.items() if number not in self._void]
 
     def _release(self, bodies: Iterator[tuple[int, int]]) -> None:
         """Some at a time: a queue of millions must not keep the others waiting."""

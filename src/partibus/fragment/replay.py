@@ -55,7 +55,7 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
     if kind in (ENQUEUED, ENQUEUED_DUE):
         sequence, enqueued_ms, expires_ms = ENQUEUED_META.unpack(meta)
         extra = WAS_SCHEDULED if kind == ENQUEUED_DUE else 0
-        state.main.ready.push(sequence, position, length, enqueued_ms, expires_ms, extra)
+        push_next(state.main.ready, sequence, position, length, enqueued_ms, expires_ms, extra)
         state.next_sequence = sequence + 1
     elif kind == REMOVED:
         sequences = unpack_sequences(meta)
@@ -73,7 +73,7 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
         _deferred(state, meta, kind == DEFERRED_COUNTED)
     elif kind == SCHEDULED:
         sequence, enqueued_ms, due_ms, ttl = SCHEDULED_META.unpack(meta)
-        state.scheduled.push(sequence, position, length, enqueued_ms, due_ms, ttl)
+        push_next(state.scheduled, sequence, position, length, enqueued_ms, due_ms, ttl)
         state.next_sequence = sequence + 1
     elif kind in (SCHEDULED_UNDER, SCHEDULED_LONG):
         replay_numbered(state, kind, meta, position, length)
@@ -96,6 +96,24 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
             f"a record of kind {kind} is not known to this release; "
             "open the data with the release that wrote it"
         )
+
+
+def push_next(
+    table: MessageTable,
+    sequence: int,
+    position: int,
+    length: int,
+    enqueued_ms: int,
+    expires_ms: int,
+    extra: int,
+) -> None:
+    """Add a message at the tail; one that two fragments wrote under one id shows here."""
+    if sequence <= table.last_sequence:
+        raise StoreCorrupt(
+            f"message {sequence} comes after message {table.last_sequence}: two fragments have "
+            "written under one id"
+        )
+    table.push(sequence, position, length, enqueued_ms, expires_ms, extra)
 
 
 def finish(state: State, fragment_id: int, spec: FragmentSpec) -> list[tuple[int, int]]:
@@ -195,6 +213,7 @@ def _activated(state: State, meta: bytes) -> None:
             state.sessions.renumber(held.sequence, sequence)
         expires_ms = words[index + 1]
         position, length = held.position, held.length
-        state.main.ready.push(sequence, position, length, activated_ms, expires_ms, WAS_SCHEDULED)
+        ready = state.main.ready
+        push_next(ready, sequence, position, length, activated_ms, expires_ms, WAS_SCHEDULED)
         sequence += 1
     state.next_sequence = sequence

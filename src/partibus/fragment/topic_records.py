@@ -11,7 +11,7 @@ from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.records import DUE_PUBLISHED, NUMBERED, PUBLISHED
-from partibus.fragment.replay import NO_SPEC
+from partibus.fragment.replay import NO_SPEC, push_next
 from partibus.fragment.state import State
 from partibus.fragment.table import WAS_SCHEDULED
 from partibus.store.record import Record
@@ -74,7 +74,8 @@ def replay_topic(
             holder = states.get(fragment_id)
             if holder is None:
                 holder = states[fragment_id] = State(fragment_id, NO_SPEC)
-            holder.main.ready.push(sequence, position, length, enqueued_ms, expires_ms, extra)
+            table = holder.main.ready
+            push_next(table, sequence, position, length, enqueued_ms, expires_ms, extra)
             holder.next_sequence = max(holder.next_sequence, sequence + 1)
         offset = end
     topic.next_sequence = max(topic.next_sequence, sequence + 1)

@@ -10,12 +10,13 @@ import json
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
+from partibus.files.private import close_to_others, make_private_directory, write_private
 from partibus.listener.own_address import is_every_address, own_address
 from partibus.listener.served_certificate import DAY_MS, WARNING_DAYS, ServedCertificate
 
@@ -123,33 +124,20 @@ class DevelopmentAuthority:
         from partibus.listener import certificates
 
         now_ms = self._clock.now_ms()
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_private_directory(self._directory)
+        close_to_others(self._directory)
         authority = None
         if not new_authority and self.ca_path.exists() and self.ca_key_path.exists():
             authority = certificates.load_authority(self.ca_path, self.ca_key_path)
         if authority is None or authority.until_ms <= self._renewal_ms():
             authority = certificates.make_authority(now_ms, now_ms + CA_VALIDITY_DAYS * DAY_MS)
-            _write_secret(self.ca_key_path, authority.key_pem())
-            _write(self.ca_path, authority.certificate_pem())
+            write_private(self.ca_key_path, authority.key_pem())
+            write_private(self.ca_path, authority.certificate_pem())
         until_ms = min(now_ms + VALIDITY_DAYS * DAY_MS, authority.until_ms)
         certificate, key = authority.issue(names, now_ms, until_ms)
         # The note never speaks of other files than those that are there.
         self._issued_path.unlink(missing_ok=True)
-        _write_secret(self.server_key_path, key)
-        _write(self.server_path, certificate)
+        write_private(self.server_key_path, key)
+        write_private(self.server_path, certificate)
         note = {"until_ms": until_ms, "names": list(names)}
-        _write(self._issued_path, json.dumps(note, indent=2).encode())
-
-
-def _write_secret(path: Path, content: bytes) -> None:
-    _write(path, content, lambda partial: partial.touch(mode=0o600, exist_ok=False))
-
-
-def _write(path: Path, content: bytes, prepare: Callable[[Path], None] | None = None) -> None:
-    """Write beside and rename, so that no reader meets half a file."""
-    partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)
-    if prepare is not None:
-        prepare(partial)
-    partial.write_bytes(content)
-    partial.replace(path)
+        write_private(self._issued_path, json.dumps(note, indent=2).encode())

@@ -2,7 +2,8 @@
 
 Owns what happens to the catalog once per start of the whole server: definitions are applied, the
 root policy is made, and entities that cannot be used are named. With one process the node does
-it, with several the supervisor, before any of them opens the same file.
+it, with several the supervisor, when the stores were found to belong to the catalog and before
+any worker serves.
 """
 
 import logging
@@ -16,16 +17,16 @@ from partibus.control.definitions import Definitions
 from partibus.control.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME, ensure_root_policy
 from partibus.domain.clock import Clock
 from partibus.server.config import ServeSettings
+from partibus.server.data_directory import CATALOG_NAME
 
 _log: Final = logging.getLogger(__name__)
 
 
 def catalog_file(settings: ServeSettings) -> Path | None:
-    """Where the catalog lies, its directory made; None when it is kept in memory."""
+    """Where the catalog lies; None when it is kept in memory."""
     if settings.memory:
         return None
-    settings.data.mkdir(parents=True, exist_ok=True)
-    return settings.data / "catalog.db"
+    return settings.data / CATALOG_NAME
 
 
 def open_catalog(file: Path | None, settings: ServeSettings, clock: Clock) -> Catalog:
@@ -33,13 +34,15 @@ def open_catalog(file: Path | None, settings: ServeSettings, clock: Clock) -> Ca
     return Catalog(file, profile=settings.profile, stores=settings.stores, clock=clock)
 
 
-def start_catalog(
-    file: Path | None, settings: ServeSettings, definitions: Definitions | None, clock: Clock
-) -> tuple[Catalog, bool]:
-    """The catalog as the configuration wants it, and whether its root key may be shown.
+def declare(catalog: Catalog, settings: ServeSettings, definitions: Definitions | None) -> bool:
+    """Bring the catalog to what the configuration wants; one without a namespace id gets it.
+    Answers whether the root key may be shown.
 
     A key that is a secret is shown by the start that made it, or first met it, and by no other."""
-    catalog = open_catalog(file, settings, clock)
+    if catalog.identity.namespace() is None:
+        with catalog.identify() as identity:
+            identity.found()
+        _log.info("the catalog of an earlier release was taken over")
     known = catalog.policy("", ROOT_POLICY_NAME)
     catalog.fix_lock_prefix()
     catalog.fix_partitions(None if definitions is None else definitions.partitions)
@@ -50,7 +53,7 @@ def start_catalog(
     is_new = known is None or known.primary_key != root.policy.primary_key
     if root.has_new_key:
         _log.warning("%s has a new key; only this start shows it, on stdout", ROOT_POLICY_NAME)
-    return catalog, is_new or root.policy.primary_key == DEVELOPMENT_KEY
+    return is_new or root.policy.primary_key == DEVELOPMENT_KEY
 
 
 def connection_string(catalog: Catalog, data: Path, shows_key: bool, host: str, port: int) -> str:

@@ -34,11 +34,15 @@ DESCRIPTORS_MAX: Final = 1_048_576
 # A machine with a tiny limit still serves somebody.
 SOCKETS_MIN: Final = 64
 
+PRIVATE_UMASK: Final = 0o077
+"""Files that libraries make beside ours, such as SQLite's, are nobody else's either."""
+
 log = logging.getLogger(__name__)
 
 
 def run(configuration: Configuration) -> int:
     """Serve until a signal comes; answers the exit code of the process."""
+    os.umask(PRIVATE_UMASK)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     sockets_max = max(SOCKETS_MIN, raise_descriptor_limit() - DESCRIPTORS_RESERVED)
     try:

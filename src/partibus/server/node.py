@@ -6,10 +6,11 @@ about messages.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +23,7 @@ from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.live import LiveNamespace
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.clock import Clock
-from partibus.domain.errors import ConfigError
+from partibus.domain.errors import BusError, ConfigError, StoreCorrupt
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Lane
 from partibus.fragment.handle import LocalFragment
@@ -33,15 +34,17 @@ from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.trouble import Trouble
 from partibus.server.administration import Administration
+from partibus.server.belonging import Belonging, begin_stores, refuse_lost_catalog
 from partibus.server.bulk import BulkDesk
 from partibus.server.catalog_start import (
     catalog_file,
     connection_string,
+    declare,
     open_catalog,
-    start_catalog,
 )
 from partibus.server.config import MERGED, ServeSettings
 from partibus.server.control_hub import ControlHub
+from partibus.server.data_directory import COPY_NAME
 from partibus.server.fault_box import FaultBox
 from partibus.server.follower import Follower
 from partibus.server.fragment_specs import fragment_spec
@@ -84,7 +87,10 @@ class Node:
         clock: Clock,
         definitions: Definitions | None = None,
         membership: Membership | None = None,
+        gate: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self._gate = gate
+        """What a worker waits for when it has checked its stores and others have not yet."""
         self._settings = settings
         self._clock = clock
         self._definitions = definitions
@@ -111,6 +117,8 @@ class Node:
         self.catalog: Catalog
         self._shows_key = False
         """Whether this start tells the root key; with several workers the supervisor does."""
+        self._belonging: Belonging | None = None
+        """None when nothing is kept."""
 
     # --- life -----------------------------------------------------------------------------
 
@@ -119,18 +127,11 @@ class Node:
         loop = asyncio.get_running_loop()
         scheduler = LoopScheduler(loop)
         self._refuse_what_is_not_offered()
-        self._open_catalog()
-        self._idle_times = self.catalog.idle_times()
         stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler)
-        first_token = new_first_token()
-        for number in filter(self._owns, range(self._settings.stores)):
-            store = stores.make(number)
-            broker = Broker(store, self._clock, scheduler, stop_at_once, first_token)
-            if not self._settings.memory:
-                directory = self._settings.store_directories[number]
-                broker.retell = words_for_clients(number, directory)
-            broker.open()
-            self._brokers[number] = broker
+        with contextlib.ExitStack() as undo:
+            await self._open(stores, scheduler, undo)
+            undo.pop_all()
+        self._idle_times = self.catalog.idle_times()
         loads = ServerLoads(self._brokers)
         self.live = ServerNamespace(self.catalog, self.control, loads)
         namespace = Namespace(self.catalog)
@@ -146,8 +147,9 @@ class Node:
         # A topic comes before its subscriptions: it is older.
         for record in self.catalog.entities():
             self._serve(record, namespace)
-        for broker in self._brokers.values():
-            broker.forget_strangers()
+        for number, broker in self._brokers.items():
+            if self._belonging is not None:
+                self._belonging.drop_deleted(number, broker)
         self.catalog.subscribe(lambda change: self._changed(change, namespace))
         self.gateway = Gateway(
             namespace,
@@ -197,6 +199,7 @@ class Node:
             await self._peers.close()
         for broker in self._brokers.values():
             broker.close(self._settings.keep_locks)
+        self._keep_copy()
         self.catalog.close()
 
     def _is_at_rest(self) -> bool:
@@ -252,13 +255,61 @@ class Node:
             if "://" in place:
                 raise ConfigError(f"--store {place}: this version keeps stores in directories.")
 
-    def _open_catalog(self) -> None:
-        settings, clock = self._settings, self._clock
-        if self._membership is None:
-            file = catalog_file(settings)
-            self.catalog, self._shows_key = start_catalog(file, settings, self._definitions, clock)
+    async def _open(
+        self, stores: StoreMaker, scheduler: LoopScheduler, undo: contextlib.ExitStack
+    ) -> None:
+        """Open catalog and stores, and change them only when they belong together."""
+        self._open_catalog(undo)
+        first_token = new_first_token()
+        for number in filter(self._owns, range(self._settings.stores)):
+            store = stores.make(number)
+            broker = Broker(store, self._clock, scheduler, stop_at_once, first_token)
+            undo.callback(broker.abandon)
+            self._open_broker(number, broker)
+        if self._gate is not None:
+            await self._gate()
+            self.catalog.refresh()
         else:
-            self.catalog = open_catalog(self._membership.catalog, settings, clock)
+            self._shows_key = declare(self.catalog, self._settings, self._definitions)
+        if self._belonging is not None:
+            await begin_stores(self.catalog, self._brokers)
+            self._keep_copy()
+
+    def _keep_copy(self) -> None:
+        """One process keeps the copy of the catalog; without it only a repair has less to go on."""
+        if self._settings.memory or self.control.worker != 0:
+            return
+        try:
+            self.catalog.keep_copy(self._settings.data / COPY_NAME)
+        except BusError as error:
+            _log.warning("no copy of the catalog: %s", error.text)
+
+    def _open_catalog(self, undo: contextlib.ExitStack) -> None:
+        settings, membership = self._settings, self._membership
+        file = catalog_file(settings) if membership is None else membership.catalog
+        if file is not None and not settings.memory and membership is None:
+            refuse_lost_catalog(file, settings)
+        self.catalog = open_catalog(file, settings, self._clock)
+        undo.callback(self.catalog.close)
+        if file is not None and not settings.memory:
+            self._belonging = Belonging(file, settings, self.catalog)
+            self._belonging.check_places()
+
+    def _open_broker(self, number: int, broker: Broker) -> None:
+        if not self._settings.memory:
+            directory = self._settings.store_directories[number]
+            broker.retell = words_for_clients(number, directory)
+        try:
+            broker.open()
+        except StoreCorrupt as error:
+            # What contradicts itself within the log does not know where the log lies.
+            place = str(self._settings.store_directories[number])
+            text = error.text if place in error.text else f"{place}: {error.text}."
+            raise StoreCorrupt(text) from error
+        self._brokers[number] = broker
+        broker.on_removed = self.catalog.dropped
+        if self._belonging is not None:
+            self._belonging.check_store(number, broker)
 
     def _owns(self, store: int) -> bool:
         """Whether this process is the one writer of a store."""
@@ -312,6 +363,8 @@ class Node:
     def _changed(self, change: Change, namespace: Namespace) -> None:
         """Follow the catalog's change feed; links hear of it before their fragments go."""
         before, after = change.before, change.after
+        for broker in self._brokers.values():
+            broker.marks.follow(self.catalog.generation)
         if before is None and after is not None:
             self._serve(after, namespace)
         if after is not None:

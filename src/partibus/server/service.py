@@ -26,6 +26,7 @@ from partibus.listener.served_certificate import ServedCertificate
 from partibus.listener.tcp import AmqpProtocol, Client
 from partibus.listener.tls import DevelopmentAuthority, certificate_names
 from partibus.server.config import ServeSettings
+from partibus.server.data_directory import claim_data_directory
 from partibus.server.membership import Membership
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ class Service:
         # A worker's share of the clients goes to the others for as long as it does not listen,
         # so it binds last; a server of one process first, since a busy port ends it anyway.
         ports = self._bind() if self._membership is None else {}
-        make_data_directory(self._settings)
+        if self._membership is None:  # the supervisor has claimed it for its workers
+            claim_data_directory(self._settings, self._cleanup)
         identity = identity_of(self._settings, self._tls_directory, self._clock)
         # Making keys loads a large library; the stores open meanwhile.
         making = loop.run_in_executor(None, identity.ensure)
@@ -232,18 +234,6 @@ def wanted_ports(settings: ServeSettings) -> dict[str, int]:
     if not wanted:
         raise ConfigError("all ports are switched off: give --port a number (0 picks one)")
     return wanted
-
-
-def make_data_directory(settings: ServeSettings) -> None:
-    """The data directory, unless everything is kept in memory."""
-    if settings.memory:
-        return
-    data = settings.data
-    try:
-        data.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = "it is a file" if data.is_file() else error.strerror
-        raise ConfigError(f"--data {data} cannot be used as a directory: {reason}") from error
 
 
 def endpoints_of(

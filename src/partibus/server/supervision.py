@@ -1,8 +1,9 @@
 """The main process of a server with several workers.
 
-Owns what is done once for all of them: the ports are checked and held, the catalog is brought
-to what the configuration declares, the certificates are made, a private directory for their
-sockets is there. Then it only watches (`supervisor`). Called by the lifecycle in place of a
+Owns what is done once for all of them: the ports are checked and held, the data directory is
+claimed, the certificates are made, a private directory for their sockets is there, and when all
+workers have checked their stores the catalog is brought to what the configuration declares. Then
+it only watches (`supervisor`). Called by the lifecycle in place of a
 node of its own when `--workers` is more than one.
 """
 
@@ -18,19 +19,25 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from partibus.domain.clock import SystemClock
+from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.errors import BusError, ConfigError
 from partibus.listener.accept import reserve
 from partibus.server.assignment import Assignment
-from partibus.server.catalog_start import catalog_file, connection_string, start_catalog
+from partibus.server.belonging import Belonging, refuse_lost_catalog
+from partibus.server.catalog_start import (
+    catalog_file,
+    connection_string,
+    declare,
+    open_catalog,
+)
 from partibus.server.config import Configuration, ServeSettings
+from partibus.server.data_directory import claim_data_directory
 from partibus.server.failure import EXIT_CLEAN, EXIT_CONFIG, report
 from partibus.server.membership import Membership
 from partibus.server.service import (
     Endpoints,
     endpoints_of,
     identity_of,
-    make_data_directory,
     wanted_ports,
 )
 from partibus.server.supervisor import Supervisor, WorkerFailed
@@ -52,15 +59,17 @@ async def supervise(
     stopping = asyncio.Event()
     install_signals(asyncio.get_running_loop(), stopping.set)
     with contextlib.ExitStack() as cleanup:
-        settings, membership, endpoints = prepare(configuration, cleanup)
+        settings, membership, settle = prepare(configuration, cleanup)
+        settled: list[Endpoints] = []
         supervisor = Supervisor(
             settings.workers,
             lambda number: launch(Assignment(settings=settings, membership=membership(number))),
             time.monotonic,
             watchdog=Watchdog(settings.worker_timeout_s),
+            settle=lambda: settled.append(settle()),
         )
         try:
-            return await _run(supervisor, stopping, lambda: announce(endpoints.ready_line()))
+            return await _run(supervisor, stopping, lambda: announce(settled[0].ready_line()))
         except WorkerFailed as failure:
             # A worker that failed for a reason the user can act on has told it already.
             if failure.exit_code < EXIT_CONFIG:
@@ -90,8 +99,9 @@ async def _run(supervisor: Supervisor, stopping: asyncio.Event, ready: Callable[
 
 def prepare(
     configuration: Configuration, cleanup: contextlib.ExitStack
-) -> tuple[ServeSettings, Callable[[int], Membership], Endpoints]:
-    """What the workers share: settings with real ports, and the way to each one's place."""
+) -> tuple[ServeSettings, Callable[[int], Membership], Callable[[], Endpoints]]:
+    """What the workers share: settings with real ports, the way to each one's place, and what
+    is done when all of them have found their stores in order."""
     settings = configuration.settings
     clock = SystemClock()
     if settings.stores < settings.workers:
@@ -103,16 +113,13 @@ def prepare(
             settings.workers,
         )
     numbers = _reserve_ports(settings, cleanup)
-    make_data_directory(settings)
+    claim_data_directory(settings, cleanup)
     runtime = _runtime_directory(cleanup, settings.workers)
     tls = runtime / "tls" if settings.memory else settings.data / "tls"
     identity = identity_of(settings, lambda: tls, clock)
     identity.ensure()
     file = catalog_file(settings) or runtime / "catalog.db"
-    catalog, shows_key = start_catalog(file, settings, configuration.definitions, clock)
-    string = partial(connection_string, catalog, settings.data, shows_key)
-    endpoints = endpoints_of(numbers, settings, identity.ca_path, string)
-    catalog.close()
+    check_catalog(file, settings, clock)
     run = secrets.randbits(32)
 
     def membership(worker: int) -> Membership:
@@ -131,7 +138,23 @@ def prepare(
         tls_port=numbers.get("--tls-port"),
         http_port=numbers.get("--http-port"),
     )
-    return settled, membership, endpoints
+
+    def settle() -> Endpoints:
+        with contextlib.closing(open_catalog(file, settings, clock)) as catalog:
+            shows_key = declare(catalog, settings, configuration.definitions)
+            string = partial(connection_string, catalog, settings.data, shows_key)
+            return endpoints_of(numbers, settings, identity.ca_path, string)
+
+    return settled, membership, settle
+
+
+def check_catalog(file: Path, settings: ServeSettings, clock: Clock) -> None:
+    """Refuse what can be seen before any store is opened, once instead of by every worker."""
+    if not settings.memory:
+        refuse_lost_catalog(file, settings)
+    with contextlib.closing(open_catalog(file, settings, clock)) as catalog:
+        if not settings.memory:
+            Belonging(file, settings, catalog).check_places()
 
 
 def _reserve_ports(settings: ServeSettings, cleanup: contextlib.ExitStack) -> dict[str, int]:

@@ -8,7 +8,7 @@ here. Called by `supervision`, which prepares what the workers share.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from partibus.server.restarts import DEATHS_MAX, DEATHS_WINDOW_S, RestartPolicy
@@ -24,6 +24,10 @@ class Process(Protocol):
     """One life of one worker."""
 
     pid: int
+
+    async def wait_checked(self) -> bool: ...
+
+    def go(self) -> None: ...
 
     async def wait_ready(self) -> bool: ...
 
@@ -54,10 +58,13 @@ class Supervisor:
         now_s: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         watchdog: Watchdog | None = None,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
         self._numbers = range(workers)
         self._launch = launch
         self._now_s = now_s
+        self._settle = settle
+        """Called once, when every worker has found its stores as they must be."""
         self._sleep = sleep
         self._watchdog = watchdog
         self._processes: dict[int, Process] = {}
@@ -67,15 +74,23 @@ class Supervisor:
         self._is_stopping = False
 
     async def start(self) -> None:
-        """Start all and return when all serve; WorkerFailed when one cannot."""
+        """Start all and return when all serve; WorkerFailed when one cannot.
+
+        No worker goes on, and nothing is written, before all have checked their stores."""
         await asyncio.gather(*(self._begin(number) for number in self._numbers))
-        ready = [self._processes[number].wait_ready() for number in self._numbers]
-        for number, is_ready in zip(self._numbers, await asyncio.gather(*ready), strict=True):
-            if not is_ready:
-                code = await self._processes[number].wait()
-                raise WorkerFailed(f"worker {number} did not start", code if code > 0 else 1)
+        await self._await_all([self._processes[n].wait_checked() for n in self._numbers])
+        self._settle()
+        for number in self._numbers:
+            self._processes[number].go()
+        await self._await_all([self._processes[n].wait_ready() for n in self._numbers])
         for number in self._numbers:
             self._keepers.append(asyncio.create_task(self._keep(number)))
+
+    async def _await_all(self, answers: Sequence[Awaitable[bool]]) -> None:
+        for number, is_well in zip(self._numbers, await asyncio.gather(*answers), strict=True):
+            if not is_well:
+                code = await self._processes[number].wait()
+                raise WorkerFailed(f"worker {number} did not start", code if code > 0 else 1)
 
     async def watch(self) -> None:
         """Keep the workers alive; ends by WorkerFailed, or when `stop` was called."""
@@ -140,5 +155,8 @@ class Supervisor:
             if self._must_stop():
                 return
             await self._begin(number)
+            if not await self._processes[number].wait_checked():
+                continue
+            self._processes[number].go()
             if await self._processes[number].wait_ready():
                 log.info("worker %d serves again", number)

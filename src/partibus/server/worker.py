@@ -1,9 +1,9 @@
 """One worker: a full node as a child of the supervisor.
 
-Owns the life of that process: it reads its assignment from stdin, says on stdout when it is
-ready, answers pings, and stops on SIGTERM or when stdin ends, which is how the death of the
-supervisor shows: no worker outlives it. Run as `python -m partibus.server.worker`, by the
-supervisor only.
+Owns the life of that process: it reads its assignment from stdin, says on stdout when it has
+checked its stores, goes on when it is told that all have, says when it is ready, answers pings,
+and stops on SIGTERM or when stdin ends, which is how the death of the supervisor shows: no worker
+outlives it. Run as `python -m partibus.server.worker`, by the supervisor only.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import sys
+from functools import partial
 
 from partibus.domain.clock import SystemClock
 from partibus.domain.errors import BusError
@@ -21,6 +22,7 @@ from partibus.server.assignment import Assignment, decode_assignment
 from partibus.server.failure import EXIT_CLEAN, EXIT_FAILED, report
 from partibus.server.lifecycle import (
     DESCRIPTORS_RESERVED,
+    PRIVATE_UMASK,
     SOCKETS_MIN,
     SWITCH_INTERVAL_S,
     calm_collector,
@@ -30,7 +32,13 @@ from partibus.server.lifecycle import (
 )
 from partibus.server.node import Node
 from partibus.server.service import Service
-from partibus.server.worker_process import ALIVE_LINE, READY_WORD
+from partibus.server.worker_process import (
+    ALIVE_LINE,
+    CHECKED_WORD,
+    GO_WORD,
+    PING_LINE,
+    READY_WORD,
+)
 
 # Not `__name__`, which is `__main__` here.
 log = logging.getLogger("partibus.server.worker")
@@ -45,6 +53,7 @@ def main() -> int:
         return EXIT_FAILED
     assignment = decode_assignment(line)
     configure_logging(process=f"worker {assignment.membership.worker}")
+    os.umask(PRIVATE_UMASK)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     sockets_max = max(SOCKETS_MIN, raise_descriptor_limit() - DESCRIPTORS_RESERVED)
     try:
@@ -61,10 +70,11 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     stopping = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
     orphaned = asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping, orphaned)
+    going = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping, orphaned, going)
     clock = SystemClock()
     settings, membership = assignment.settings, assignment.membership
-    node = Node(settings, clock, membership=membership)
+    node = Node(settings, clock, membership=membership, gate=partial(_pass, going, stopping))
     service = Service(node, settings, clock, sockets_max, membership)
     await service.start()
     calm_collector()
@@ -77,17 +87,36 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     log.info("stopped")
 
 
+async def _pass(going: asyncio.Event, stopping: asyncio.Event) -> None:
+    """Go on when the stores of all workers were found in order, and the catalog is settled."""
+    _say(CHECKED_WORD + b"\n")
+    waits = [asyncio.create_task(event.wait()) for event in (going, stopping)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    if not going.is_set():
+        raise BusError("The server stopped while it was starting.")
+
+
 def _on_stdin(
-    loop: asyncio.AbstractEventLoop, stopping: asyncio.Event, orphaned: asyncio.Event
+    loop: asyncio.AbstractEventLoop,
+    stopping: asyncio.Event,
+    orphaned: asyncio.Event,
+    going: asyncio.Event,
 ) -> None:
-    """A ping of the supervisor, answered from the loop itself; the end of the pipe is its end."""
-    if os.read(sys.stdin.fileno(), 1024):
+    """What the supervisor writes: that all may go on, and pings, which are answered from the loop
+    itself; the end of the pipe is its end."""
+    words = os.read(sys.stdin.fileno(), 1024)
+    if GO_WORD in words:
+        going.set()
+    if PING_LINE in words:
         _say(ALIVE_LINE)
-    else:
-        loop.remove_reader(sys.stdin.fileno())
-        log.error("the supervisor is gone: stopping")
-        orphaned.set()
-        stopping.set()
+    if words:
+        return
+    loop.remove_reader(sys.stdin.fileno())
+    log.error("the supervisor is gone: stopping")
+    orphaned.set()
+    stopping.set()
 
 
 def _say(line: bytes) -> None:

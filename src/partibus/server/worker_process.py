@@ -1,8 +1,9 @@
 """A worker as the supervisor holds it: a child process and the two pipes to it.
 
 Owns the command line of a worker and what is said over the pipes: the assignment goes in and
-the pipe stays open, the word `ready` comes out, and then each `ping` is answered by `alive` as
-long as the worker's loop turns. It decides nothing about restarts. Made by the supervisor.
+the pipe stays open; `checked` comes out when its stores are as they must be, `go` goes in when
+those of all others are too, and `ready` comes out; then each `ping` is answered by `alive` as long
+as the worker's loop turns. It decides nothing about restarts. Made by the supervisor.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ from typing import Final
 
 from partibus.server.assignment import Assignment, encode_assignment
 
+CHECKED_WORD: Final = b"checked"
+GO_WORD: Final = b"go"
 READY_WORD: Final = b"ready"
 PING_LINE: Final = b"ping\n"
 ALIVE_LINE: Final = b"alive\n"
@@ -24,11 +27,23 @@ class WorkerProcess:
         self._process = process
         self.pid = process.pid
 
+    async def wait_checked(self) -> bool:
+        """Whether it has found its stores in order; False when it ended instead."""
+        return await self._says(CHECKED_WORD)
+
+    def go(self) -> None:
+        """Let it go on: everything that the workers share is settled."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(GO_WORD + b"\n")
+
     async def wait_ready(self) -> bool:
         """Whether it serves; False when it ended instead, having said why on stderr."""
+        return await self._says(READY_WORD)
+
+    async def _says(self, word: bytes) -> bool:
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
-        return line.strip() == READY_WORD
+        return line.strip() == word
 
     async def wait(self) -> int:
         """Its exit code, negative for the signal that ended it."""

@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Final, Protocol
 
+from partibus.files.private import FILE_MODE
+
 # Read only what is in memory already; platforms without the flag read and may block.
 READ_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 
@@ -88,7 +90,10 @@ class OsDisk:
         flags = os.O_RDWR if writable else os.O_RDONLY
         if create:
             flags |= os.O_CREAT | os.O_TRUNC
-        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+        if create:
+            os.fchmod(fd, FILE_MODE)  # whatever the umask has left of it
+        return fd
 
     def close(self, fd: int) -> None:
         os.close(fd)

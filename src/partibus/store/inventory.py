@@ -62,8 +62,10 @@ def prepare_log(disk: Disk, directory: Path, segment_bytes: int) -> Inventory:
     return inventory
 
 
-def take_inventory(disk: Disk, directory: Path) -> Inventory:
-    """Look at every file; StoreCorrupt names the first that does not belong."""
+def take_inventory(disk: Disk, directory: Path, *, tidies: bool = True) -> Inventory:
+    """Look at every file; StoreCorrupt names the first that does not belong.
+
+    With `tidies`, what was left half made is removed."""
     names = disk.names(directory)
     watermark = read_watermark(disk, directory)
     checkpoint = _latest_checkpoint(disk, directory, names)
@@ -81,13 +83,18 @@ def take_inventory(disk: Disk, directory: Path) -> Inventory:
             f"{directory / checkpoint_names(names)[-1]}: offset 32: the checkpoint belongs to "
             f"store {checkpoint.store_id.hex()}, this one is {inventory.store_id.hex()}."
         )
-    _drop_half_made(disk, directory, names, bases, headers, inventory.durable)
+    half_made = _half_made(directory, names, bases, headers, inventory.durable)
+    for path in half_made if tidies else ():
+        disk.remove(path)
     for base in bases:
         header, size = headers[base]
         check_segment_header(segment_path(directory, base), header, base, inventory.store_id)
         inventory.bases.append(base)
         inventory.sizes.append(size)
     inventory.compacted = kept.load(disk, directory, inventory.store_id, checkpoint)
+    # Nothing is removed before all of the compacted files are sound.
+    for name in kept.superfluous if tidies else ():
+        disk.remove(directory / name)
     if not bases and (checkpoint or inventory.durable):
         raise StoreCorrupt(
             f"{segment_path(directory, 0)}: offset 0: every segment is missing, but the log is "
@@ -143,7 +150,7 @@ class _Kept:
     def load(
         self, disk: Disk, directory: Path, store_id: bytes, checkpoint: Checkpoint | None
     ) -> list[Segment]:
-        """The files as the table knows them; nothing is removed before all of them are sound."""
+        """The files as the table knows them."""
         position = checkpoint.position if checkpoint else 0
         for _, end, name in self.found:
             if end > position:
@@ -152,10 +159,7 @@ class _Kept:
                     f"the checkpoint there is covers it up to {position:#x}; restore the "
                     "checkpoint (.ckpt) that belongs to it."
                 )
-        loaded = [load_kept(disk, directory, name, store_id) for _, _, name in self.found]
-        for name in self.superfluous:
-            disk.remove(directory / name)
-        return loaded
+        return [load_kept(disk, directory, name, store_id) for _, _, name in self.found]
 
 
 def _latest_checkpoint(disk: Disk, directory: Path, names: list[str]) -> Checkpoint | None:
@@ -183,19 +187,16 @@ def _store_id(
     return named[0] if named else uuid.uuid4().bytes
 
 
-def _drop_half_made(
-    disk: Disk,
+def _half_made(
     directory: Path,
     names: list[str],
     bases: list[int],
     headers: dict[int, tuple[bytes, int]],
     durable: int,
-) -> None:
-    """Remove what never got its name, and a last segment whose header was never synced."""
-    for name in names:
-        if name.endswith(".tmp"):
-            disk.remove(directory / name)
+) -> list[Path]:
+    """What never got its name, and a last segment whose header was never synced."""
+    found = [directory / name for name in names if name.endswith(".tmp")]
     if bases and not headers[bases[-1]][0].strip(b"\0") and durable <= bases[-1]:
-        base = bases.pop()
-        _log.warning("%s: removing a segment that was never begun", segment_path(directory, base))
-        disk.remove(segment_path(directory, base))
+        found.append(segment_path(directory, bases.pop()))
+        _log.warning("%s: passing over a segment that was never begun", found[-1])
+    return found

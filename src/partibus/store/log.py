@@ -18,6 +18,7 @@ from partibus.domain.errors import (
     MessageTooLarge,
     StoreUnavailable,
 )
+from partibus.files.private import close_to_others, make_private_directory
 from partibus.store.callbacks import tell
 from partibus.store.checkpoint import Checkpoint
 from partibus.store.commit import PROBE_INTERVAL_S, CommitThread, PendingEntry
@@ -109,8 +110,9 @@ class SegmentStore:
     def open(self) -> Recovered:
         """Lock the directory and begin to recover; an empty log is ready at once."""
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self._directory)
             self._lock = DirectoryLock(self._directory)
+            close_to_others(self._directory)
             return self._recover()
         except OSError as error:
             self.close()

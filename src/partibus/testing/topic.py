@@ -78,7 +78,8 @@ class TopicBench:
         self.machines: dict[int, Machine] = {}
         for key in self.specs:
             self._join(key)
-        self.broker.forget_strangers()
+        for fragment_id in self.broker.strangers():
+            self.broker.drop_stranger(fragment_id)
 
     def _join(self, key: int) -> None:
         self.machines[key] = self.broker.add(key, self.specs[key])

@@ -8,6 +8,7 @@ import pytest
 
 from partibus.control.catalog import Catalog
 from partibus.control.catalog_database import SCHEMA_VERSION
+from partibus.control.catalog_digest import teach
 from partibus.domain.entity import FilterType, QueueSpec, RuleSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import ConfigError
 from partibus.domain.property_value import PropertyValue, TimeValue
@@ -35,7 +36,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(file)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     connection.close()
-    with pytest.raises(ConfigError, match="schema version 2"):
+    with pytest.raises(ConfigError, match=f"schema version {SCHEMA_VERSION + 1}"):
         Catalog(file)
 
 
@@ -45,6 +46,7 @@ def test_a_spec_of_an_older_release_gets_the_new_defaults(tmp_path: Path) -> Non
     catalog.create("q", QueueSpec(lock_duration_ms=7_000))
     catalog.close()
     connection = sqlite3.connect(file)
+    teach(connection)
     with connection:
         connection.execute("UPDATE entity SET spec = '{\"lock_duration_ms\": 7000}'")
     connection.close()
@@ -59,6 +61,7 @@ def test_a_spec_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     catalog.create("q", QueueSpec())
     catalog.close()
     connection = sqlite3.connect(file)
+    teach(connection)
     with connection:
         connection.execute('UPDATE entity SET spec = \'{"lock_duration_ms": "x"}\'')
     connection.close()

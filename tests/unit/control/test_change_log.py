@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from partibus.control import change_log
+from partibus.control import catalog_database, change_log
 from partibus.control.catalog import Catalog, Change
+from partibus.control.catalog_database import CatalogDatabase
+from partibus.control.catalog_digest import teach
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
-from partibus.domain.errors import EntityExists
+from partibus.domain.errors import EntityExists, EntityNotFound, StoreCorrupt
 from partibus.domain.limits import STANDARD
 from partibus.domain.rights import Rights
 
@@ -155,3 +157,90 @@ def test_whoever_has_missed_too_much_reads_all(
     assert [change.path for change in late.refresh()] == ["after"]
     writer.close()
     late.close()
+
+
+def test_the_generation_is_followed_change_by_change(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.db"
+    writer, follower = Catalog(file), Catalog(file)
+    known: list[int] = []
+    follower.subscribe(lambda change: known.append(follower.generation))
+    for number in range(3):
+        writer.create(f"q{number}", QueueSpec())
+        follower.refresh()
+        assert known[-1] == writer.generation == writer.identity.generation()
+    with pytest.raises(EntityExists):
+        writer.create("q0", QueueSpec())
+    assert writer.generation == follower.generation
+    writer.close()
+    follower.close()
+
+
+def test_what_others_write_right_after_a_change_is_heard_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Emptying the log of the database takes a sync, in which others may write."""
+    file = tmp_path / "catalog.db"
+    writer, other = Catalog(file), Catalog(file)
+    empty = CatalogDatabase._empty_log
+
+    def overtaken(database: CatalogDatabase) -> None:
+        empty(database)
+        if database is writer._database and other.lookup("theirs") is None:
+            other.create("theirs", QueueSpec())
+
+    monkeypatch.setattr(CatalogDatabase, "_empty_log", overtaken)
+    writer.create("ours", QueueSpec())
+    assert [change.path for change in writer.refresh()] == ["theirs"]
+    assert writer.lookup("theirs") is not None
+    writer.close()
+    other.close()
+
+
+def test_the_log_is_under_a_checksum_when_old_rows_have_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_log, "CHANGES_KEPT", 3)
+    file = tmp_path / "catalog.db"
+    catalog = Catalog(file)
+    for number in range(6):
+        catalog.create(f"q{number}", QueueSpec())
+    rows = catalog._database._connection.execute("SELECT count(*) FROM change").fetchone()
+    assert rows == (3,)
+    catalog.close()
+    Catalog(file).close()
+    connection = sqlite3.connect(file)
+    teach(connection)
+    with connection:
+        (text,) = connection.execute(
+            "SELECT sql FROM sqlite_schema WHERE name = 'digest_change_update'"
+        ).fetchone()
+        connection.execute("DROP TRIGGER digest_change_update")
+        connection.execute("UPDATE change SET entity_id = 1 WHERE change_id = 6")
+        connection.execute(text)
+    connection.close()
+    with pytest.raises(StoreCorrupt, match="the table 'change' fails its checksum"):
+        Catalog(file)
+
+
+def _of_a_release_without_log(file: Path) -> None:
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.executescript(catalog_database._SCHEMA)
+    connection.execute(f"PRAGMA application_id = {catalog_database._APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {catalog_database.UNSEALED_VERSION}")
+    connection.close()
+
+
+def test_a_catalog_without_log_is_followed_from_its_first_write_on(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.db"
+    _of_a_release_without_log(file)
+    writer, follower = Catalog(file), Catalog(file)
+    with pytest.raises(EntityNotFound):
+        writer.delete("none")
+    writer.create("q", QueueSpec())
+    assert [change.path for change in follower.refresh()] == ["q"]
+    writer.create("r", QueueSpec())
+    assert [change.path for change in follower.refresh()] == ["r"]
+    follower.create("s", QueueSpec())
+    writer.close()
+    follower.close()
+    assert [record.path for record in Catalog(file).entities()] == ["q", "r", "s"]

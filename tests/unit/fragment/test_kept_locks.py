@@ -85,6 +85,20 @@ def test_a_crash_after_a_clean_stop_takes_the_locks_once_anything_was_recorded(
     assert bench.state.counts().active == 1, "the old token fits no lock any more"
 
 
+def test_what_the_store_says_of_itself_takes_no_locks(bench: FragmentBench) -> None:
+    bench.send(b"a")
+    (held,) = bench.receive(1)
+    bench.restart()
+    bench.broker.marks.identify(b"n" * 16, 0)
+    bench.broker.write_marks(lambda error: None)
+    bench.run()
+    bench.start()
+    assert bench.broker.marks.namespace == b"n" * 16
+    assert bench.receive(1) == []
+    assert bench.settle([held.token]) == ([], None)
+    assert bench.state.counts().active == 0
+
+
 def test_dead_letters_and_deferred_messages_keep_their_locks_too(bench: FragmentBench) -> None:
     bench.send(b"dead", b"later")
     dead, later = bench.receive(2)

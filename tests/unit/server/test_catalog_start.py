@@ -7,16 +7,15 @@ import pytest
 
 from partibus.control.definitions import Definitions
 from partibus.domain.clock import SystemClock
-from partibus.server.catalog_start import connection_string, start_catalog
+from partibus.server.catalog_start import connection_string, declare, open_catalog
 from partibus.server.config import resolve_configuration
 
 
 def shown(tmp_path: Path, host: str, definitions: Definitions | None = None) -> str:
     settings = resolve_configuration({"data": tmp_path, "host": host}, {}).settings
-    catalog, shows_key = start_catalog(
-        tmp_path / "catalog.db", settings, definitions, SystemClock()
-    )
+    catalog = open_catalog(tmp_path / "catalog.db", settings, SystemClock())
     try:
+        shows_key = declare(catalog, settings, definitions)
         return connection_string(catalog, tmp_path, shows_key, "h", 5672)
     finally:
         catalog.close()

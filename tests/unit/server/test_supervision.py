@@ -42,7 +42,8 @@ def configuration(directory: Path, **flags: object) -> Configuration:
 
 
 def test_ports_are_settled_and_held(tmp_path: Path, cleanup: contextlib.ExitStack) -> None:
-    settings, _, endpoints = prepare(configuration(tmp_path), cleanup)
+    settings, _, settle = prepare(configuration(tmp_path), cleanup)
+    endpoints = settle()
     assert settings.port and settings.http_port and settings.tls_port is None
     assert (endpoints.amqp_port, endpoints.http_port) == (settings.port, settings.http_port)
     assert endpoints.ready_line().startswith(f"PARTIBUS READY amqp=127.0.0.1:{settings.port} ")
@@ -50,11 +51,14 @@ def test_ports_are_settled_and_held(tmp_path: Path, cleanup: contextlib.ExitStac
         other.bind(("127.0.0.1", settings.port))
 
 
-def test_the_catalog_is_as_declared_before_any_worker_opens_it(
+def test_the_catalog_is_as_declared_before_any_worker_serves(
     tmp_path: Path, cleanup: contextlib.ExitStack
 ) -> None:
-    settings, membership, endpoints = prepare(configuration(tmp_path), cleanup)
+    settings, membership, settle = prepare(configuration(tmp_path), cleanup)
     place = membership(1)
+    with contextlib.closing(Catalog(place.catalog, stores=2)) as untouched:
+        assert not untouched.entities(), "the stores were not checked yet"
+    endpoints = settle()
     assert place.catalog == settings.data / "catalog.db"
     catalog = Catalog(place.catalog, stores=2)
     try:
@@ -113,6 +117,12 @@ class FakeProcess:
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         if code is not None:
             self._ended.set_result(code)
+
+    async def wait_checked(self) -> bool:
+        return not self._ended.done()
+
+    def go(self) -> None:
+        """Everything is settled."""
 
     async def wait_ready(self) -> bool:
         return not self._ended.done()

@@ -21,8 +21,22 @@ class FakeProcess:
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[bool] = loop.create_future()
         self._ended: asyncio.Future[int] = loop.create_future()
+        self._checked: asyncio.Future[bool] = loop.create_future()
+        self.checks_by_hand = False
+        self.was_let_go = False
         self.was_killed = False
         self.hangs = False
+
+    async def wait_checked(self) -> bool:
+        if self.checks_by_hand:
+            return await asyncio.shield(self._checked)
+        return True
+
+    def check(self, is_well: bool) -> None:
+        self._checked.set_result(is_well)
+
+    def go(self) -> None:
+        self.was_let_go = True
 
     async def wait_ready(self) -> bool:
         return await asyncio.shield(self._ready)
@@ -61,13 +75,21 @@ class Stage:
         self._is_polite = is_polite
         self._launched = asyncio.Event()
         self.pauses: list[float] = []
-        self.supervisor = Supervisor(2, self._launch, lambda: 5.0, self._sleep, watchdog)
+        self.settled = 0
+        self.checks_by_hand = False
+        self.supervisor = Supervisor(
+            2, self._launch, lambda: 5.0, self._sleep, watchdog, self._settle
+        )
 
     async def _launch(self, number: int) -> FakeProcess:
         process = FakeProcess(self._is_polite)
+        process.checks_by_hand = self.checks_by_hand
         self.lives.append((number, process))
         self._launched.set()
         return process
+
+    def _settle(self) -> None:
+        self.settled += 1
 
     async def _sleep(self, pause_s: float) -> None:
         self.pauses.append(pause_s)
@@ -97,6 +119,36 @@ async def test_it_is_ready_when_all_workers_are() -> None:
     two.serve()
     await starting
     assert sorted(number for number, _ in stage.lives) == [0, 1]
+    await stage.supervisor.stop()
+
+
+async def test_no_worker_goes_on_before_all_have_checked_their_stores() -> None:
+    stage = Stage()
+    stage.checks_by_hand = True
+    starting = asyncio.create_task(stage.supervisor.start())
+    (_, one), (_, two) = await stage.life(0), await stage.life(1)
+    one.check(True)
+    await asyncio.sleep(0)
+    assert (stage.settled, one.was_let_go, two.was_let_go) == (0, False, False)
+    two.check(True)
+    one.serve()
+    two.serve()
+    await starting
+    assert (stage.settled, one.was_let_go, two.was_let_go) == (1, True, True)
+    await stage.supervisor.stop()
+
+
+async def test_nothing_is_settled_when_a_store_is_refused() -> None:
+    stage = Stage()
+    stage.checks_by_hand = True
+    starting = asyncio.create_task(stage.supervisor.start())
+    (_, one), (_, two) = await stage.life(0), await stage.life(1)
+    one.check(True)
+    two.check(False)
+    two.die(3)
+    with pytest.raises(WorkerFailed) as failure:
+        await starting
+    assert (failure.value.exit_code, stage.settled, one.was_let_go) == (3, 0, False)
     await stage.supervisor.stop()
 
 

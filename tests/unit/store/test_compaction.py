@@ -1,5 +1,6 @@
 """Compaction: what little is live in old segments moves together, and stays where it was."""
 
+import contextlib
 import errno
 import os
 import threading
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
+from partibus.store.checking import StoreUnderCheck
 from partibus.store.disk import OsDisk
 from partibus.store.faults import FaultyDisk
 from partibus.store.kept import kept_name, parse_kept_name
@@ -264,6 +266,31 @@ def test_what_a_crash_left_beside_the_new_file_is_removed(stores: Any, pump: Any
     store = stores.ready(segment_bytes=SEGMENT_BYTES)
     assert store.read_now(refs(kept)) == [record.body for record in kept]
     assert files(stores.directory, ".seg") == left
+
+
+def test_the_offline_check_reads_compacted_files_and_removes_nothing(
+    stores: Any, pump: Any
+) -> None:
+    store, kept = sparse(stores, pump)
+    old = {name: (stores.directory / name).read_bytes() for name in files(stores.directory, ".seg")}
+    settle(store, pump)
+    store.close()
+    for name, data in old.items():
+        (stores.directory / name).write_bytes(data)
+    before = sorted(path.name for path in stores.directory.iterdir())
+    with contextlib.closing(StoreUnderCheck(stores.directory)) as checked:
+        recovered = checked.recover()
+        assert recovered.states == {1: b"state"}
+        assert checked.damaged_bodies(refs(kept)) == []
+    assert sorted(path.name for path in stores.directory.iterdir()) == before
+    path = stores.directory / files(stores.directory, ".kept")[0]
+    damaged = bytearray(path.read_bytes())
+    damaged[damaged.index(kept[0].body)] ^= 1
+    path.write_bytes(damaged)
+    with contextlib.closing(StoreUnderCheck(stores.directory)) as checked:
+        checked.recover()
+        (finding,) = checked.damaged_bodies(refs(kept))
+        assert path.name in finding
 
 
 @pytest.mark.parametrize("offset", [0, 9, 20, 30, 40, 50, 60, 66, -1])

@@ -1,11 +1,14 @@
 """`partibus store ...`: the places where messages are kept, and how they are.
 
-Owns the table of stores. What a state means is the store's own word: up, degraded (it
-commits, but slowly) or down (it refuses, and is probed until it answers). Full is one that hands
-messages out, but takes none, since its disk is almost full.
+Owns the table of stores, and the words of the verbs that work on the data directory of a stopped
+server. What a state means is the store's own word: up, degraded (it commits, but slowly) or down
+(it refuses, and is probed until it answers). Full is one that hands messages out, but takes none,
+since its disk is almost full.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -14,13 +17,27 @@ from partibus.cli.options import AsJson
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
+    from partibus.server.config import ServeSettings
 
-app = typer.Typer(help="Look at the stores.", no_args_is_help=True)
+app = typer.Typer(help="Look at the stores, and put them right.", no_args_is_help=True)
+
+Result = TypeVar("Result")
+Data = Annotated[
+    Path, typer.Option(metavar="DIR", help="The data directory of a server that does not run.")
+]
+Stores = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="How many stores; without it, those in the data directory."),
+]
+Places = Annotated[
+    list[str] | None,
+    typer.Option("--store", metavar="DIR", help="The place of a store, as given to `serve`."),
+]
 
 
 @app.callback()
 def store() -> None:
-    """Look at the stores."""
+    """Look at the stores, and put them right."""
 
 
 @app.command("list")
@@ -61,3 +78,109 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
     for s in answer["stores"]:
         if s.get("damaged"):
             typer.echo(f"store {s['store']}: {s['damaged']} messages failed their checksum")
+
+
+@app.command()
+def check(
+    data: Data = Path("partibus-data"),
+    stores: Stores = None,
+    place: Places = None,
+    json: AsJson = False,
+) -> None:
+    """Read everything of a data directory and say what is wrong; nothing is changed.
+
+    The catalog and its checksums, every log and checkpoint, the checksum of every message that
+    is kept, and whether all of it belongs together. The exit code is 3 when anything is wrong.
+
+    Example:
+
+        partibus store check --data partibus-data
+    """
+    from dataclasses import asdict
+
+    from partibus.server.failure import EXIT_CLEAN, EXIT_CORRUPT
+    from partibus.server.store_check import check_data
+
+    reports = _offline(data, place, stores, check_data)
+    if json:
+        print_json({"parts": [asdict(report) for report in reports]})
+    else:
+        for report in reports:
+            facts = ", ".join(f"{value} {name}" for name, value in report.facts.items())
+            state = "sound" if not report.problems else f"{len(report.problems)} problem(s)"
+            print(f"{report.name}: {state} ({facts})" if facts else f"{report.name}: {state}")
+            for problem in report.problems:
+                print(f"  {problem}")
+    is_sound = not any(report.problems for report in reports)
+    raise typer.Exit(EXIT_CLEAN if is_sound else EXIT_CORRUPT)
+
+
+@app.command()
+def adopt(
+    data: Data = Path("partibus-data"),
+    stores: Stores = None,
+    place: Places = None,
+    lost: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="This store is lost for good: begin it anew, empty."),
+    ] = None,
+    drop_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--drop-unknown", help="Drop messages of entities that the catalog does not know."
+        ),
+    ] = False,
+) -> None:
+    """Make a catalog and stores belong together that a server refuses.
+
+    For a catalog that is lost, older or of another namespace, and for stores of another. A fragment
+    that the catalog does not know becomes a queue: recovered-fragment-17. Make a copy of the data
+    directory before.
+
+    Example:
+
+        partibus store adopt --data partibus-data
+    """
+    from partibus.server.store_adopt import adopt_data
+
+    given = frozenset(lost or ())
+    steps = _offline(
+        data,
+        place,
+        stores,
+        lambda settings: adopt_data(settings, given, drops_unknown=drop_unknown),
+    )
+    print("\n".join([*steps, "catalog and stores belong together"]))
+
+
+@app.command()
+def repair(data: Data = Path("partibus-data"), stores: Stores = None, place: Places = None) -> None:
+    """Put a damaged catalog right from the copy that the server keeps of it.
+
+    The damaged file stays beside it, as catalog.db.damaged.
+
+    Example:
+
+        partibus store repair --data partibus-data
+    """
+    from partibus.server.store_repair import repair_data
+
+    steps = _offline(data, place, stores, repair_data)
+    print("\n".join(steps or ["the catalog is sound: nothing to repair"]))
+
+
+def _offline(
+    data: Path,
+    places: list[str] | None,
+    stores: int | None,
+    work: "Callable[[ServeSettings], Result]",
+) -> Result:
+    """Work on the directory of a server that does not run; a refusal is one line and a code."""
+    from partibus.domain.errors import BusError
+    from partibus.server.failure import report
+    from partibus.server.offline import offline_settings
+
+    try:
+        return work(offline_settings(data, tuple(places or ()), stores))
+    except (BusError, OSError) as error:
+        raise typer.Exit(report(error)) from error

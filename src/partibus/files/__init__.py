@@ -1,0 +1,1 @@
+"""Files and directories that belong to the server alone."""

@@ -1,0 +1,73 @@
+"""A store that is read and not changed: for the offline check.
+
+Owns a recovery that repairs nothing, and the reading of bodies one after the other with the
+place of each that is damaged. Takes the store's lock for as long as it is looked at. Knows no
+meaning of records. Called by `server.store_check`.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt, StoreUnavailable
+from partibus.store.disk import Disk, OsDisk
+from partibus.store.interface import Recovered, Ref
+from partibus.store.inventory import take_inventory
+from partibus.store.lock import DirectoryLock
+from partibus.store.reading import BodyReader, plan_runs
+from partibus.store.record import crc32c
+from partibus.store.recovery import LogScan
+from partibus.store.table import SegmentTable
+
+BODIES_AT_ONCE: Final = 256
+
+
+class StoreUnderCheck:
+    """One store, from its opening to `close`."""
+
+    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
+        self._directory = directory
+        self._disk: Disk = OsDisk() if disk is None else disk
+        self._table = SegmentTable(directory)
+        self._lock = DirectoryLock(directory)
+        self._reader = BodyReader(self._disk, directory)
+
+    def close(self) -> None:
+        """Give the place back."""
+        self._reader.segments.close()
+        self._lock.release()
+
+    def recover(self) -> Recovered:
+        """What a server would recover; raises StoreCorrupt where one would refuse."""
+        inventory = take_inventory(self._disk, self._directory, tidies=False)
+        checkpoint = inventory.checkpoint
+        if not inventory.bases:
+            return Recovered({}, iter(()))
+        self._table.fill(inventory.bases, inventory.sizes, inventory.compacted)
+        scan = LogScan(
+            self._disk,
+            self._directory,
+            seed=crc32c(inventory.store_id),
+            bases=inventory.bases,
+            start=checkpoint.position if checkpoint else 0,
+            durable=inventory.durable,
+            may_cut=inventory.may_cut,
+        )
+        return Recovered(checkpoint.states if checkpoint else {}, scan.records())
+
+    def damaged_bodies(self, refs: Iterable[Ref]) -> list[str]:
+        """What is wrong with the bodies that are, each by its file and offset."""
+        ordered = sorted({ref for ref in refs if ref[1]})
+        found: list[str] = []
+        for first in range(0, len(ordered), BODIES_AT_ONCE):
+            some = ordered[first : first + BODIES_AT_ONCE]
+            if self._damage(some) is not None:
+                found += [text for ref in some if (text := self._damage([ref])) is not None]
+        return found
+
+    def _damage(self, refs: list[Ref]) -> str | None:
+        try:
+            self._reader.read(refs, plan_runs(self._table, refs))
+        except (StoreCorrupt, StoreUnavailable) as error:
+            return error.text
+        return None
