@@ -82,7 +82,6 @@ class Catalog:
         """How many changes the namespace has seen, as far as this process knows."""
         try:
             self._database.has_news()
-            self._apply_partitions(int(self._database.setting(PARTITIONS) or 1))
             self._load()
         except BaseException:
             self._database.close()
@@ -458,6 +457,8 @@ class Catalog:
 
     def _load(self) -> None:
         with self._database.snapshot():
+            # Another process may have fixed it since this one opened the file.
+            self._apply_partitions(int(self._database.setting(PARTITIONS) or 1))
             self._read()
 
     def _read(self) -> None:
