@@ -29,13 +29,7 @@ from partibus.control.record import Change, ChangeKind, ChangeListener, EntityRe
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.admission import admit
 from partibus.domain.clock import Clock, SystemClock
-from partibus.domain.entity import (
-    EntityKind,
-    EntitySpec,
-    QueueSpec,
-    SubscriptionSpec,
-    kind_of,
-)
+from partibus.domain.entity import EntityKind, EntitySpec, QueueSpec, SubscriptionSpec, kind_of
 from partibus.domain.errors import (
     ArgumentError,
     BusError,
@@ -82,7 +76,7 @@ class Catalog:
         """How many changes the namespace has seen, as far as this process knows."""
         try:
             self._database.has_news()
-            self._apply_partitions(int(self._database.setting(PARTITIONS) or 1))
+            self.apply_fixed()
             self._load()
         except BaseException:
             self._database.close()
@@ -270,7 +264,7 @@ class Catalog:
             fixed = "1"
         if fixed is None:
             self._fix(PARTITIONS, str(wished or 1))
-            self._apply_partitions(wished or 1)
+            self.apply_fixed()
         elif wished is not None and wished != int(fixed):
             raise ConfigError(
                 f"[namespace] partitions: the namespace was made with {fixed} and cannot have "
@@ -294,7 +288,9 @@ class Catalog:
         """The bits that all lock tokens begin with."""
         return int(self._database.setting(LOCK_PREFIX) or 0)
 
-    def _apply_partitions(self, partitions: int) -> None:
+    def apply_fixed(self) -> None:
+        """Go by what is fixed, which another process may have done since this was opened."""
+        partitions = int(self._database.setting(PARTITIONS) or 1)
         if self.profile.partitioning == "namespace":
             self.profile = with_partitions(self.profile, partitions)
 
