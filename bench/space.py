@@ -29,6 +29,7 @@ OUTSTANDING: Final = 4
 SAMPLE_BYTES: Final = 8 * MIB
 STATE_ROW: Final = bytes(44)
 """What a snapshot takes for each message."""
+PAUSE_S: Final = 0.01
 ALLOWED_BYTES: Final = 256 * MIB
 META: Final = bytes(24)
 
@@ -135,13 +136,17 @@ class Run:
     def _states(self) -> dict[int, bytes]:
         return {1: STATE_ROW * len(self._mix.live)}
 
-    def until(self, total_bytes: int) -> None:
-        """Send so much, and measure on the way."""
+    def until(self, total_bytes: int, bytes_per_s: float) -> None:
+        """Send so much, no faster than this, and measure on the way."""
         sample_at = SAMPLE_BYTES
+        began = time.perf_counter()
         while self.written < total_bytes:
             self._send()
             while self._outstanding >= OUTSTANDING or not self._callbacks.empty():
                 self._callbacks.get()()
+            ahead_s = self.written / bytes_per_s - (time.perf_counter() - began)
+            if ahead_s > PAUSE_S:
+                time.sleep(ahead_s)
             if self.written >= sample_at:
                 sample_at += SAMPLE_BYTES
                 self.sample()
@@ -183,11 +188,13 @@ class Run:
         self._store.close()
 
 
-def measure(directory: Path, mix: Mix, total_bytes: int, segment_bytes: int) -> bool:
+def measure(
+    directory: Path, mix: Mix, total_bytes: int, bytes_per_s: float, segment_bytes: int
+) -> bool:
     """Run one mix and print its line; whether the bound held."""
     run = Run(directory, mix, segment_bytes)
     began, cpu = time.perf_counter(), time.process_time()
-    run.until(total_bytes)
+    run.until(total_bytes, bytes_per_s)
     elapsed, cpu = time.perf_counter() - began, time.process_time() - cpu
     run.close()
     commits = sorted(run.commits_s)
@@ -207,6 +214,9 @@ def measure(directory: Path, mix: Mix, total_bytes: int, segment_bytes: int) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.space", description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=20.0, metavar="N", help="each")
+    parser.add_argument(
+        "--rate", type=float, default=100.0, metavar="N", help="MB a second at most (%(default)s)"
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="mixes with this in the name")
     parser.add_argument("--segment-mib", type=int, default=SEGMENT_BYTES // MIB, metavar="N")
     parser.add_argument("--directory", type=Path, default=Path("build"))
@@ -220,6 +230,7 @@ def main() -> None:
                 Path(place) / "store",
                 kind(seed=1),
                 int(options.gigabytes * 1e9),
+                options.rate * 1e6,
                 options.segment_mib * MIB,
             )
     raise SystemExit(not held)

@@ -6,9 +6,12 @@ process.
 """
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,19 +27,24 @@ from adversity.waiting import wait_until, wait_until_async
 from partibus.client.errors import RemoteError
 
 QUEUE = QUEUES[0]
-# One segment of 64 MiB fits, a second one does not while the ballast lies there.
+# With the ballast there is little more than the 64 MiB that are kept free.
 DISK_MEGABYTES = 180
 BALLAST_MEGABYTES = 90
 BODY_BYTES = 500_000
-POSTED_MAX = 400
+POSTED_MAX = 600
+MIB = 1 << 20
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for little."""
-    place = tmp_path / "disk"
+    yield from mounted(tmp_path / "disk", DISK_MEGABYTES)
+
+
+def mounted(place: Path, megabytes: int) -> Iterator[Path]:
+    """A file system of its own, as large as this."""
     place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEGABYTES}m", "tmpfs", str(place)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"a small file system cannot be mounted: {done.stderr.strip()}")
@@ -146,12 +154,94 @@ def test_without_room_for_a_log_the_start_is_refused(
     small_disk: Path, new_server: NewServer
 ) -> None:
     with (small_disk / "ballast").open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, (DISK_MEGABYTES - 30) << 20)
+        os.posix_fallocate(file.fileno(), 0, DISK_MEGABYTES * MIB - 600_000)
     exit_code, said = new_server(small_disk / "server").refusal()
     assert exit_code == 1, said
     (line,) = [line for line in said.splitlines() if line.startswith("partibus: ")]
     assert "No space left on device" in line
     assert "Traceback" not in said
+
+
+# --- a disk of 300 MiB that the messages themselves fill ------------------------------------
+
+
+@pytest.fixture
+def disk_of_300_mib(tmp_path: Path) -> Iterator[Path]:
+    yield from mounted(tmp_path / "disk", 300)
+
+
+def health(victim: Victim) -> dict[str, str]:
+    place = f"http://{victim.ready.http_host}:{victim.ready.http_port}/health"
+    with urllib.request.urlopen(place, timeout=20) as answer:
+        found: dict[str, str] = json.load(answer)
+        return found
+
+
+def room_of(victim: Victim) -> list[str]:
+    """What `store list` shows of the store."""
+    command = [sys.executable, "-m", "partibus", "store", "list", "--json"]
+    command += ["--connection-string", victim.connection_string]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    (store,) = json.loads(done.stdout)["stores"]
+    return [store["state"], store["shortage"] or ""]
+
+
+def fill(victim: Victim) -> Poster:
+    poster = Poster(victim)
+    asyncio.run(poster.until_refused())
+    assert len(poster.acknowledged) > 100  # 50 MB and more
+    assert set(poster.refusals) == {"com.microsoft:server-busy"}
+    return poster
+
+
+def test_what_fills_the_disk_is_received_and_makes_room(
+    disk_of_300_mib: Path, new_server: NewServer
+) -> None:
+    victim = new_server(disk_of_300_mib / "server")
+    victim.start()
+    poster = fill(victim)
+    assert "almost full" in health(victim)["message"]
+    assert health(victim)["status"] == "healthy"  # it serves; a restart would not help
+    state, shortage = room_of(victim)
+    assert state == "degraded" and "MiB are free" in shortage
+    with stock_client(victim) as client, client.get_queue_sender(QUEUE) as sender:
+        with pytest.raises(ServiceBusServerBusyError, match="almost full") as refused:
+            sender.send_messages(ServiceBusMessage("no room"))
+        assert refused.value._retryable
+        assert str(disk_of_300_mib) not in str(refused.value)
+    received = asyncio.run(receive_all(victim, poster.acknowledged))
+    assert received[: len(poster.acknowledged)] == poster.acknowledged
+    wait_until(lambda: can_send(victim, "room again"), "sends are taken again")
+    wait_until(lambda: room_of(victim) == ["up", ""], "the store is up")
+    fill(victim)  # as much again: what was received is gone from the disk
+
+
+def test_a_purge_makes_room_on_a_disk_that_others_have_filled(
+    disk_of_300_mib: Path, new_server: NewServer
+) -> None:
+    victim = new_server(disk_of_300_mib / "server")
+    victim.start()
+    fill(victim)
+    with (disk_of_300_mib / "ballast").open("wb") as file:
+        free = os.statvfs(disk_of_300_mib)
+        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
+    purge = [sys.executable, "-m", "partibus", "purge", QUEUE, "--yes"]
+    purge += ["--connection-string", victim.connection_string]
+    done = subprocess.run(purge, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: can_send(victim, "room again"), "sends are taken again")
+
+
+def test_a_kill_on_a_full_disk_loses_nothing(disk_of_300_mib: Path, new_server: NewServer) -> None:
+    victim = new_server(disk_of_300_mib / "server")
+    victim.start()
+    poster = fill(victim)
+    victim.sigkill()
+    victim.start()
+    assert not can_send(victim, "still full")
+    received = asyncio.run(receive_all(victim, poster.acknowledged))
+    assert received[: len(poster.acknowledged)] == poster.acknowledged
+    wait_until(lambda: can_send(victim, "room again"), "sends are taken again")
 
 
 # --- a stop under load ----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ NARROW_WIDTH: Final = 100
 _COLOURS: Final = {
     "up": "green",
     "degraded": "yellow",
+    "full": "bold red",
     "down": "bold red",
     "Available": "green",
     "Limited": "yellow",

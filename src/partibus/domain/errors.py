@@ -264,6 +264,10 @@ class StoreUnavailable(TransientError):
     """The store of this fragment is down; it is probed until it answers, so try again."""
 
 
+class StoreFull(StoreUnavailable):
+    """The disk of this store is almost full; receive or purge messages, then send again."""
+
+
 class TransactionTimedOut(TransientError):
     """The transaction did not end in time and was rolled back; do it again in another."""
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from partibus.domain.clock import Clock
-from partibus.domain.errors import BusError, StoreCorrupt
+from partibus.domain.errors import BusError, StoreCorrupt, StoreFull
 from partibus.fragment.alarms import Alarms
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
@@ -37,6 +37,7 @@ from partibus.fragment.machine import Machine
 from partibus.fragment.recovering import rebuild
 from partibus.fragment.removal import HOUSEKEEPING, Refusal, Removals, all_bodies, gone
 from partibus.fragment.replay import NO_SPEC, finish
+from partibus.fragment.shortage import adds_messages
 from partibus.fragment.slices import SLICE, Allowance
 from partibus.fragment.snapshot import dump
 from partibus.fragment.spec import FragmentSpec
@@ -224,7 +225,11 @@ class Broker:
         now_ms = self._clock.now_ms()
         out = Effects()
         prepared: list[tuple[Machine, Change]] = []
+        shortage = self.store.shortage
         for machine, command in mailbox:
+            if shortage is not None and adds_messages(command):
+                out.outward.append(Refusal(command, StoreFull(shortage)))
+                continue
             if isinstance(command, Transact):
                 for part in transact(self._machines, command, now_ms, out):
                     prepared.append(part)
@@ -306,7 +311,7 @@ class Broker:
 
     def _let_out(self, effects: list[Effect]) -> None:
         if self._reads_under_way:
-            self._held_back += effects
+            self._hold_back(effects)
             return
         for index, effect in enumerate(effects):
             try:
@@ -316,8 +321,15 @@ class Broker:
                 _log.exception("an answer could not be given")
                 continue
             if not is_done:
-                self._held_back = effects[index + 1 :]
+                self._hold_back(effects[index + 1 :])
                 return
+
+    def _hold_back(self, effects: list[Effect]) -> None:
+        """What they are to read stays, whatever is settled before their turn comes."""
+        self._held_back += effects
+        for effect in effects:
+            if isinstance(effect, BodyEffect):
+                self.store.hold([held.position for held in effect.messages])
 
     def _run(self, effect: Effect) -> bool:
         """Carry one effect out; False when the rest has to wait for a read."""
@@ -348,6 +360,9 @@ class Broker:
             self._hand_over(effect, answer)
         held_back, self._held_back = self._held_back, []
         self._let_out(held_back)
+        for waited in held_back:
+            if isinstance(waited, BodyEffect):
+                self.store.let_go([held.position for held in waited.messages])
 
     def _hand_over(self, effect: BodyEffect, bodies: list[bytes]) -> None:
         if effect.consumed:
@@ -435,6 +450,8 @@ class Broker:
                 self.submit(machine, Tick(allowance))
         if not is_down:
             self._removals.go_on()
+            if self.store.shortage is not None:
+                self._upkeep.hurry()
         if self.on_state is not None:
             self.on_state(state)
 

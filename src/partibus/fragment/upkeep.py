@@ -25,6 +25,8 @@ to a multiple of them."""
 DEAD_BYTES_MIN: Final = 32 * 1024 * 1024
 """Dead space grows by this much, or by an eighth of what is live, before anything is done."""
 DEAD_LIVE_SHARE: Final = 8
+HURRIED_BYTES_MIN: Final = 1024 * 1024
+"""On a disk that is almost full: log written, or space grown dead, before anything is done."""
 
 
 class Upkeep:
@@ -35,12 +37,21 @@ class Upkeep:
         self._states = states
         self._checkpoint_is_due_at = CHECKPOINT_BYTES_MIN
         self._is_checkpointing = False
+        self._last_size = 0
         self._dead_bytes_max = DEAD_BYTES_MIN
         self._is_compacting = False
 
+    def hurry(self) -> None:
+        """The disk is almost full: give back what can be given, now."""
+        self._dead_bytes_max = 0
+        self.look()
+
     def look(self) -> None:
         """Something became durable: do what is due."""
-        if self._store.bytes_since_checkpoint > self._checkpoint_is_due_at:
+        due_at = self._checkpoint_is_due_at
+        if self._store.shortage is not None:
+            due_at = min(due_at, max(HURRIED_BYTES_MIN, self._last_size))
+        if self._store.bytes_since_checkpoint > due_at:
             self.checkpoint()
         elif self._store.dead_bytes > self._dead_bytes_max:
             self._compact()
@@ -52,6 +63,7 @@ class Upkeep:
         self._is_checkpointing = True
         states = self._states()
         size = sum(len(state) for state in states.values())
+        self._last_size = size
         wanted = CHECKPOINT_STATE_FACTOR * size
         allowed = max(size, self._store.live_bytes // CHECKPOINT_LIVE_SHARE)
         self._checkpoint_is_due_at = max(CHECKPOINT_BYTES_MIN, min(wanted, allowed))
@@ -84,4 +96,6 @@ class Upkeep:
         """Nothing more can be given back now; the next look is when as much again is dead."""
         store = self._store
         step = max(DEAD_BYTES_MIN, store.live_bytes // DEAD_LIVE_SHARE)
+        if store.shortage is not None:
+            step = HURRIED_BYTES_MIN
         self._dead_bytes_max = store.dead_bytes + step

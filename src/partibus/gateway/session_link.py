@@ -39,6 +39,9 @@ TIMEOUT_PROPERTY: Final = "com.microsoft:timeout"
 LOCKED_UNTIL_PROPERTY: Final = "com.microsoft:locked-until-utc"
 WAIT_MS_DEFAULT: Final = 59_000
 """How long a client waits for a session that did not say; it gives up itself after a minute."""
+LOST_NOTICE_MS: Final = 2_000
+"""How long a link outlives the lock of its session. The service takes its time, too: a client that
+waits for messages as long as the lock lasts, and no longer, leaves before it is told."""
 _EPOCH_TICKS: Final = 621_355_968_000_000_000
 _TICKS_PER_MS: Final = 10_000
 
@@ -193,8 +196,14 @@ class SessionLink(OutboundLink):
             self._connection.drop(self._link, error)
 
     def session_lost(self, source: SessionSource, error: BusError) -> None:
-        """The session is held no more."""
-        self._connection.drop(self._link, error)
+        """The session is held no more: it is free at once, and the link goes a moment later."""
+        if not isinstance(error, SessionLockLost):
+            self._connection.drop(self._link, error)
+            return
+        source.close()
+        self._sources = []
+        drop = partial(self._connection.drop, self._link, error)
+        self._timer = self._connection.gateway.scheduler.call_later_ms(LOST_NOTICE_MS, drop)
 
     def out_of_reach(self, source: SessionSource) -> None:
         """A fragment cannot be reached, and its sessions are free again."""
@@ -221,9 +230,10 @@ class SessionLink(OutboundLink):
     def closed(self) -> None:
         """The link is gone, and the session is released."""
         self._is_closed = True
-        held = self._held
-        if held is not None:
-            del self._connection.held_sessions[self._entity_path, held.session_id]
+        held, sessions = self._held, self._connection.held_sessions
+        # The client may hold the session by another link already.
+        if held is not None and sessions.get((self._entity_path, held.session_id)) is self:
+            del sessions[self._entity_path, held.session_id]
         self._stop_waiting(None)
 
 

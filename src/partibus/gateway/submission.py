@@ -9,7 +9,7 @@ error that names their fragment (SEED-29, SEED-43).
 from collections.abc import Sequence
 from typing import Protocol
 
-from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.domain.errors import BusError, StoreFull, StoreUnavailable
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
@@ -59,7 +59,9 @@ class Submission:
         if not isinstance(error, StoreUnavailable):
             self._link.refused(requests, error)
         elif self._is_keyed:
-            self._link.refused(requests, fragment_unavailable(self._fragment, self._link.path))
+            if not isinstance(error, StoreFull):
+                error = fragment_unavailable(self._fragment, self._link.path)
+            self._link.refused(requests, error)
         else:
             self._tried |= {self._fragment.index}
             other = self._link.router.next_keyless(self._tried)

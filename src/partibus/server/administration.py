@@ -156,8 +156,8 @@ class Administration:
         for record in self._catalog.entities():
             for placement in record.fragments:
                 placed[placement.store] = placed.get(placement.store, 0) + 1
-        silent = {"worker": None, "state": NO_ANSWER, "live_bytes": None, "disk_bytes": None}
-        silent["damaged"] = None
+        unknown = dict.fromkeys(("live_bytes", "disk_bytes", "damaged", "free_bytes", "shortage"))
+        silent = {"worker": None, "state": NO_ANSWER, **unknown}
         places = self._settings.store_directories
         return {
             "stores": [

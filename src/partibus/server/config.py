@@ -22,12 +22,14 @@ of the profile may be set in the table [limits] of the file (`control.limits_con
 | keep_locks | PARTIBUS_KEEP_LOCKS | true or false: do locks survive a clean stop? | true |
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
 | flight_port | PARTIBUS_FLIGHT_PORT | as port; the bulk path; worker n takes port + n | 0 |
+| disk_free_min | PARTIBUS_DISK_FREE_MIN | what stays free of a disk: 5% or 200M | 5%, 64M |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
 | memory_limit | PARTIBUS_MEMORY_LIMIT | bytes, or with a unit: 64M, 2G | 512M, or a quarter |
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
 | forward_failures_to_transfer | PARTIBUS_FORWARD_FAILURES_TO_TRANSFER | true or false | false |
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +41,7 @@ from partibus.control.jwt_tokens import JwtSettings
 from partibus.control.limits_config import with_limits
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile, profile_named
+from partibus.store.room import FREE_MIN, FreeMin
 
 ENVIRONMENT_PREFIX: Final = "PARTIBUS_"
 _PORT_MAX: Final = 65_535
@@ -46,12 +49,17 @@ _PORT_MAX: Final = 65_535
 _STORES_MAX: Final = 1_024
 _WORKERS_MAX: Final = 1_024
 _WORKER_TIMEOUT_S_MAX: Final = 3_600
-_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE: Final = re.compile(
+    r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*(?:([kmgt])(?:i?b)?|b)?", re.ASCII | re.IGNORECASE
+)
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 # Less would not hold a few messages of 1 MB on their way.
 _MEMORY_BYTES_MIN: Final = 16 << 20
 MERGED: Final = "merged"
 PEEK_MODES: Final = (MERGED, "first-responder")
 """How a partitioned entity is peeked (CON-6)."""
+_SHARE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%", re.ASCII)
+_FREE_PERCENT_MAX: Final = 90
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 
@@ -79,6 +87,8 @@ class ServeSettings:
     profile: Profile = SELFHOST
     flight_port: int = 0
     memory_limit: int | None = None  # None: 512 MiB, or a quarter of what the process may use
+    disk_free_min: FreeMin = FREE_MIN
+    """Below this no messages are taken, so that there is room to receive and settle."""
     faults: bool = False
     peek_partitioned: str = MERGED
     jwt: JwtSettings | None = None  # [jwt] of the file
@@ -286,16 +296,21 @@ def _read_stores(value: object) -> dict[str, object]:
     return {"stores": len(places), "store_places": places}
 
 
-def _read_size(value: object, name: str) -> dict[str, object]:
-    text = str(value).strip().upper().removesuffix("IB").removesuffix("B")
-    unit = _UNITS.get(text[-1:], 1)
-    digits = text[:-1].rstrip() if unit > 1 else text
-    if isinstance(value, bool) or not (digits.isascii() and digits.isdigit() and len(digits) < 16):
-        raise ArgumentError(f"'{value}' is not a size; expected are bytes, or 64M, 2G.")
-    size = int(digits) * unit
+def _bytes_of(value: object) -> int | None:
+    """A size as one writes it, 200M or 1.5GiB, in bytes; None when it is not one."""
+    match = None if isinstance(value, bool) else _SIZE.fullmatch(str(value).strip())
+    if match is None:
+        return None
+    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
+
+
+def _read_memory_limit(value: object) -> dict[str, object]:
+    size = _bytes_of(value)
+    if size is None:
+        raise ArgumentError(f"'{value}' is not a valid size; for example: 64M, 2G.")
     if size < _MEMORY_BYTES_MIN:
-        raise ArgumentError(f"'{value}' is too small; {_MEMORY_BYTES_MIN} bytes are the least.")
-    return {name: size}
+        raise ArgumentError(f"'{value}' is too small; {_MEMORY_BYTES_MIN >> 20}M is the least.")
+    return {"memory_limit": size}
 
 
 def _read_profile(value: object) -> dict[str, object]:
@@ -306,6 +321,22 @@ def _read_peek_mode(value: object) -> dict[str, object]:
     if value not in PEEK_MODES:
         raise ArgumentError(f"'{value}' is not allowed; allowed are {' and '.join(PEEK_MODES)}.")
     return {"peek_partitioned": value}
+
+
+def _read_free_min(value: object) -> dict[str, object]:
+    """A share of the disk, or a size; either stands alone."""
+    text = str(value).strip()
+    share = _SHARE.fullmatch(text)
+    if share is not None:
+        if float(share[1]) > _FREE_PERCENT_MAX:
+            raise ArgumentError(f"'{value}' is not allowed; allowed are 0% to 90%.")
+        return {"disk_free_min": FreeMin(float(share[1]) / 100, 0)}
+    size = _bytes_of(value)
+    if size is None:
+        raise ArgumentError(
+            f"'{value}' is not a valid share or size; for example: 5%, 200M, or 0 for none."
+        )
+    return {"disk_free_min": FreeMin(0.0, size)}
 
 
 def _whole(value: object) -> int | None:
@@ -333,7 +364,8 @@ _READERS: Final[dict[str, Reader]] = {
     ),
     "keep_locks": lambda value: _read_switch(value, "keep_locks"),
     "profile": _read_profile,
-    "memory_limit": lambda value: _read_size(value, "memory_limit"),
+    "memory_limit": _read_memory_limit,
+    "disk_free_min": _read_free_min,
     "faults": lambda value: _read_switch(value, "faults"),
     "peek_partitioned": _read_peek_mode,
     "forward_failures_to_transfer": lambda value: _read_switch(

@@ -70,6 +70,8 @@ class Inspection:
                 "live_bytes": broker.store.live_bytes,
                 "disk_bytes": broker.store.disk_bytes,
                 "damaged": broker.damage.count,
+                "free_bytes": broker.store.free_bytes,
+                "shortage": broker.store.shortage,
             }
             for number, broker in self._brokers.items()
         }

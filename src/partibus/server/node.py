@@ -228,6 +228,13 @@ class Node:
         damaged = sum(broker.damage.count for broker in self._brokers.values())
         if damaged:
             return False, f"{damaged} stored messages failed their checksum; see the log."
+        short = [i for i, b in self._brokers.items() if b.store.shortage is not None]
+        if short:
+            # It serves: an orchestrator must not restart it, which would give no room.
+            return True, (
+                f"The disk of store {', '.join(map(str, short))} is almost full: messages are "
+                "received and settled, but none are taken. Free space, or receive messages."
+            )
         return True, "Service is healthy."
 
     def connection_string(self, host: str, port: int) -> str:

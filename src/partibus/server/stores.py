@@ -29,10 +29,11 @@ class StoreMaker:
         if self._settings.memory:
             return self._in_memory(number)
         directory = self._settings.store_directories[number]
+        free_min = self._settings.disk_free_min
         if not self._settings.faults:
-            return SegmentStore(directory, notify=self._notify)
+            return SegmentStore(directory, notify=self._notify, free_min=free_min)
         disk = FaultyDisk(OsDisk())
-        store = SegmentStore(directory, notify=self._notify, disk=disk)
+        store = SegmentStore(directory, notify=self._notify, disk=disk, free_min=free_min)
         self.faults[number] = DiskFaults(store, disk)
         return store
 

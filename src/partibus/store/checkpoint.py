@@ -5,6 +5,7 @@ its reading. Does not know what a state contains. Written by the store's houseke
 thread, read by recovery.
 """
 
+import contextlib
 import struct
 from pathlib import Path
 from typing import Final
@@ -71,11 +72,16 @@ def write_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> Non
     parts = encode_checkpoint(checkpoint)
     fd = disk.open(beside, writable=True, create=True)
     try:
-        write_all(disk, fd, parts, 0)
-        disk.sync(fd)
-    finally:
-        disk.close(fd)
-    disk.replace(beside, path)
+        try:
+            write_all(disk, fd, parts, 0)
+            disk.sync(fd)
+        finally:
+            disk.close(fd)
+        disk.replace(beside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            disk.remove(beside)  # on a full disk it would keep the room that is missing
+        raise
     disk.sync_directory(directory)
     checkpoint.file_bytes = sum(map(len, parts))
 

@@ -18,6 +18,7 @@ from partibus.domain.errors import StoreUnavailable
 from partibus.store.disk import Disk
 from partibus.store.interface import Done, Notify
 from partibus.store.record import ENTRY_HEADER_BYTES, Payload, pack_header
+from partibus.store.room import Room, is_full
 from partibus.store.segment import (
     RESERVE_STEP_BYTES_MAX,
     SEGMENT_HEADER_BYTES,
@@ -67,6 +68,10 @@ class CommitOwner(Protocol):
         """The log goes on at `tail` of segment `base`; call `resume` to go on."""
         ...
 
+    def room_changed(self, shortage: str | None) -> None:
+        """There is too little room on the disk to take messages, or enough again."""
+        ...
+
 
 class CommitThread:
     """Writes entries in the order given; `submit`, `resume` and `close` are the owner's."""
@@ -84,9 +89,11 @@ class CommitThread:
         segment_bytes: int,
         base: int,
         tail: int,
+        room: Room,
         probe_interval_s: float = PROBE_INTERVAL_S,
     ) -> None:
         self._disk = disk
+        self._room = room
         self._directory = directory
         self._owner = owner
         self._notify = notify
@@ -142,12 +149,14 @@ class CommitThread:
 
     def _run(self) -> None:
         while (group := self._take()) is not None:
+            started = time.monotonic()
+            if self._room.look(started):
+                self._tell_room()
             if not group:
                 self._sync_watermark()
                 continue
             try:
-                started = time.monotonic()
-                self._commit(group)
+                self._commit_somehow(group)
             except Exception as error:
                 self._fail(group, error)
                 self._restore_until_done()
@@ -158,7 +167,8 @@ class CommitThread:
         """The entries of one segment that wait; [] after an idle while, None at the end."""
         with self._wake:
             if not self._waiting and not self._closing:
-                self._wake.wait(IDLE_SYNC_S if self._watermark.unsynced else None)
+                is_restless = self._watermark.unsynced or self._room.is_short
+                self._wake.wait(IDLE_SYNC_S if is_restless else None)
             waiting = self._waiting
             if not waiting:
                 return None if self._closing else []
@@ -168,6 +178,20 @@ class CommitThread:
                 count = next(i for i, entry in enumerate(waiting) if entry.base != base)
             self._waiting = waiting[count:]
             return waiting[:count]
+
+    def _tell_room(self) -> None:
+        shortage = self._room.describe() if self._room.is_short else None
+        _log.warning("%s: %s", self._directory, shortage or "there is room on the disk again")
+        self._tell(partial(self._owner.room_changed, shortage))
+
+    def _commit_somehow(self, group: list[PendingEntry]) -> None:
+        """Commit; on a full disk at the cost of the reserve."""
+        try:
+            self._commit(group)
+        except OSError as error:
+            if not is_full(error) or not self._room.give_up():
+                raise
+            self._commit(group)
 
     def _commit(self, group: list[PendingEntry]) -> None:
         first = group[0]

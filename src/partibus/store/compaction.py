@@ -25,9 +25,11 @@ from partibus.store.table import Segment, SegmentTable
 from partibus.store.worker import Worker
 
 # Files before the checkpoint may take this many times what is live in them, and half
-# a segment (32 MiB). With what cannot be compacted yet that stays below 2 times + 256 MiB.
+# a segment (16 MiB). With what cannot be compacted yet that stays below 2 times + 256 MiB.
 SPACE_FACTOR: Final = 1.5
 SLACK_SEGMENTS: Final = 0.5
+# When the disk is almost full, everything that is worth it is given back.
+SPACE_FACTOR_EAGER: Final = 1.2
 
 # Fuller than this, a segment gives back too little for the copying.
 FULL_RATIO: Final = 0.85
@@ -56,11 +58,13 @@ class Stopped(Exception):
     """The store is closed while it was compacted."""
 
 
-def choose(segments: list[Segment], segment_bytes: int) -> list[Segment]:
+def choose(
+    segments: list[Segment], segment_bytes: int, slack_bytes: int, factor: float
+) -> list[Segment]:
     """Neighbours that are worth compacting together; none when enough of everything is live."""
     full = sum(segment.body_bytes for segment in segments)
     live = sum(segment.needed_bytes for segment in segments)
-    if full <= SPACE_FACTOR * live + SLACK_SEGMENTS * segment_bytes:
+    if full <= factor * live + slack_bytes:
         return []
     best, best_ratio = -1, FULL_RATIO
     for index, segment in enumerate(segments):
@@ -132,19 +136,22 @@ class Compactor:
         self._store_id = store_id
         self._seed = seed
 
-    def begin(self, position: int, done: Done) -> bool:
+    def begin(self, position: int, done: Done, *, is_eager: bool = False) -> bool:
         """Delete what nobody needs before a checkpoint's position, and compact what is worth it.
 
         `done` is told when the space is free; False when there was nothing to do, or it is being
-        done already, and nothing is told."""
+        done already, and nothing is told. Eager, it does what it can, for a disk that is almost
+        full."""
         if self._is_busy or self._stopping.is_set():
             return False
         names = [self._table.remove(base).name for base in self._table.empty_before(position)]
         segments = self._table.before(position)
         unsure: list[Segment] = []
-        if sum(segment.body_bytes for segment in segments) > SLACK_SEGMENTS * self._segment_bytes:
+        slack_bytes = 0 if is_eager else int(SLACK_SEGMENTS * self._segment_bytes)
+        factor = SPACE_FACTOR_EAGER if is_eager else SPACE_FACTOR
+        if sum(segment.body_bytes for segment in segments) > slack_bytes:
             unsure = [segment for segment in segments if not segment.is_surveyed]
-        group = [] if unsure else choose(segments, self._segment_bytes)
+        group = [] if unsure else choose(segments, self._segment_bytes, slack_bytes, factor)
         if names:
             last = None if unsure or group else done
             self._forget(names, partial(self._delete, names, last))

@@ -75,6 +75,10 @@ class Disk(Protocol):
         """Return when the names in a directory are durable."""
         ...
 
+    def room(self, directory: Path) -> tuple[int, int]:
+        """The bytes that are free for us on a directory's file system, and its size."""
+        ...
+
 
 class OsDisk:
     """The real thing."""
@@ -147,3 +151,7 @@ class OsDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def room(self, directory: Path) -> tuple[int, int]:
+        found = os.statvfs(directory)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize

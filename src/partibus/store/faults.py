@@ -30,6 +30,7 @@ class FaultyDisk:
         self.sync_errno = 0
         self.read_errno = 0
         self.space_bytes: int | None = None  # what may still be written or reserved
+        self.room: Callable[[Path], tuple[int, int]] = disk.room
         self.delay_s = 0.0  # before every write and sync
         self.sync_delay_s = 0.0  # before every sync, of which a commit has one
 

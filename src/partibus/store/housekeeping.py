@@ -21,6 +21,7 @@ from partibus.store.checkpoint import (
 )
 from partibus.store.disk import Disk
 from partibus.store.interface import Done, Notify
+from partibus.store.room import Room, is_full
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
 
@@ -37,6 +38,7 @@ class Housekeeper:
         table: SegmentTable,
         notify: Notify,
         *,
+        room: Room,
         forget: Callable[[list[str]], None],
         changed: Callable[[], None],
     ) -> None:
@@ -44,6 +46,7 @@ class Housekeeper:
         self._directory = directory
         self._table = table
         self._notify = notify
+        self._room = room
         self._forget = forget
         self._changed = changed
         self._worker = Worker(f"store-keep-{directory.name}")
@@ -74,13 +77,22 @@ class Housekeeper:
 
     def _write(self, checkpoint: Checkpoint, empty: list[int], done: Done) -> None:
         try:
-            write_checkpoint(self._disk, self._directory, checkpoint)
+            self._write_somehow(checkpoint)
         except Exception as error:
             _log.error("%s: a checkpoint could not be written: %r", self._directory, error)
             text = f"The store {self._directory} could not write a checkpoint: {error}."
             self._notify(partial(self._failed, StoreUnavailable(text), done))
         else:
             self._notify(partial(self._written, checkpoint, empty, done))
+
+    def _write_somehow(self, checkpoint: Checkpoint) -> None:
+        """On a full disk at the cost of the reserve: a checkpoint is what gives room."""
+        try:
+            write_checkpoint(self._disk, self._directory, checkpoint)
+        except OSError as error:
+            if not is_full(error) or not self._room.give_up():
+                raise
+            write_checkpoint(self._disk, self._directory, checkpoint)
 
     def _failed(self, error: BusError, done: Done) -> None:
         self.failing = True

@@ -30,7 +30,7 @@ class StoreState(Enum):
     """How a store answers."""
 
     UP = "up"
-    DEGRADED = "degraded"  # it commits, but slowly, or its last checkpoint failed
+    DEGRADED = "degraded"  # it commits, but slowly, its last checkpoint failed, or room is short
     DOWN = "down"  # appends are refused; it is probed until it answers
 
 
@@ -75,6 +75,9 @@ class Store(Protocol):
 
     state: StoreState
     on_state: Callable[[StoreState], None] | None
+    shortage: str | None
+    """Why no more messages should be added now, though settlements and checkpoints are taken: the
+    disk is almost full. None when there is room."""
 
     def open(self) -> Recovered:
         """Lock the place, recover, and be ready; raises StoreCorrupt or StoreUnavailable."""
@@ -109,6 +112,14 @@ class Store(Protocol):
         durable."""
         ...
 
+    def hold(self, positions: list[int]) -> None:
+        """These bodies are about to be read: they stay readable until `let_go`, released or not."""
+        ...
+
+    def let_go(self, positions: list[int]) -> None:
+        """What was held was read."""
+        ...
+
     def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
         """Keep the states of all fragments as of the last entry whose `done` ran.
 
@@ -135,6 +146,11 @@ class Store(Protocol):
     @property
     def live_bytes(self) -> int:
         """The bodies that are retained."""
+        ...
+
+    @property
+    def free_bytes(self) -> int | None:
+        """What is free on the disk; None without one."""
         ...
 
     @property

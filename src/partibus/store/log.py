@@ -5,6 +5,8 @@ segment table, checkpoints. It lives on the loop thread; the threads below it ha
 news back through `notify`. Holds no body and knows no meaning. Called by the runner.
 """
 
+import contextlib
+import time
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -44,6 +46,7 @@ from partibus.store.record import (
     place_records,
 )
 from partibus.store.recovery import LogScan, settle_tail
+from partibus.store.room import FREE_MIN, RESERVE_NAME, FreeMin, Room
 from partibus.store.segment import SEGMENT_BYTES, SEGMENT_HEADER_BYTES, segment_name
 from partibus.store.table import SegmentTable
 from partibus.store.watermark import WATERMARK_BYTES, Watermark
@@ -64,9 +67,11 @@ class SegmentStore:
         disk: Disk | None = None,
         probe_interval_s: float = PROBE_INTERVAL_S,
         slow_commit_s: float = SLOW_COMMIT_S,
+        free_min: FreeMin = FREE_MIN,
     ) -> None:
         self.state = StoreState.UP
         self.on_state: Callable[[StoreState], None] | None = None
+        self.shortage: str | None = None
         self._directory = directory
         self._notify = notify
         self._disk: Disk = OsDisk() if disk is None else disk
@@ -79,11 +84,13 @@ class SegmentStore:
         self._commit: CommitThread | None = None  # none before recovery ended, none after close
         self._table = SegmentTable(directory)
         self._readers = Readers(self._disk, directory, self._table, notify)
+        self._room = Room(self._disk, directory, free_min)
         self._keeper = Housekeeper(
             self._disk,
             directory,
             self._table,
             notify,
+            room=self._room,
             forget=self._readers.forget,
             changed=self._update_state,
         )
@@ -132,6 +139,9 @@ class SegmentStore:
             self._lock = None
 
     def _recover(self) -> Recovered:
+        # A reserve from an earlier life is of use now: even the start needs a little room.
+        with contextlib.suppress(OSError):
+            self._disk.remove(self._directory / RESERVE_NAME)
         inventory = prepare_log(self._disk, self._directory, self._segment_bytes)
         self._store_id = inventory.store_id
         self._table.fill(inventory.bases, inventory.sizes, inventory.compacted)
@@ -180,11 +190,14 @@ class SegmentStore:
             segment_bytes=self._segment_bytes,
             base=base,
             tail=scan.end,
+            room=self._room,
             probe_interval_s=self._probe_interval_s,
         )
         self._acknowledged = scan.end
         self._table.begin(scan.end)
         self._go_on_at(base, scan.end)
+        if self._room.look(time.monotonic()):
+            self.room_changed(self._room.describe())
         self._commit.start()
 
     def _go_on_at(self, base: int, tail: int) -> None:
@@ -267,11 +280,16 @@ class SegmentStore:
             self._commit.resume()
         self._update_state()
 
+    def room_changed(self, shortage: str | None) -> None:
+        """There is too little room on the disk to take messages, or enough again."""
+        self.shortage = shortage
+        self._update_state()
+
     def _update_state(self) -> None:
         state = StoreState.UP
         if self._down:
             state = StoreState.DOWN
-        elif self._slow or self._keeper.failing:
+        elif self._slow or self._keeper.failing or self.shortage is not None:
             state = StoreState.DEGRADED
         if state is not self.state:
             self.state = state
@@ -298,6 +316,16 @@ class SegmentStore:
         if length:
             self._table.release(position, length)
 
+    def hold(self, positions: list[int]) -> None:
+        """Keep bodies that are about to be read."""
+        for position in positions:
+            self._table.hold(position)
+
+    def let_go(self, positions: list[int]) -> None:
+        """What was held was read."""
+        for position in positions:
+            self._table.let_go(position)
+
     def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
         """Keep the states as of the last entry whose `done` ran."""
         if self._commit is None or self._down:
@@ -312,7 +340,9 @@ class SegmentStore:
         """Give back what is dead before the last checkpoint, as far as it is worth it."""
         if self._commit is None or self._down:
             return False
-        return self._compactor.begin(self._keeper.position, done)
+        return self._compactor.begin(
+            self._keeper.position, done, is_eager=self.shortage is not None
+        )
 
     @property
     def bytes_since_checkpoint(self) -> int:
@@ -330,10 +360,16 @@ class SegmentStore:
         return self._table.live_bytes
 
     @property
+    def free_bytes(self) -> int | None:
+        """What was free on the disk when it was last looked at."""
+        return self._room.free_bytes
+
+    @property
     def disk_bytes(self) -> int:
         """What the store's files take."""
         last = self._tail - self._base if self._commit is None else self._commit.reserved_bytes
-        return self._table.sealed_bytes + last + self._keeper.file_bytes + WATERMARK_BYTES
+        beside = self._keeper.file_bytes + WATERMARK_BYTES + self._room.reserve_bytes
+        return self._table.sealed_bytes + last + beside
 
     @property
     def dead_bytes(self) -> int:

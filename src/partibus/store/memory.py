@@ -47,6 +47,7 @@ class MemoryStore:
     def __init__(self, *, notify: Notify, replayable: bool = False) -> None:
         self.state = StoreState.UP
         self.on_state: Callable[[StoreState], None] | None = None
+        self.shortage: str | None = None
         self._notify = notify
         self._replayable = replayable
         self._bodies: dict[int, bytes] = {}
@@ -114,6 +115,12 @@ class MemoryStore:
             elif not others:
                 del self._bodies[position]
 
+    def hold(self, positions: list[int]) -> None:
+        """Nothing is ever about to be read: it is read at once."""
+
+    def let_go(self, positions: list[int]) -> None:
+        """As little."""
+
     def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
         """Remember the states; records up to the last acknowledged one are forgotten."""
         if self.state is StoreState.DOWN:
@@ -155,6 +162,11 @@ class MemoryStore:
     def dead_bytes(self) -> int:
         """A released body is gone at once."""
         return 0
+
+    @property
+    def free_bytes(self) -> int | None:
+        """There is no disk."""
+        return None
 
     @property
     def disk_bytes(self) -> int:

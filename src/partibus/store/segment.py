@@ -17,7 +17,7 @@ SEGMENT_MAGIC: Final = b"PARTIBUS"
 SEGMENT_VERSION: Final = 1
 SEGMENT_SUFFIX: Final = ".seg"
 SEGMENT_HEADER_BYTES: Final = 64
-SEGMENT_BYTES: Final = 64 << 20
+SEGMENT_BYTES: Final = 32 << 20
 STORE_ID_BYTES: Final = 16
 
 # A segment is reserved ahead in growing steps: a small store takes little, and a busy one is not

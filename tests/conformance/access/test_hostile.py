@@ -155,7 +155,7 @@ JSON_BODIES = (
     b'{"name": "n", "properties": {"lock_duration": "-PT5S"}}',
     b'{"name": "n", "properties": {"lock_duration": "P99999999999999999999D"}}',
     b'{"name": "n", "properties": {"user_metadata": "' + b"x" * 1025 + b'"}}',
-    b'{"name": "n", "properties": {"forward_to": "n"}}',
+    b'{"name": "n", "properties": {"forward_to": "nobody"}}',
     b'{"name": "n", "properties": {"partition_count": -1, "enable_partitioning": true}}',
     b'{"name": "n", "properties": {"partition_count": 65536, "enable_partitioning": true}}',
     b'<?xml version="1.0"?><a/>',

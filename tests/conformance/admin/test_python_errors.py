@@ -123,7 +123,6 @@ def test_what_is_fixed_cannot_be_updated(
         ({"user_metadata": "x" * 1025}, "user_metadata"),
         ({"status": EntityStatus.CREATING}, "status"),
         ({"status": "Sleeping"}, "Status"),
-        ({"requires_session": True, "forward_to": "target"}, "forward_to"),
         ({"enable_express": True, "requires_duplicate_detection": True}, "enable_express"),
         ({"authorization_rules": [AuthorizationRule(key_name="k", rights=[])]}, "rights"),
         ({"authorization_rules": [AuthorizationRule(key_name="k", rights=["Manage"])]}, "Manage"),

@@ -18,6 +18,7 @@ class Account:
         self.bytes_since_checkpoint = 0
         self.live_bytes = 0
         self.dead_bytes = 0
+        self.shortage: str | None = None
         self.steps = 0
         self.done: list[Done] = []
         self.calls: list[str] = []
@@ -101,5 +102,21 @@ def test_what_failed_is_tried_again_later(account: Account) -> None:
     upkeep.look()
     assert account.calls == ["checkpoint", "compact"]
     account.dead_bytes += DEAD_BYTES_MIN + 1
+    upkeep.look()
+    assert account.calls == ["checkpoint", "compact", "compact"]
+
+
+def test_a_disk_that_is_almost_full_is_reason_to_hurry(account: Account) -> None:
+    upkeep = upkeep_of(account)
+    account.bytes_since_checkpoint = 2 * MIB
+    account.dead_bytes = 1
+    upkeep.look()
+    assert account.calls == []
+    account.shortage = "almost full"
+    upkeep.hurry()
+    account.bytes_since_checkpoint = 0
+    account.tell()
+    assert account.calls == ["checkpoint", "compact"]
+    account.dead_bytes += 2 * MIB
     upkeep.look()
     assert account.calls == ["checkpoint", "compact", "compact"]

@@ -16,6 +16,7 @@ from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import Fragment
 from partibus.fragment.remote import RemoteFragment
 from partibus.gateway.operations.sessions import TIME_MAX_MS
+from partibus.gateway.session_link import LOST_NOTICE_MS
 from partibus.testing.bus import BusBench, ClientBench
 from support.far_side import FarSide
 from support.gateway_messages import in_session, plain
@@ -248,7 +249,7 @@ def test_a_lapsed_session_ends_its_link(bus: BusBench, client: ClientBench) -> N
     link = accept(client, "q", "a")
     (event,) = receive(client, link, 1)
     management = Management(client, "q")
-    bus.scheduler.advance_ms(LOCK_MS)
+    bus.scheduler.advance_ms(LOCK_MS + LOST_NOTICE_MS)
     client.run()
     assert detach_condition(client) == "com.microsoft:session-lock-lost"
     lost = (410, "com.microsoft:session-lock-lost")
@@ -268,6 +269,21 @@ def test_a_lapsed_session_ends_its_link(bus: BusBench, client: ClientBench) -> N
     }.items():
         status, _, condition = management.ask(operation, session_id="a", **fields)
         assert (status, condition) == lost, operation
+
+
+@pytest.mark.rule("SES-7")
+def test_a_lapsed_session_is_free_at_once_and_its_link_hears_later(
+    bus: BusBench, client: ClientBench
+) -> None:
+    accept(client, "q", "a")
+    bus.scheduler.advance_ms(LOCK_MS)
+    client.run()
+    assert not client.take(DetachReceived)
+    assert given(accept(client, "q", "a")) == "a"
+    bus.scheduler.advance_ms(LOST_NOTICE_MS)
+    client.run()
+    assert detach_condition(client) == "com.microsoft:session-lock-lost"
+    assert Management(client, "q").ask("renew-session-lock", session_id="a")[0] == 200
 
 
 def test_settling_on_the_link_after_the_time_is_up(bus: BusBench, client: ClientBench) -> None:
@@ -336,7 +352,7 @@ def test_far_sessions_are_used_like_near_ones(far: FarSessions) -> None:
     assert given(accept(client, "p", None, 1000)) == "b"
     accept(client, "p", "a")
     assert detach_condition(client) == "com.microsoft:session-cannot-be-locked"
-    far.bus.scheduler.advance_ms(LOCK_MS)
+    far.bus.scheduler.advance_ms(LOCK_MS + LOST_NOTICE_MS)
     client.run()
     conditions = {
         str(event.error.condition)

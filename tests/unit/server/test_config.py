@@ -13,6 +13,7 @@ from partibus.server.config import (
     is_loopback,
     resolve_configuration,
 )
+from partibus.store.room import FreeMin
 
 
 def write(folder: Path, text: str, name: str = "bus.toml") -> Path:
@@ -108,6 +109,7 @@ def test_every_setting_from_the_environment() -> None:
         "keep_locks": "no",
         "profile": "emulator",
         "faults": "yes",
+        "disk_free_min": "300 MiB",
         "peek_partitioned": "first-responder",
         "forward_failures_to_transfer": "on",
         "flight_port": "5673",
@@ -130,6 +132,7 @@ def test_every_setting_from_the_environment() -> None:
         keep_locks=False,
         profile=EMULATOR,
         faults=True,
+        disk_free_min=FreeMin(0.0, 300 << 20),
         peek_partitioned="first-responder",
         forward_failures_to_transfer=True,
         flight_port=5673,
@@ -146,7 +149,7 @@ def test_a_size_is_a_number_of_bytes_or_has_a_unit(given: object, size: int) -> 
     assert settings.memory_limit == size
 
 
-@pytest.mark.parametrize("given", ["", "much", "-1G", "1.5G", "15M", "G", True])
+@pytest.mark.parametrize("given", ["", "much", "-1G", "1.G", "15M", "G", True])
 def test_a_size_that_cannot_be_used_is_refused(given: object) -> None:
     with pytest.raises(ConfigError, match=r"^--memory-limit: "):
         resolve_configuration({"memory_limit": given}, {})
@@ -304,3 +307,23 @@ def test_every_setting_is_documented() -> None:
     assert config.__doc__ is not None
     for key in SETTING_KEYS:
         assert f"| {key} | PARTIBUS_{key.upper()} |" in config.__doc__
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("10%", FreeMin(0.1, 0)),
+        ("2.5%", FreeMin(0.025, 0)),
+        ("0", FreeMin(0.0, 0)),
+        (1_000_000, FreeMin(0.0, 1_000_000)),
+        ("1GiB", FreeMin(0.0, 1 << 30)),
+        ("1.5 gb", FreeMin(0.0, 3 << 29)),
+    ],
+)
+def test_what_stays_free_is_a_share_or_a_size(given: object, expected: FreeMin) -> None:
+    assert resolve_configuration({"disk_free_min": given}, {}).settings.disk_free_min == expected
+
+
+@pytest.mark.parametrize("given", ["much", "95%", "-1", "5 %%", ""])
+def test_what_stays_free_can_be_wrong(given: str) -> None:
+    assert "--disk-free-min" in complaint({"disk_free_min": given}, {})

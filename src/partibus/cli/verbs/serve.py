@@ -133,6 +133,15 @@ def serve(
             rich_help_panel=_LIMITS,
         ),
     ] = None,
+    disk_free_min: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="What stays free of a store's disk, as 5% or 200M; below it no messages are"
+            " taken, but they are received and settled. (default 5%, at least 64M)",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = None,
     peek_partitioned: Annotated[
         str | None,
         typer.Option(
@@ -173,6 +182,7 @@ def serve(
         workers=workers,
         profile=profile,
         memory_limit=memory_limit,
+        disk_free_min=disk_free_min,
         peek_partitioned=peek_partitioned,
         faults=faults,
     )

@@ -2,7 +2,8 @@
 
 Owns the table of stores, and the words of the verbs that work on the data directory of a stopped
 server. What a state means is the store's own word: up, degraded (it commits, but slowly) or down
-(it refuses, and is probed until it answers).
+(it refuses, and is probed until it answers). Full is one that hands messages out, but takes none,
+since its disk is almost full.
 """
 
 from collections.abc import Callable
@@ -45,7 +46,9 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
     """List every store: its state, the fragments placed there, and what it takes.
 
     Live bytes are those of messages that are still needed; the files on disk are larger, since
-    space goes back in whole segments. Damaged messages that were met since the start are told.
+    space goes back some time after the messages are gone. A store is full when less than
+    `--disk-free-min` is free on its disk: messages are received and settled, but none are taken.
+    Damaged messages that were met since the start are reported.
     """
     server = server_at(place)
     answer = server.ask("GET", "/stores")
@@ -56,15 +59,16 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
     from partibus.cli.tables import print_table
 
     print_table(
-        ("store", "state", "worker", "fragments", "live", "on disk", "place"),
+        ("store", "state", "worker", "fragments", "live", "on disk", "free", "place"),
         [
             (
                 s["store"],
-                s["state"],
+                "full" if s["shortage"] else s["state"],
                 s["worker"],
                 s["fragments"],
                 spoken_bytes(s["live_bytes"]),
                 spoken_bytes(s["disk_bytes"]),
+                spoken_bytes(s["free_bytes"]),
                 s["place"],
             )
             for s in answer["stores"]

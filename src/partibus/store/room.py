@@ -1,0 +1,115 @@
+"""Room on the disk: when there is too little left to take messages, and what is kept back.
+
+Owns the threshold below which a store is short of space, and a reserve that it takes while it is
+short: a file whose blocks are given up when a settlement or a checkpoint finds the disk full.
+Looked at by the commit thread; the checkpoint thread may give the reserve up too.
+"""
+
+import errno
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from partibus.store.disk import Disk
+
+RESERVE_NAME: Final = "reserve"
+RESERVE_BYTES_MAX: Final = 32 << 20
+FREE_SHARE: Final = 0.05
+FREE_BYTES_MIN: Final = 64 << 20
+
+# The file system is asked at most this often while there is traffic, and this often while there
+# is none and the store is short.
+LOOK_INTERVAL_S: Final = 0.25
+
+# A store that was short takes messages again when there is a tenth more than the least.
+RECOVERED_FACTOR: Final = 1.1
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, frozen=True)
+class FreeMin:
+    """How much of a file system is to stay free: a share of it, and at least so many bytes."""
+
+    share: float = FREE_SHARE
+    least_bytes: int = FREE_BYTES_MIN
+
+    def of(self, total_bytes: int) -> int:
+        """In bytes, for a file system of this size."""
+        return max(self.least_bytes, int(self.share * total_bytes))
+
+
+FREE_MIN: Final = FreeMin()
+
+
+class Room:
+    """What is free on the file system of one store."""
+
+    def __init__(self, disk: Disk, directory: Path, free_min: FreeMin) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._free_min = free_min
+        self._looked_at_s = 0.0
+        self.reserve_bytes = 0
+        self.is_short = False
+        self.free_bytes = 0
+        self.needed_bytes = 0
+
+    def look(self, now_s: float) -> bool:
+        """Ask the file system, unless it was asked just now; whether `is_short` changed."""
+        if now_s - self._looked_at_s < LOOK_INTERVAL_S:
+            return False
+        self._looked_at_s = now_s
+        try:
+            self.free_bytes, total_bytes = self._disk.room(self._directory)
+        except OSError as error:
+            _log.info("%s: the file system does not say what is free: %r", self._directory, error)
+            return False
+        self.needed_bytes = self._free_min.of(total_bytes)
+        was_short = self.is_short
+        needed = self.needed_bytes * (RECOVERED_FACTOR if was_short else 1.0)
+        # The reserve is ours: it must not be what keeps the store short.
+        free = self.free_bytes + self.reserve_bytes
+        self.is_short = free < needed
+        if self.is_short and not was_short:
+            self._take_reserve()
+        elif was_short and not self.is_short:
+            self.give_up()
+        return self.is_short is not was_short
+
+    def describe(self) -> str:
+        """Why no messages are taken, for clients and operators; it names no path."""
+        free, needed = self.free_bytes >> 20, self.needed_bytes >> 20
+        return (
+            f"The disk of the store is almost full: {free} MiB are free, and {needed} MiB are kept "
+            "for receiving and settling. No messages are taken until there is room: receive or "
+            "purge messages, or free space on the disk, then send again."
+        )
+
+    def give_up(self) -> bool:
+        """Free the blocks of the reserve; False when there is none."""
+        if not self.reserve_bytes:
+            return False
+        self.reserve_bytes = 0
+        self._disk.remove(self._directory / RESERVE_NAME)
+        return True
+
+    def _take_reserve(self) -> None:
+        """Half of what is free, before others take it."""
+        size = min(RESERVE_BYTES_MAX, self.free_bytes // 2)
+        try:
+            fd = self._disk.open(self._directory / RESERVE_NAME, writable=True, create=True)
+            try:
+                self._disk.allocate(fd, size)
+            finally:
+                self._disk.close(fd)
+            self.reserve_bytes = size
+        except OSError as error:
+            _log.info("%s: no reserve could be taken: %r", self._directory, error)
+            self._disk.remove(self._directory / RESERVE_NAME)
+
+
+def is_full(error: Exception) -> bool:
+    """Whether an error says that the disk has no room."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
