@@ -76,7 +76,6 @@ class Catalog:
         """How many changes the namespace has seen, as far as this process knows."""
         try:
             self._database.has_news()
-            self.apply_fixed()
             self._load()
         except BaseException:
             self._database.close()
@@ -264,7 +263,7 @@ class Catalog:
             fixed = "1"
         if fixed is None:
             self._fix(PARTITIONS, str(wished or 1))
-            self.apply_fixed()
+            self._apply_fixed()
         elif wished is not None and wished != int(fixed):
             raise ConfigError(
                 f"[namespace] partitions: the namespace was made with {fixed} and cannot have "
@@ -288,7 +287,7 @@ class Catalog:
         """The bits that all lock tokens begin with."""
         return int(self._database.setting(LOCK_PREFIX) or 0)
 
-    def apply_fixed(self) -> None:
+    def _apply_fixed(self) -> None:
         """Go by what is fixed, which another process may have done since this was opened."""
         partitions = int(self._database.setting(PARTITIONS) or 1)
         if self.profile.partitioning == "namespace":
@@ -395,6 +394,7 @@ class Catalog:
             return []
         try:
             with self._database.snapshot():
+                self._apply_fixed()
                 news = self._database.changes.news()
                 changes = self._read_all_anew() if news is None else self._read_news(news)
         except BaseException:
@@ -454,6 +454,7 @@ class Catalog:
 
     def _load(self) -> None:
         with self._database.snapshot():
+            self._apply_fixed()
             self._read()
 
     def _read(self) -> None:

@@ -18,8 +18,12 @@ from partibus.fragment.broker import Broker
 from partibus.fragment.store_marks import StoreMarks
 from partibus.server.config import ServeSettings
 from partibus.server.live import BUSY_S, BUSY_TRIES_MAX
+from partibus.store.checkpoint import CHECKPOINT_SUFFIX
+from partibus.store.kept import KEPT_SUFFIX
+from partibus.store.segment import SEGMENT_SUFFIX
+from partibus.store.watermark import WATERMARK_NAME
 
-_STORE_SUFFIXES: Final = (".seg", ".ckpt", ".kept")
+_STORE_SUFFIXES: Final = (SEGMENT_SUFFIX, CHECKPOINT_SUFFIX, KEPT_SUFFIX, WATERMARK_NAME)
 UNKNOWN_SHOWN_MAX: Final = 5
 
 

@@ -268,7 +268,6 @@ class Node:
             self._open_broker(number, broker)
         if self._gate is not None:
             await self._gate()
-            self.catalog.apply_fixed()
             self.catalog.refresh()
         else:
             self._shows_key = declare(self.catalog, self._settings, self._definitions)

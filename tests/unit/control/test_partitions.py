@@ -136,3 +136,13 @@ def test_what_an_entity_has_may_be_handed_back(tmp_path: Path, profile: Profile)
     assert after.fragments == before.fragments
     with pytest.raises(PropertyRefused, match="partition_count"):
         catalog.update("q", QueueSpec(enable_partitioning=True, fragments=4))
+
+
+def test_what_another_process_has_fixed_holds_here_too(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.db"
+    ours = Catalog(file, profile=PREMIUM, stores=2)
+    theirs = Catalog(file, profile=PREMIUM, stores=2)
+    theirs.fix_partitions(2)
+    ours.refresh()
+    assert ours.profile == theirs.profile
+    assert ours.create("q", QueueSpec()).spec.fragments == 2
