@@ -29,13 +29,7 @@ from partibus.control.record import Change, ChangeKind, ChangeListener, EntityRe
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.admission import admit
 from partibus.domain.clock import Clock, SystemClock
-from partibus.domain.entity import (
-    EntityKind,
-    EntitySpec,
-    QueueSpec,
-    SubscriptionSpec,
-    kind_of,
-)
+from partibus.domain.entity import EntityKind, EntitySpec, QueueSpec, SubscriptionSpec, kind_of
 from partibus.domain.errors import (
     ArgumentError,
     BusError,
@@ -269,7 +263,7 @@ class Catalog:
             fixed = "1"
         if fixed is None:
             self._fix(PARTITIONS, str(wished or 1))
-            self._apply_partitions(wished or 1)
+            self._apply_fixed()
         elif wished is not None and wished != int(fixed):
             raise ConfigError(
                 f"[namespace] partitions: the namespace was made with {fixed} and cannot have "
@@ -293,7 +287,9 @@ class Catalog:
         """The bits that all lock tokens begin with."""
         return int(self._database.setting(LOCK_PREFIX) or 0)
 
-    def _apply_partitions(self, partitions: int) -> None:
+    def _apply_fixed(self) -> None:
+        """Go by what is fixed, which another process may have done since this was opened."""
+        partitions = int(self._database.setting(PARTITIONS) or 1)
         if self.profile.partitioning == "namespace":
             self.profile = with_partitions(self.profile, partitions)
 
@@ -398,6 +394,7 @@ class Catalog:
             return []
         try:
             with self._database.snapshot():
+                self._apply_fixed()
                 news = self._database.changes.news()
                 changes = self._read_all_anew() if news is None else self._read_news(news)
         except BaseException:
@@ -457,8 +454,7 @@ class Catalog:
 
     def _load(self) -> None:
         with self._database.snapshot():
-            # Another process may have fixed it since this one opened the file.
-            self._apply_partitions(int(self._database.setting(PARTITIONS) or 1))
+            self._apply_fixed()
             self._read()
 
     def _read(self) -> None:
