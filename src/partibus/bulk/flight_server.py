@@ -32,6 +32,8 @@ from partibus.domain.errors import (
     Unauthorized,
 )
 from partibus.domain.rights import Rights
+from partibus.gateway.memory_account import MemoryAccount
+from partibus.gateway.memory_room import held_until_stored
 
 ANSWER_S_MAX: Final = 120.0
 """The loop answers in milliseconds; a store that hangs must not hold a thread for ever."""
@@ -103,6 +105,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         service: BulkService,
         staging: StagingService,
         doorkeeper: Doorkeeper,
+        memory: MemoryAccount,
         certificates: list[tuple[bytes, bytes]] | None = None,
     ) -> None:
         super().__init__(
@@ -113,6 +116,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         self._loop = loop
         self._service = service
         self._staging = staging
+        self._memory = memory
         self._authorize = doorkeeper.authorize
         self._actions: dict[str, Action] = {
             "status": Action(asked.StatusRequest, Rights.LISTEN, service.status),
@@ -223,6 +227,11 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         return request
 
     async def _put(self, request: Put, number: int, payloads: list[bytes]) -> Fields:
+        """Store a batch when there is memory for it; its stream is not read meanwhile."""
+        async with held_until_stored(self._memory, sum(map(len, payloads))):
+            return await self._store(request, number, payloads)
+
+    async def _store(self, request: Put, number: int, payloads: list[bytes]) -> Fields:
         if isinstance(request, asked.StagedPutRequest):
             refusals = await self._staging.stage(request, request.chunk + number, payloads)
             return _put_answer(len(payloads), 0, refusals)

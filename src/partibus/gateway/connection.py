@@ -121,19 +121,24 @@ class ClientConnection:
     # --- from the listener ------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the client: run the engine and everything it reports."""
+        """Bytes from the client; they are handled in this turn of the loop or a later one."""
+        self._intake.take(data)
+
+    def handle(self, data: bytes) -> None:
+        """Run the engine on bytes of the client, and everything that it reports."""
         if self._is_deaf:
             return
         engine, memory = self._engine, self.gateway.memory
         engine.unfinished.bytes_max = self.unfinished_bytes_max()
         engine.incoming_window = memory.window(engine.settings.incoming_window)
-        self._handle(engine.receive_data(data, self.gateway.monotonic_ms()))
+        events = engine.receive_data(data, self.gateway.monotonic_ms())
+        self._handle(events)
         if self._sending:
             sending, self._sending = self._sending, []
             for link in sending:
                 link.submit()
-        self._count_memory()
-        self._intake.was_read(len(data))
+        self.count_memory()
+        self._intake.was_handled(len(data), len(events))
         self._flush()
 
     def _handle(self, events: list[Event]) -> None:
@@ -147,7 +152,7 @@ class ClientConnection:
         """The client does not read fast enough: ask fragments for nothing more."""
         self.is_writable = False
         self._unsent_bytes = self._written_bytes
-        self._count_memory()
+        self.count_memory()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
@@ -155,7 +160,7 @@ class ClientConnection:
             return
         self.is_writable = True
         self._unsent_bytes = 0
-        self._count_memory()
+        self.count_memory()
         for owner in list(self._links.values()):
             if isinstance(owner, OutboundLink):
                 owner.pull()
@@ -165,6 +170,7 @@ class ClientConnection:
 
     def connection_lost(self) -> None:
         """The socket is gone; links are gone with it (SEED-104)."""
+        self._intake.finish()
         self._finish()
 
     # --- output and time --------------------------------------------------------------------
@@ -185,17 +191,17 @@ class ClientConnection:
             self._wire.write(data)
             if not self.is_writable:
                 self._unsent_bytes += len(data)
-        self._count_memory()
+        self.count_memory()
         if not self._intake.is_reading:
             self._intake.read_on()
         if self._engine.closed:
             self._finish()
             self._wire.close()
 
-    def _count_memory(self) -> None:
+    def count_memory(self) -> None:
         """Put what this client makes us hold into the account of all."""
         self._share.update(
-            self.unconfirmed_bytes + self.requests.waiting_bytes,
+            self.unconfirmed_bytes + self.requests.waiting_bytes + self._intake.waiting_bytes,
             self._engine.unfinished_bytes + self.transactions.byte_count,
             self._unsent_bytes,
         )
@@ -356,6 +362,7 @@ class ClientConnection:
                 owner, InboundLink | OutboundLink | RequestLink | ResponseLink | CoordinatorLink
             )
             self._links[event.link] = owner
+            self._intake.admitted()
             if isinstance(owner, OutboundLink):
                 self.gateway.receivers.add(owner.path)
 

@@ -1,12 +1,15 @@
-"""Who is read next: connections that bring much take turns.
+"""Who is read next, and how much of it is handled in one turn of the loop.
 
-Owns whether the socket of a connection is read, and the line of those that were read at length
-and wait to be read again. A few of them go in each turn of the loop, so that a hundred clients
-that send as fast as they can leave time between them for everybody else: other clients, the
-store's news, requests for the server's health. Connections that bring little never wait here.
-One line for each gateway, one intake for each connection.
+Owns whether the socket of a connection is read, what was read and is not handled yet, and the
+line of connections that wait for either. A turn of the loop handles a bounded amount of work
+for all clients together; the rest waits for the next turn, so that a hundred clients that send
+as fast as they can, or all connect at once, leave time between them for everybody else: other
+clients, the store's news, requests for the server's health. Work is counted, not timed, so
+that a slow machine does the same in a turn as a fast one. One line for each gateway, one
+intake for each connection.
 """
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -19,48 +22,83 @@ if TYPE_CHECKING:
 
 LARGE_READ_BYTES: Final = 64 * 1024
 """A read that brings this much is likely not the last: its connection goes to the line."""
-READS_PER_TURN: Final = 8
-"""Of at most 256 KiB each: about two milliseconds of work in a turn."""
+TURN_WORK: Final = 1024 * 1024
+"""Bytes that are handled in a turn, with what each read costs: about two milliseconds."""
+READ_COST: Final = 16 * 1024
+"""What a read costs beside its bytes, reckoned in bytes: 64 small reads in a turn."""
+GREETING_COST: Final = 64 * 1024
+"""The same for a client that has no link yet: to let it in takes longer than to serve it."""
+RESUMES_PER_TURN: Final = 4
+"""Sockets that are read again in a turn, each with up to 256 KiB."""
+PIECE_EVENTS: Final = 256
+"""What a read has brought is cut into pieces of about so many messages when they are small."""
+DENSE_BYTES: Final = 1024
+"""Messages below this size are small: a read of 256 KiB holds more of them than a piece."""
+PIECE_BYTES_MIN: Final = 16 * 1024
+WHOLE: Final = 1 << 30
+"""Larger than any read."""
+
+_log: Final = logging.getLogger(__name__)
 
 
 class ReadingTurns:
-    """The line."""
+    """The line, and the work that may still be done in this turn."""
 
-    __slots__ = ("_is_due", "_line", "_scheduler")
+    __slots__ = ("_is_due", "_left", "_line", "_scheduler")
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._line: deque[Intake] = deque()
+        self._left = TURN_WORK
         self._is_due = False
+
+    def spend(self, work: int) -> bool:
+        """Whether so much may be done now; what begins within the bound may go beyond it."""
+        if self._left <= 0:
+            return False
+        self._left -= work
+        self._come_again()
+        return True
 
     def enter(self, intake: "Intake") -> None:
         """Stand in line; each once."""
         self._line.append(intake)
-        self._go_on()
+        self._come_again()
 
-    def _go_on(self) -> None:
-        if self._line and not self._is_due:
+    def _come_again(self) -> None:
+        if not self._is_due:
             self._is_due = True
             self._scheduler.call_soon(self._turn)
 
     def _turn(self) -> None:
+        """The loop has turned: there is as much to spend as ever, first for those in line."""
         self._is_due = False
-        for _ in range(min(READS_PER_TURN, len(self._line))):
-            self._line.popleft().take_turn()
-        self._go_on()
+        self._left = TURN_WORK
+        resumed = 0
+        for _ in range(len(self._line)):
+            if self._left <= 0 or resumed == RESUMES_PER_TURN:
+                break
+            if self._line.popleft().take_turn():
+                resumed += 1
+        if self._line:
+            self._come_again()
 
 
 class Intake:
-    """Whether one client's socket is read."""
+    """Whether one client's socket is read, and what was read and waits to be handled."""
 
     __slots__ = (
         "_connection",
         "_is_in_line",
         "_is_over",
+        "_piece_bytes",
+        "_pieces",
+        "_read_cost",
         "_share",
         "_turns",
         "_wire",
         "is_reading",
+        "waiting_bytes",
     )
 
     def __init__(
@@ -73,15 +111,82 @@ class Intake:
         self.is_reading = True
         self._is_in_line = False
         self._is_over = False
+        self._read_cost = GREETING_COST
+        self._piece_bytes = WHOLE
+        self._pieces: deque[bytes] = deque()
+        self.waiting_bytes = 0
+        """What was read and is not handled yet."""
 
-    def was_read(self, byte_count: int) -> None:
-        """So much was read at once and handled; see whether to go on."""
+    def admitted(self) -> None:
+        """The client has a link: from now on it is served, which takes less than to let it in."""
+        self._read_cost = READ_COST
+
+    # --- what was read --------------------------------------------------------------------------
+
+    def take(self, data: bytes) -> None:
+        """Bytes came: handle them now, or in a later turn when this one has seen enough."""
+        if (
+            not self._pieces
+            and len(data) <= self._piece_bytes
+            and self._turns.spend(self._read_cost + len(data))
+        ):
+            self._connection.handle(data)
+        else:
+            self._put_off(data)
+
+    def _put_off(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self.waiting_bytes += len(data)
+        if self.is_reading and self.waiting_bytes >= LARGE_READ_BYTES:
+            self._pause()
+        self._connection.count_memory()
+        self._stand_in_line()
+
+    def _go_on(self) -> None:
+        """Handle some of what waits; a client with which that fails is cut off, as it is by the
+        loop when it fails at once."""
+        try:
+            self._handle_next()
+        except Exception:
+            _log.exception("what a client has sent could not be handled")
+            self._wire.abort()
+            return
+        if self._pieces and not self._is_over:
+            self._stand_in_line()
+
+    def _handle_next(self) -> None:
+        """A piece of what waits; the rest of it stays the first in its line."""
+        piece = self._pieces.popleft()
+        if len(piece) > self._piece_bytes:
+            self._pieces.appendleft(piece[self._piece_bytes :])
+            piece = piece[: self._piece_bytes]
+        self.waiting_bytes -= len(piece)
+        self._turns.spend(self._read_cost + len(piece))
+        self._connection.handle(piece)
+
+    def was_handled(self, byte_count: int, event_count: int) -> None:
+        """So much was handled, and meant so many events; see whether to go on."""
+        if event_count * DENSE_BYTES <= byte_count:
+            self._piece_bytes = WHOLE
+        elif 2 * event_count > PIECE_EVENTS:
+            size = byte_count * PIECE_EVENTS // event_count
+            self._piece_bytes = max(PIECE_BYTES_MIN, size)
         if self.is_reading and (byte_count >= LARGE_READ_BYTES or self._must_stop()):
-            self.is_reading = False
-            self._wire.pause_reading()
+            self._pause()
+
+    # --- whether it is read ---------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        self.is_reading = False
+        self._wire.pause_reading()
 
     def _must_stop(self) -> bool:
         return self._connection.is_behind() or self._share.must_wait
+
+    def _stand_in_line(self) -> None:
+        if not self._is_in_line:
+            self._is_in_line = True
+            self._turns.enter(self)
 
     def read_on(self) -> None:
         """Stand in line to be read again, when the client has caught up."""
@@ -90,26 +195,40 @@ class Intake:
         if self._share.must_wait:
             self._share.account.wait(self)
         else:
-            self._is_in_line = True
-            self._turns.enter(self)
+            self._stand_in_line()
 
-    def take_turn(self) -> None:
-        """Its turn has come."""
+    def take_turn(self) -> bool:
+        """Its turn has come; whether its socket is read again."""
         self._is_in_line = False
-        if self._is_over or self.is_reading:
-            return
+        if self._is_over:
+            return False
+        if self._pieces:
+            self._go_on()
+            return False
+        if self.is_reading:
+            return False
         if self._must_stop():
             self.read_on()
-        else:
-            self.is_reading = True
-            self._wire.resume_reading()
+            return False
+        self.is_reading = True
+        self._wire.resume_reading()
+        return True
 
     def has_room(self) -> None:
         """There was no memory for what it sends, and is again."""
         if not self.is_reading and not self._is_over:
             self.read_on()
 
+    # --- its end --------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """The socket is gone: what was read before is handled now, and is the last of it."""
+        while self._pieces and not self._is_over:
+            self._handle_next()
+
     def close(self) -> None:
         """The connection is over."""
         self._is_over = True
+        self._pieces.clear()
+        self.waiting_bytes = 0
         self._share.account.forget(self)

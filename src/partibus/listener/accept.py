@@ -20,8 +20,8 @@ from partibus.domain.errors import ConfigError
 # A burst of clients waits here while the loop is busy; the kernel caps it at somaxconn.
 BACKLOG: Final = 4096
 # Accepting is bounded per wake-up so that a flood of connections cannot starve those that
-# are served already.
-ACCEPTS_PER_WAKE: Final = 64
+# are served already: about a millisecond.
+ACCEPTS_PER_WAKE: Final = 16
 # Long enough for descriptors to come free, short enough that clients do not time out.
 ACCEPT_PAUSE_S: Final = 0.1
 # Port 0 on several addresses: the port picked on the first must be free on the others.

@@ -1,5 +1,5 @@
-"""A bound on TLS handshakes in progress: each costs tens of kilobytes before the peer has
-proved anything.
+"""A bound on TLS handshakes in progress, and on those that begin in one turn of the loop: each
+costs tens of kilobytes and a millisecond before the peer has proved anything.
 
 Owns who shakes hands now and who waits for a turn. A waiting socket stays unread and costs
 next to nothing. The newest waits least: after a storm of reconnects its client is the most
@@ -18,24 +18,33 @@ from partibus.listener.sniff import FirstBytes
 HANDSHAKES_MAX: Final = 512
 # An honest handshake is over in a few round trips; while others wait, no one gets longer.
 PATIENCE_MS: Final = 1_000
+# A key exchange and a signature each, which hold up the loop: a storm of reconnects must leave
+# time between them for those who are connected.
+STARTS_PER_TURN: Final = 4
+
+Soon = Callable[[Callable[[], None]], object]
+"""Has something run in the next turn of the loop."""
 
 
 class Handshakes:
     """Gives turns to those who want to shake hands."""
 
-    __slots__ = ("_begin", "_clock", "_most", "_shaking", "_waiting")
+    __slots__ = ("_begin", "_clock", "_most", "_shaking", "_soon", "_started", "_waiting")
 
     def __init__(
         self,
         clock: Clock,
         begin: Callable[[FirstBytes, socket.socket], None],
+        soon: Soon,
         most: int = HANDSHAKES_MAX,
     ) -> None:
         self._clock = clock
         self._begin = begin
+        self._soon = soon
         self._most = most
         self._shaking: dict[FirstBytes, int] = {}  # since when, oldest first
         self._waiting: dict[FirstBytes, socket.socket] = {}
+        self._started = 0  # in this turn of the loop
 
     @property
     def shaking_count(self) -> int:
@@ -59,10 +68,18 @@ class Handshakes:
         return self._waiting.pop(first, None)
 
     def _give_turns(self) -> None:
-        while self._waiting and len(self._shaking) < self._most:
+        while self._waiting and len(self._shaking) < self._most and self._started < STARTS_PER_TURN:
+            if not self._started:
+                self._soon(self._turned)
+            self._started += 1
             first, sock = self._waiting.popitem()
             self._shaking[first] = self._clock.monotonic_ms()
             self._begin(first, sock)
+
+    def _turned(self) -> None:
+        """The loop has turned: as many as before may begin."""
+        self._started = 0
+        self._give_turns()
 
     def _end_slowest(self) -> None:
         slowest, since_ms = next(iter(self._shaking.items()))

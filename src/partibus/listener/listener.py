@@ -84,7 +84,7 @@ class Listener:
         self._http_waiting: dict[FirstBytes, None] = {}
         # These hold or watch connections that are counted above.
         self._starting: dict[FirstBytes, asyncio.Task[None]] = {}
-        self._handshakes = Handshakes(clock, self._begin_tls)
+        self._handshakes = Handshakes(clock, self._begin_tls, loop.call_soon)
         self.closing = Deadlines(loop, clock, limits.closing_ms)
         self.asking = Deadlines(loop, clock, limits.handshake_ms)
         self._http_loading: asyncio.Future[None] | None = None

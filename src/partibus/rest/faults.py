@@ -43,6 +43,12 @@ class BodyTooSlow(BusError):
     http_status = 408
 
 
+class MemoryShort(BusError):
+    """There is no memory for the message now; send it again."""
+
+    http_status = 503
+
+
 class Stopping(BusError):
     """The server is stopping; connect again."""
 

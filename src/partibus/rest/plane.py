@@ -20,6 +20,7 @@ from partibus.gateway.envelope import to_stored
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.lanes import lane_of
 from partibus.gateway.lock_token import pack_number
+from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import (
     Entity,
     require_receivable,
@@ -54,6 +55,11 @@ class DataPlane:
     def message_bytes_max(self, entity: Entity) -> int:
         """What one request may carry to an entity."""
         return min(entity.message_bytes_max, self._gateway.namespace.profile.http_message_bytes_max)
+
+    @property
+    def memory(self) -> MemoryAccount:
+        """What all clients make the process hold."""
+        return self._gateway.memory
 
     # --- send -------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ beside the other HTTP routes.
     GET    any of them                  refused, with what to do instead      405
 """
 
-import asyncio
 import json
 import logging
 import re
@@ -29,6 +28,7 @@ from starlette.routing import Route
 from partibus.domain.errors import ArgumentError, BusError, MessagesNotRead
 from partibus.gateway.namespace import too_large
 from partibus.rest.batch import is_batch, read_batch
+from partibus.rest.body import Body
 from partibus.rest.broker_properties import SentProperties, parse_header
 from partibus.rest.faults import BodyTooLarge, BodyTooSlow, fault
 from partibus.rest.http_date import to_http_date
@@ -38,8 +38,6 @@ from partibus.rest.property_headers import read_headers, text_of, write_headers
 
 TIMEOUT_S_MAX: Final = 60.0
 """How long a receive may wait, and how long it does unless told otherwise."""
-BODY_S_MAX: Final = 60.0
-"""A body that takes longer is not being sent but held."""
 JSON_FACTOR: Final = 2
 JSON_BYTES: Final = 64 * 1024
 """A batch in JSON may be so many times larger than its messages, and so many bytes more: base64
@@ -104,13 +102,14 @@ async def _send(plane: DataPlane, request: Request) -> Response:
     entity = plane.sendable(_entity(request), _token(request))
     content_type = request.headers.get("content-type")
     bytes_max = plane.message_bytes_max(entity)
-    if is_batch(content_type):
-        raw = await _body(request, JSON_FACTOR * bytes_max + JSON_BYTES, BodyTooLarge)
-        payloads = read_batch(raw)
-    else:
-        body = await _body(request, bytes_max, lambda: too_large(entity))
-        payloads = [_single(request, body, content_type)]
-    await plane.send(entity, payloads)
+    async with Body(plane.memory) as body:
+        if is_batch(content_type):
+            raw = await body.read(request, JSON_FACTOR * bytes_max + JSON_BYTES, BodyTooLarge)
+            payloads = read_batch(raw)
+        else:
+            raw = await body.read(request, bytes_max, lambda: too_large(entity))
+            payloads = [_single(request, raw, content_type)]
+        await plane.send(entity, payloads)
     return _response(201, [(b"Content-Type", (content_type or "").encode("latin-1"))])
 
 
@@ -129,25 +128,6 @@ def _as_sent(request: Request) -> Sequence[Header]:
     """The headers with their names as they came: properties have names in two cases."""
     as_sent: Sequence[Header] | None = request.scope.get("state", {}).get("headers_as_sent")
     return request.scope["headers"] if as_sent is None else as_sent
-
-
-async def _body(request: Request, bytes_max: int, refusal: Callable[[], BusError]) -> bytes:
-    """The body, within its size and its time."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > bytes_max:
-        raise refusal()
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(BODY_S_MAX):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size > bytes_max:
-                    raise refusal()
-                chunks.append(chunk)
-    except TimeoutError as error:
-        raise BodyTooSlow from error
-    return b"".join(chunks)
 
 
 # --- receive --------------------------------------------------------------------------------------

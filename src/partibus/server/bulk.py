@@ -18,6 +18,7 @@ from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
 from partibus.domain.errors import NotImplementedHere, OperationTimeout, Unauthorized
 from partibus.domain.rights import Rights
+from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
 from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
@@ -43,7 +44,9 @@ class BulkDesk:
         access: AccessControl,
         clock: Clock,
         control: ControlHub,
+        memory: MemoryAccount,
     ) -> None:
+        self._memory = memory
         self._settings = settings
         self._namespace = namespace
         self._access = access
@@ -85,10 +88,12 @@ class BulkDesk:
         location = f"{self._settings.host}:{port + self._control.worker if port else 0}"
         services = (BulkService(self._namespace), StagingService(self._namespace))
         if self._settings.loopback_only:
-            return BulkServer(f"grpc://{location}", loop, *services, self)
+            return BulkServer(f"grpc://{location}", loop, *services, self, self._memory)
         assert self.certificates is not None
         certificates = [self.certificates()]
-        return BulkServer(f"grpc+tls://{location}", loop, *services, self, certificates)
+        return BulkServer(
+            f"grpc+tls://{location}", loop, *services, self, self._memory, certificates
+        )
 
     def admit(self, token: str) -> None:
         """Raise Unauthorized unless the token is a good one, for whatever it is."""

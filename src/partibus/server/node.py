@@ -329,7 +329,12 @@ class Node:
         Inspection(self._brokers, self._machines).register(self.control)
         gateway = self.gateway
         self.bulk = BulkDesk(
-            self._settings, gateway.namespace, gateway.access, self._clock, self.control
+            self._settings,
+            gateway.namespace,
+            gateway.access,
+            self._clock,
+            self.control,
+            gateway.memory,
         )
         self.administration = Administration(
             self._settings,

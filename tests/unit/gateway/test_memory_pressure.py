@@ -8,7 +8,7 @@ from partibus.domain.entity import QueueSpec
 from partibus.gateway.gateway import PEAK_BYTES_MIN
 from partibus.gateway.inbound_link import CREDIT
 from partibus.gateway.memory_account import FAIR_BYTES, WINDOW_MIN, Share
-from partibus.gateway.reading_turns import LARGE_READ_BYTES, READS_PER_TURN
+from partibus.gateway.reading_turns import LARGE_READ_BYTES
 from partibus.testing.bus import BusBench, ClientBench
 from support.gateway_messages import plain
 from support.transaction_bench import TransactionClient
@@ -57,20 +57,6 @@ def test_a_client_that_brings_little_does_not_wait() -> None:
     sender.send(plain(0, size=1024), b"t", False, 0, None)
     bring(client)
     assert client.is_reading
-
-
-def test_few_are_read_in_one_turn() -> None:
-    bus = bench(1 << 30)
-    clients = [bus.client() for _ in range(READS_PER_TURN + 3)]
-    for client in clients:
-        sender = client.attach("q", sends=True)
-        sender.send(plain(0, size=LARGE), b"t", False, 0, None)
-    for client in clients:
-        bring(client)
-    bus.gateway.turns._turn()
-    assert [client.is_reading for client in clients] == [True] * READS_PER_TURN + [False] * 3
-    bus.scheduler.run()
-    assert all(client.is_reading for client in clients)
 
 
 def test_who_fills_the_memory_waits_until_there_is_room() -> None:

@@ -1,8 +1,9 @@
 """Turns at TLS handshakes: bounded, newest first, the slow ones ended when others wait."""
 
 import socket
+from collections.abc import Callable
 
-from partibus.listener.handshakes import PATIENCE_MS, Handshakes
+from partibus.listener.handshakes import PATIENCE_MS, STARTS_PER_TURN, Handshakes
 from partibus.listener.sniff import FirstBytes, Traffic
 from unit.listener.front import ManualClock
 
@@ -14,7 +15,8 @@ class Turns:
         self.clock = ManualClock()
         self.begun: list[FirstBytes] = []
         self.ended: list[FirstBytes] = []
-        self.handshakes = Handshakes(self.clock, self._begin, most)
+        self.soon: list[Callable[[], None]] = []
+        self.handshakes = Handshakes(self.clock, self._begin, self.soon.append, most)
         self._sock = socket.socket()
         self._sock.close()
 
@@ -22,6 +24,12 @@ class Turns:
         first = FirstBytes(self)
         self.handshakes.ask(first, self._sock)
         return first
+
+    def turn(self) -> None:
+        """The loop turns once."""
+        due, self.soon[:] = list(self.soon), []
+        for callback in due:
+            callback()
 
     def _begin(self, first: FirstBytes, sock: socket.socket) -> None:
         assert sock is self._sock
@@ -42,6 +50,18 @@ def test_only_so_many_shake_hands_at_once() -> None:
     asked = [turns.ask() for _ in range(4)]
     assert turns.begun == asked[:2]
     assert turns.handshakes.shaking_count == 2
+
+
+def test_few_begin_in_one_turn_of_the_loop() -> None:
+    turns = Turns(most=100)
+    asked = [turns.ask() for _ in range(2 * STARTS_PER_TURN + 1)]
+    assert len(turns.begun) == STARTS_PER_TURN
+    turns.turn()
+    assert len(turns.begun) == 2 * STARTS_PER_TURN
+    turns.turn()
+    assert set(turns.begun) == set(asked)
+    turns.turn()
+    assert not turns.soon
 
 
 def test_the_newest_has_the_next_turn() -> None:

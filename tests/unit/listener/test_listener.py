@@ -192,7 +192,9 @@ async def test_a_tls_handshake_that_stops_is_swept_away(front: Front, dial: Dial
 
 
 async def test_half_handshakes_do_not_keep_others_from_theirs(front: Front, dial: Dial) -> None:
-    front.listener._handshakes = Handshakes(front.clock, front.listener._begin_tls, most=2)
+    front.listener._handshakes = Handshakes(
+        front.clock, front.listener._begin_tls, asyncio.get_running_loop().call_soon, most=2
+    )
     half = []
     for count in range(1, 5):
         half.append(await dial())

@@ -33,7 +33,9 @@ class Bench:
         Inspection(brokers, self.machines).register(self.control)  # type: ignore[arg-type]
         settings = ServeSettings(stores=3, memory=True)
         bus = self.bus
-        bulk = BulkDesk(settings, bus.namespace, bus.access, bus.clock, self.control)
+        bulk = BulkDesk(
+            settings, bus.namespace, bus.access, bus.clock, self.control, bus.gateway.memory
+        )
         self.node = Administration(
             settings, bus.catalog, bus.namespace, bus.access, bus.clock, self.control, bulk
         )

@@ -1,0 +1,70 @@
+"""The body of a send over HTTP, from its first byte until its messages are stored.
+
+Owns the limits on reading it: its size, its time, and the memory account that it shares with
+all other clients. A send for which there is no memory waits for a moment before any of its body
+is read, and is then refused with 503, so that nothing is held for it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Self
+
+from starlette.requests import Request
+
+from partibus.domain.errors import BusError
+from partibus.gateway.memory_account import MemoryAccount, Share
+from partibus.gateway.memory_room import room_came
+from partibus.rest.faults import BodyTooSlow, MemoryShort
+
+BODY_S_MAX: Final = 60.0
+"""A body that takes longer is not being sent but held."""
+ROOM_S_MAX: Final = 2.0
+"""How long a send waits for memory: stores write what fills it in less, unless they are slow."""
+NO_ROOM: Final = (
+    "The messages that wait to be stored have reached the server's memory limit. Send again after"
+    " the time in Retry-After; --memory-limit sets the limit."
+)
+
+
+class Body:
+    """What one send makes the process hold; used as a context that lasts until it is stored."""
+
+    def __init__(self, memory: MemoryAccount) -> None:
+        self._memory = memory
+        self._share = Share(memory)
+
+    async def __aenter__(self) -> Self:
+        if not await room_came(self._memory, ROOM_S_MAX):
+            raise MemoryShort(NO_ROOM)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._share.update(0, 0, 0)
+
+    async def read(
+        self, request: Request, bytes_max: int, refusal: Callable[[], BusError]
+    ) -> bytes:
+        """All of it, or the refusal when it is larger than allowed."""
+        announced = request.headers.get("content-length", "")
+        if announced.isdigit() and int(announced) > bytes_max:
+            raise refusal()
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_S_MAX):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > bytes_max:
+                        raise refusal()
+                    self._hold(size)
+                    chunks.append(chunk)
+        except TimeoutError as error:
+            raise BodyTooSlow from error
+        self._share.update(size, 0, 0)
+        return b"".join(chunks)
+
+    def _hold(self, size: int) -> None:
+        """So much of it has come; it waits for its client, like a message in several frames."""
+        if size > self._memory.unfinished_max(self._share):
+            raise MemoryShort(NO_ROOM)
+        self._share.update(0, size, 0)
