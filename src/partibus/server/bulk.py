@@ -19,6 +19,7 @@ from partibus.domain.clock import Clock
 from partibus.domain.errors import NotImplementedHere, OperationTimeout, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.namespace import Namespace
+from partibus.listener.own_address import EVERY_INTERFACE
 from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
 
@@ -82,7 +83,8 @@ class BulkDesk:
         from partibus.bulk.flight_server import BulkServer
 
         port = self._settings.flight_port
-        location = f"{self._settings.host}:{port + self._control.worker if port else 0}"
+        host = "[::]" if self._settings.host == EVERY_INTERFACE else self._settings.host
+        location = f"{host}:{port + self._control.worker if port else 0}"
         services = (BulkService(self._namespace), StagingService(self._namespace))
         if self._settings.loopback_only:
             return BulkServer(f"grpc://{location}", loop, *services, self)

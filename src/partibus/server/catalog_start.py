@@ -72,10 +72,9 @@ def _warn_of_public_key(root: AccessPolicy, settings: ServeSettings) -> None:
         )
     elif not settings.loopback_only:
         _log.warning(
-            "emulator mode: the published key %s gives every right to whoever reaches %s; for"
-            " development and tests only",
+            "emulator mode: the published key %s gives every right to whoever reaches the ports;"
+            " for development and tests only",
             DEVELOPMENT_KEY,
-            settings.host,
         )
 
 

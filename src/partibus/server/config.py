@@ -10,7 +10,7 @@ of the profile may be set in the table [limits] of the file (`control.limits_con
 | data | PARTIBUS_DATA | directory (in the file: relative to it) | ./partibus-data |
 | memory | PARTIBUS_MEMORY | true or false | false |
 | config (no key in the file) | PARTIBUS_CONFIG | file, TOML or the emulator's JSON | none |
-| host | PARTIBUS_HOST | address to listen on | 127.0.0.1 |
+| host | PARTIBUS_HOST | address to listen on, or * for all | 127.0.0.1 |
 | port | PARTIBUS_PORT | 0 to 65535, 0 picks one, or none | 5672 |
 | tls_port | PARTIBUS_TLS_PORT | the same | 5671 |
 | http_port | PARTIBUS_HTTP_PORT | the same | 5300 |

@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from partibus.listener.own_address import EVERY_INTERFACE
+
 CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
 HTTP_PORT_VARIABLE: Final = "EMULATOR_HTTP_PORT"
 UP_LINE: Final = "Emulator Service is Successfully Up!"
 """What tools look for on stdout, word for word."""
 UNAVAILABLE: Final = "Service not available. Please try after some time."
 """What `/health` says until the server is ready."""
-# Tools map 5672 and 5300 of a container, so loopback would be out of their reach. Every port
-# takes TLS; one more could only be in somebody's way.
-_DEFAULTS: Final = {"host": "0.0.0.0", "tls_port": "none"}
+# Tools map 5672 and 5300 of a container, so loopback would be out of their reach; and localhost
+# is an address of IPv6 to some clients. Every port takes TLS; one more could only be in the way.
+_DEFAULTS: Final = {"host": EVERY_INTERFACE, "tls_port": "none"}
 
 
 def default_settings(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:

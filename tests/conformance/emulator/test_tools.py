@@ -96,13 +96,17 @@ class Container:
         self._process.terminate()
         assert self._process.wait(timeout=SECONDS_MAX) == 0, self.log()
 
+    def further_lines(self) -> list[str]:
+        """What was printed after the line; call it once the process has ended."""
+        return list(iter(lambda: self._lines.get(timeout=SECONDS_MAX), ""))
+
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8")
 
     def wait_for_line(self) -> None:
         """As the log strategies do: the line contains the text."""
-        while UP not in self._lines.get(timeout=SECONDS_MAX):
-            pass
+        while UP not in (line := self._lines.get(timeout=SECONDS_MAX)):
+            assert line, self.log()
 
     def wait_for_health(self) -> None:
         """As the HTTP strategies do: 200 ends the wait, anything else is asked again."""
@@ -127,6 +131,7 @@ class Container:
         with self._process.stdout as stream:
             for line in stream:
                 self._lines.put(line)
+        self._lines.put("")
 
 
 def _free_port() -> int:
@@ -134,9 +139,9 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _is_open(port: int) -> bool:
+def _is_open(port: int, host: str = "127.0.0.1") -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX).close()
+        socket.create_connection((host, port), timeout=SECONDS_MAX).close()
     except OSError:
         return False
     return True
@@ -261,7 +266,19 @@ def test_the_command_line_takes_what_aspire_appends(started: Started) -> None:
 
 
 def test_the_log_warns_of_the_published_key(started: Started) -> None:
-    assert "SAS_KEY_VALUE gives every right to whoever reaches 0.0.0.0" in started.container.log()
+    assert "SAS_KEY_VALUE gives every right to whoever reaches the ports" in started.container.log()
+
+
+def test_several_workers_say_once_that_they_are_up(tmp_path: Path) -> None:
+    container = Container(tmp_path, SQL, "--memory", "--workers", "2", "--stores", "2")
+    try:
+        container.wait_for_line()
+        for host in ("127.0.0.1", "::1") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
+            assert _is_open(container.http_port, host)
+        container.wait_for_health()
+    finally:
+        container.stop()
+    assert container.further_lines() == []
 
 
 @pytest.mark.rule("EMU-11")

@@ -50,7 +50,7 @@ def test_ports_5672_and_5300_on_every_interface(
     configuration = resolve_configuration(flags, given | environment)
     assert configuration.settings == ServeSettings(
         emulator=True,
-        host="0.0.0.0",
+        host="*",
         port=5672,
         http_port=5300,
         tls_port=None,
@@ -63,7 +63,7 @@ def test_ports_5672_and_5300_on_every_interface(
 def test_a_file_can_switch_it_on(tmp_path: Path) -> None:
     file = tmp_path / "bus.toml"
     file.write_text('[server]\nemulator = true\n[[queue]]\nname = "mine"\n', encoding="utf-8")
-    assert resolve_configuration({"config": file}, {}).settings.host == "0.0.0.0"
+    assert resolve_configuration({"config": file}, {}).settings.host == "*"
     assert paths({"config": file}, {}) == ["mine"]
     switched_off = {"PARTIBUS_EMULATOR": "false"}
     assert resolve_configuration({"config": file}, switched_off).settings.host == "127.0.0.1"

@@ -62,7 +62,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="HOST",
-            help="Address to listen on; 0.0.0.0 lets other machines in. (default 127.0.0.1)",
+            help="Address to listen on; 0.0.0.0 lets other machines in, * also by IPv6."
+            " (default 127.0.0.1)",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -155,9 +156,9 @@ def serve(
         bool,
         typer.Option(
             "--emulator",
-            help="Stand in for the vendor's emulator: 0.0.0.0, ports 5672 and 5300, its well-known"
-            " key, its Config.json or its default entities, and the line that tools wait for. For"
-            " development and tests.",
+            help="Stand in for the vendor's emulator: every interface, ports 5672 and 5300, its"
+            " well-known key, its Config.json or its default entities, and the line that tools"
+            " wait for. For development and tests.",
             rich_help_panel=_LIMITS,
         ),
     ] = False,
