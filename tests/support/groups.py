@@ -59,6 +59,15 @@ def _has_spark() -> bool:
     return has_java and _has_arrow() and importlib.util.find_spec("pyspark") is not None
 
 
+@cache
+def _has_namespaces() -> bool:
+    tools = ("unshare", "mount", "ip")
+    if not all(map(shutil.which, tools)):
+        return False
+    tried = subprocess.run(["unshare", "-rmn", "true"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
 GROUPS: Final = {
     "flight": Group(
         needs="pyarrow",
@@ -74,6 +83,11 @@ GROUPS: Final = {
         needs="Node 18 or newer with npm",
         command="apt-get install -y nodejs npm && make install",
         present=_has_node,
+    ),
+    "namespaces": Group(
+        needs="Linux namespaces for users, with mount and ip",
+        command="apt-get install -y util-linux mount iproute2, as a user who may make namespaces",
+        present=_has_namespaces,
     ),
     "proton": Group(
         needs="Qpid Proton, which is built with a C compiler",

@@ -61,6 +61,9 @@ _QUEUE: Final = _select(fields.QUEUE_FIELDS, *_RECEIVED, *_DEDUPLICATED)
 _TOPIC: Final = _select(fields.TOPIC_FIELDS, "default_message_time_to_live", *_DEDUPLICATED)
 _SUBSCRIPTION: Final = _select(fields.SUBSCRIPTION_FIELDS, *_RECEIVED)
 _CORRELATION: Final = _select(fields.CORRELATION_FIELDS, *fields.CORRELATION_FIELDS)
+_WITHOUT_MEANING: Final = ("RequiresPreprocessing", "CompatibilityLevel")
+"""Words of the cloud's templates that tools copy into filters and actions; the service keeps them
+without acting on them."""
 
 
 def _spell(property_name: str) -> Where:
@@ -207,6 +210,7 @@ def _rule(source: DefinitionSource, where: Where, table: Table) -> RuleSpec:
             place, conditions = fields.required_table(
                 source, where, properties, "CorrelationFilter"
             )
+            conditions = {k: v for k, v in conditions.items() if k not in _WITHOUT_MEANING}
             return RuleSpec(
                 name=name,
                 filter_type=FilterType.CORRELATION,
@@ -222,5 +226,5 @@ def _rule(source: DefinitionSource, where: Where, table: Table) -> RuleSpec:
 
 def _expression(source: DefinitionSource, where: Where, table: Table, key: str) -> str:
     place, child = fields.required_table(source, where, table, key)
-    fields.refuse_unknown(source, place, child, ("SqlExpression",))
+    fields.refuse_unknown(source, place, child, ("SqlExpression", *_WITHOUT_MEANING))
     return fields.required_text(source, place, child, "SqlExpression")

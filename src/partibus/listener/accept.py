@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from partibus.domain.errors import ConfigError
+from partibus.listener.own_address import EVERY_INTERFACE
 
 # A burst of clients waits here while the loop is busy; the kernel caps it at somaxconn.
 BACKLOG: Final = 4096
@@ -70,7 +71,8 @@ def _bind_everywhere(host: str, port: int, flag: str, use: PortUse) -> list[sock
 
 def _addresses(host: str, flag: str) -> list[tuple[socket.AddressFamily, str]]:
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        named = None if host == EVERY_INTERFACE else host
+        found = socket.getaddrinfo(named, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         reason = error.strerror or error
         raise ConfigError(f"--host {host} cannot be resolved for {flag}: {reason}") from error

@@ -10,6 +10,8 @@ import ipaddress
 import socket
 from typing import Final
 
+EVERY_INTERFACE: Final = "*"
+"""A host to listen on: every address of the machine, of IPv4 and of IPv6."""
 # Addresses kept for documentation (RFC 5737, RFC 3849): no host has them, so the route to them is
 # the default route. Connecting a datagram socket sends nothing.
 _ELSEWHERE: Final = {
@@ -19,7 +21,9 @@ _ELSEWHERE: Final = {
 
 
 def is_every_address(host: str) -> bool:
-    """Whether a server on `host` listens on every address of the machine."""
+    """Whether a server on `host` listens on every address of the machine, of a family at least."""
+    if host == EVERY_INTERFACE:
+        return True
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:

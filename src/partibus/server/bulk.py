@@ -20,6 +20,7 @@ from partibus.domain.errors import NotImplementedHere, OperationTimeout, Unautho
 from partibus.domain.rights import Rights
 from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
+from partibus.listener.own_address import EVERY_INTERFACE
 from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
 
@@ -85,7 +86,8 @@ class BulkDesk:
         from partibus.bulk.flight_server import BulkServer
 
         port = self._settings.flight_port
-        location = f"{self._settings.host}:{port + self._control.worker if port else 0}"
+        host = "[::]" if self._settings.host == EVERY_INTERFACE else self._settings.host
+        location = f"{host}:{port + self._control.worker if port else 0}"
         services = (BulkService(self._namespace), StagingService(self._namespace))
         if self._settings.loopback_only:
             return BulkServer(f"grpc://{location}", loop, *services, self, self._memory)

@@ -14,7 +14,12 @@ from typing import Final
 from partibus.control.apply import apply_definitions
 from partibus.control.catalog import Catalog
 from partibus.control.definitions import Definitions
-from partibus.control.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME, ensure_root_policy
+from partibus.control.policies import (
+    DEVELOPMENT_KEY,
+    ROOT_POLICY_NAME,
+    AccessPolicy,
+    ensure_root_policy,
+)
 from partibus.domain.clock import Clock
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory import CATALOG_NAME
@@ -49,11 +54,31 @@ def declare(catalog: Catalog, settings: ServeSettings, definitions: Definitions 
     declared = definitions is not None and definitions.declares_root_policy
     if definitions is not None:
         apply_definitions(catalog, definitions)
-    root = ensure_root_policy(catalog, loopback_only=settings.loopback_only, declared=declared)
+    is_public = settings.loopback_only or settings.emulator
+    root = ensure_root_policy(catalog, loopback_only=is_public, declared=declared)
+    if settings.emulator:
+        _warn_of_public_key(root.policy, settings)
     is_new = known is None or known.primary_key != root.policy.primary_key
     if root.has_new_key:
         _log.warning("%s has a new key; only this start shows it, on stdout", ROOT_POLICY_NAME)
     return is_new or root.policy.primary_key == DEVELOPMENT_KEY
+
+
+def _warn_of_public_key(root: AccessPolicy, settings: ServeSettings) -> None:
+    """A key that everybody knows opens everything; one of its own does not suit the tools."""
+    if DEVELOPMENT_KEY not in (root.primary_key, root.secondary_key):
+        _log.warning(
+            "%s has a key of its own, so %s is not valid here; to use tools that expect it, give"
+            " --data another directory",
+            root.name,
+            DEVELOPMENT_KEY,
+        )
+    elif not settings.loopback_only:
+        _log.warning(
+            "emulator mode: the published key %s gives every right to whoever reaches the ports;"
+            " for development and tests only",
+            DEVELOPMENT_KEY,
+        )
 
 
 def connection_string(catalog: Catalog, data: Path, shows_key: bool, host: str, port: int) -> str:

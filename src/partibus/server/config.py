@@ -10,7 +10,7 @@ of the profile may be set in the table [limits] of the file (`control.limits_con
 | data | PARTIBUS_DATA | directory (in the file: relative to it) | ./partibus-data |
 | memory | PARTIBUS_MEMORY | true or false | false |
 | config (no key in the file) | PARTIBUS_CONFIG | file, TOML or the emulator's JSON | none |
-| host | PARTIBUS_HOST | address to listen on | 127.0.0.1 |
+| host | PARTIBUS_HOST | address to listen on, or * for all | 127.0.0.1 |
 | port | PARTIBUS_PORT | 0 to 65535, 0 picks one, or none | 5672 |
 | tls_port | PARTIBUS_TLS_PORT | the same | 5671 |
 | http_port | PARTIBUS_HTTP_PORT | the same | 5300 |
@@ -27,6 +27,9 @@ of the profile may be set in the table [limits] of the file (`control.limits_con
 | memory_limit | PARTIBUS_MEMORY_LIMIT | bytes, or with a unit: 64M, 2G | 512M, or a quarter |
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
 | forward_failures_to_transfer | PARTIBUS_FORWARD_FAILURES_TO_TRANSFER | true or false | false |
+| emulator | PARTIBUS_EMULATOR | true or false: stand in for the vendor's emulator? | false |
+
+In emulator mode some of these have another default (`server.emulator`).
 """
 
 import re
@@ -36,11 +39,13 @@ from pathlib import Path
 from typing import Final
 
 from partibus.control.definitions import Definitions, load_definitions
+from partibus.control.emulator_defaults import default_definitions
 from partibus.control.fields import refuse_unknown
 from partibus.control.jwt_tokens import JwtSettings
 from partibus.control.limits_config import with_limits
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile, profile_named
+from partibus.server import emulator
 from partibus.store.room import FREE_MIN, FreeMin
 
 ENVIRONMENT_PREFIX: Final = "PARTIBUS_"
@@ -94,6 +99,8 @@ class ServeSettings:
     jwt: JwtSettings | None = None  # [jwt] of the file
     forward_failures_to_transfer: bool = False
     """What cannot be forwarded ends in the source's transfer dead-letter queue (TDQ-3)."""
+    emulator: bool = False
+    """Tools that start the vendor's emulator find what they expect of it."""
 
     @property
     def store_directories(self) -> tuple[Path, ...]:
@@ -152,6 +159,9 @@ def resolve_configuration(
     for key, value in given.items():
         if key != "config":
             _take(key, value, f"--{key.replace('_', '-')}", values, origins)
+    if values.get("emulator"):
+        _take_emulator(environment, values, origins)
+        definitions = definitions or default_definitions()
     settings = _make(values)
     if definitions is not None and definitions.limits:
         limited = with_limits(settings.profile, definitions.source, definitions.limits)
@@ -174,8 +184,28 @@ def _config_file(
     elif environment.get("PARTIBUS_CONFIG"):
         values["config"] = Path(environment["PARTIBUS_CONFIG"])
         origins["config"] = "PARTIBUS_CONFIG"
+    elif _wants_emulator(flags, environment) and (found := emulator.config_file()) is not None:
+        values["config"], origins["config"] = found, "--emulator"
     config = values.get("config")
     return config if isinstance(config, Path) else None
+
+
+def _wants_emulator(flags: Mapping[str, object], environment: Mapping[str, str]) -> bool:
+    """Whether emulator mode is asked for from outside of any file."""
+    values: dict[str, object] = {}
+    if environment.get("PARTIBUS_EMULATOR"):
+        _take("emulator", environment["PARTIBUS_EMULATOR"], "PARTIBUS_EMULATOR", values, {})
+    if "emulator" in flags:
+        _take("emulator", flags["emulator"], "--emulator", values, {})
+    return bool(values.get("emulator"))
+
+
+def _take_emulator(
+    environment: Mapping[str, str], values: dict[str, object], origins: dict[str, str]
+) -> None:
+    for key, (value, origin) in emulator.default_settings(environment).items():
+        if key not in values:
+            _take(key, value, origin, values, origins)
 
 
 def _take_file(
@@ -371,6 +401,7 @@ _READERS: Final[dict[str, Reader]] = {
     "forward_failures_to_transfer": lambda value: _read_switch(
         value, "forward_failures_to_transfer"
     ),
+    "emulator": lambda value: _read_switch(value, "emulator"),
 }
 SETTING_KEYS: Final = tuple(_READERS)
 # Tables of the file: the name of each setting there, and its own.

@@ -18,6 +18,7 @@ from typing import Final
 from partibus.domain.clock import SystemClock
 from partibus.domain.errors import BusError
 from partibus.server.config import Configuration
+from partibus.server.emulator import greeting
 from partibus.server.failure import EXIT_CLEAN, report
 from partibus.server.node import Node
 from partibus.server.service import Service
@@ -99,7 +100,7 @@ async def _serve(configuration: Configuration, sockets_max: int) -> None:
     service = Service(node, settings, clock, sockets_max)
     endpoints = await service.start()
     calm_collector()
-    announce(endpoints.ready_line())
+    announce(greeting(endpoints.ready_line(), settings.emulator))
     await stopping.wait()
     await service.stop()
     log.info("stopped")
@@ -122,7 +123,7 @@ def install_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -
 
 
 def announce(line: str) -> None:
-    """Print the READY line; a reader that has gone away is no reason to stop serving."""
+    """Print what says READY; a reader that has gone away is no reason to stop serving."""
     try:
         print(line, flush=True)
     except OSError as error:

@@ -34,7 +34,15 @@ def test_serve_explains_every_flag_and_its_default() -> None:
     text = shown("serve", "-h")
     for flag in ("--data", "--memory", "--config", "--host", "--port", "--tls-port"):
         assert flag in text
-    for flag in ("--http-port", "--stores", "--store", "--workers", "--profile", "--faults"):
+    for flag in (
+        "--http-port",
+        "--stores",
+        "--store",
+        "--workers",
+        "--profile",
+        "--faults",
+        "--emulator",
+    ):
         assert flag in text
     for default in ("./partibus-data", "127.0.0.1", "5672", "5671", "5300", "selfhost"):
         assert f"(default {default})" in text

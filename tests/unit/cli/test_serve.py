@@ -64,6 +64,12 @@ def test_every_flag_arrives(serve: Serve) -> None:
     )
 
 
+def test_emulator_mode_may_be_asked_for(serve: Serve) -> None:
+    _, settings, _ = serve("--emulator", "--http-port", "0")
+    assert settings is not None
+    assert (settings.emulator, settings.host, settings.http_port) == (True, "*", 0)
+
+
 def test_stores_may_be_named_one_by_one(serve: Serve) -> None:
     _, settings, _ = serve("--store", "a", "--store", "b")
     assert settings is not None

@@ -17,6 +17,25 @@ def test_all_of_it() -> None:
     assert place.http_url == "http://bus.example:7000"
 
 
+@pytest.mark.rule("EMU-7")
+@pytest.mark.parametrize(
+    ("endpoint", "end", "entity"),
+    [
+        ("sb://localhost", "", None),
+        ("sb://127.0.0.1:49153/", "", None),
+        ("amqp://127.0.0.1:49153/", "", None),
+        ("sb://localhost:49153", ";EntityPath=queue", "queue"),
+        ("sb://localhost:49153", ";EntityPath=t/Subscriptions/s", "t/Subscriptions/s"),
+    ],
+    ids=["compose", "net-amqp", "net-uri", "aspire-queue", "aspire-subscription"],
+)
+def test_what_tools_make_for_an_emulator(endpoint: str, end: str, entity: str | None) -> None:
+    place = parse_connection_string(f"Endpoint={endpoint};{KEY};UseDevelopmentEmulator=true;{end}")
+    assert place.host in endpoint
+    assert place.amqp_port == (49153 if "49153" in endpoint else 5672)
+    assert (place.entity_path, place.uses_tls, place.key) == (entity, False, "ab=+/=")
+
+
 def test_the_cloud() -> None:
     place = parse_connection_string(f"Endpoint=sb://ns.servicebus.windows.net/;{KEY}")
     assert (place.is_cloud, place.uses_tls, place.amqp_port) == (True, True, 5671)

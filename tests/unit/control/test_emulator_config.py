@@ -261,3 +261,26 @@ def test_a_rule_that_cannot_be_used_is_told_at_its_line() -> None:
     line = FULL[: FULL.index("SqlFilter")].count("\n") + 1
     assert caught.value.text.startswith(f"Config.json:{line}: UserConfig.Namespaces[0].Topics[0].")
     assert "Properties.SqlFilter: There is no system property Lable" in caught.value.text
+
+
+@pytest.mark.rule("EMU-9")
+def test_what_tools_write_beside_the_schema_is_accepted() -> None:
+    """.NET Aspire names the namespace itself and copies words of the cloud's templates."""
+    conditions = {"Label": "red", "RequiresPreprocessing": False}
+    correlated = {"FilterType": "Correlation", "CorrelationFilter": conditions}
+    text = with_rule({"Name": "r", "Properties": correlated}).replace('"n"', '"my-resource"')
+    subscription = read(text).entities[-1].spec
+    assert isinstance(subscription, SubscriptionSpec)
+    assert subscription.rules[0].correlation == CorrelationFilter(label="red")
+    beside = {"RequiresPreprocessing": True, "CompatibilityLevel": 20}
+    sql = {
+        "FilterType": "Sql",
+        "SqlFilter": {"SqlExpression": "1=1", **beside},
+        "Action": {"SqlExpression": "SET a = 1", **beside},
+    }
+    subscription = read(with_rule({"Name": "r", "Properties": sql})).entities[-1].spec
+    assert isinstance(subscription, SubscriptionSpec)
+    assert (subscription.rules[0].sql_expression, subscription.rules[0].action) == (
+        "1=1",
+        "SET a = 1",
+    )

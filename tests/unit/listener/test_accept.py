@@ -62,6 +62,16 @@ def test_localhost_has_one_port_on_every_address() -> None:
             sock.close()
 
 
+def test_every_interface_is_that_of_both_families() -> None:
+    sockets = bind("*", 0, "--port")
+    names = [sock.getsockname() for sock in sockets]
+    for sock in sockets:
+        sock.close()
+    assert names[0][0] == "0.0.0.0"
+    assert [name[0] for name in names[1:]] == (["::"] if socket.has_dualstack_ipv6() else [])
+    assert len({name[1] for name in names}) == 1
+
+
 def test_a_failure_on_one_address_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
     (taken,) = bind(HOST, 0, "--port")
     addresses = [(socket.AF_INET, "127.0.0.2"), (socket.AF_INET, HOST)]

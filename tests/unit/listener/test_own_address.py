@@ -19,13 +19,20 @@ def answering(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
 
 @pytest.mark.parametrize(
     ("host", "is_every"),
-    [("0.0.0.0", True), ("::", True), ("127.0.0.1", False), ("bus.example", False), ("", False)],
+    [
+        ("*", True),
+        ("0.0.0.0", True),
+        ("::", True),
+        ("127.0.0.1", False),
+        ("bus.example", False),
+        ("", False),
+    ],
 )
 def test_every_address(host: str, is_every: bool) -> None:
     assert is_every_address(host) is is_every
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+@pytest.mark.parametrize("host", ["*", "0.0.0.0", "::"])
 def test_it_is_never_an_address_that_nobody_can_connect_to(host: str) -> None:
     assert not is_every_address(own_address(host))
 

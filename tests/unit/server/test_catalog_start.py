@@ -11,8 +11,11 @@ from partibus.server.catalog_start import connection_string, declare, open_catal
 from partibus.server.config import resolve_configuration
 
 
-def shown(tmp_path: Path, host: str, definitions: Definitions | None = None) -> str:
-    settings = resolve_configuration({"data": tmp_path, "host": host}, {}).settings
+def shown(
+    tmp_path: Path, host: str, definitions: Definitions | None = None, emulator: bool = False
+) -> str:
+    flags = {"data": tmp_path, "host": host, "emulator": emulator or None}
+    settings = resolve_configuration(flags, {}).settings
     catalog = open_catalog(tmp_path / "catalog.db", settings, SystemClock())
     try:
         shows_key = declare(catalog, settings, definitions)
@@ -45,3 +48,25 @@ def test_a_key_that_takes_the_place_of_the_published_one_is_shown(tmp_path: Path
     shown(tmp_path, "127.0.0.1")
     assert "<run:" not in shown(tmp_path, "0.0.0.0")
     assert "<run:" in shown(tmp_path, "127.0.0.1")
+
+
+@pytest.mark.rule("EMU-7")
+def test_an_emulator_takes_the_published_key_from_everywhere_and_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        caplog.clear()
+        assert ";SharedAccessKey=SAS_KEY_VALUE;" in shown(tmp_path, "0.0.0.0", emulator=True)
+        assert "SAS_KEY_VALUE gives every right to whoever reaches the ports" in caplog.text
+    caplog.clear()
+    shown(tmp_path, "127.0.0.1", emulator=True)
+    assert caplog.text == ""
+    assert "SAS_KEY_VALUE" not in shown(tmp_path, "0.0.0.0")
+
+
+def test_an_emulator_does_not_open_a_directory_that_has_a_secret_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown(tmp_path, "0.0.0.0")
+    assert "SharedAccessKey=<run:" in shown(tmp_path, "0.0.0.0", emulator=True)
+    assert "has a key of its own, so SAS_KEY_VALUE is not valid here" in caplog.text

@@ -114,6 +114,7 @@ def test_every_setting_from_the_environment() -> None:
         "forward_failures_to_transfer": "on",
         "flight_port": "5673",
         "memory_limit": "2G",
+        "emulator": "on",
     }
     assert set(values) == set(SETTING_KEYS)
     environment = {f"PARTIBUS_{key.upper()}": value for key, value in values.items()}
@@ -137,6 +138,7 @@ def test_every_setting_from_the_environment() -> None:
         forward_failures_to_transfer=True,
         flight_port=5673,
         memory_limit=2 << 30,
+        emulator=True,
     )
 
 

@@ -83,6 +83,20 @@ class FakeNode:
         """None of its tests administers."""
 
 
+class SlowNode(FakeNode):
+    """Starts when it may."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        super().__init__(failure)
+        self.is_starting = asyncio.Event()
+        self.may_start = asyncio.Event()
+
+    async def start(self) -> None:
+        self.is_starting.set()
+        await self.may_start.wait()
+        await super().start()
+
+
 def settings(data: Path, **changes: object) -> ServeSettings:
     ports = {"port": 0, "tls_port": 0, "http_port": 0}
     return ServeSettings(data=data, **(ports | changes))
@@ -126,6 +140,30 @@ async def test_it_serves_between_start_and_stop(tmp_path: Path) -> None:
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", endpoints.amqp_port)
     assert served.health() == (False, "The server is stopping.")
+
+
+@pytest.mark.rule("EMU-6")
+@pytest.mark.parametrize("failure", [None, StoreCorrupt("segment 0: bad")])
+async def test_an_emulator_says_that_it_is_not_ready_yet(
+    tmp_path: Path, failure: Exception | None
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    node = SlowNode(failure)
+    served = service(node, settings(tmp_path, http_port=port, emulator=True))
+    starting = asyncio.create_task(served.start())
+    await node.is_starting.wait()
+    text = "Service not available. Please try after some time."
+    assert await health(port) == (503, {"status": "unhealthy", "message": text})
+    node.may_start.set()
+    if failure is not None:
+        with pytest.raises(StoreCorrupt):
+            await starting
+        socket.create_server(("127.0.0.1", port)).close()
+        return
+    await starting
+    assert (await health(port))[0] == 200
+    await served.stop()
 
 
 async def test_the_ready_line_says_where(tmp_path: Path) -> None:

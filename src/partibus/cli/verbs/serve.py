@@ -62,7 +62,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="HOST",
-            help="Address to listen on; 0.0.0.0 lets other machines in. (default 127.0.0.1)",
+            help="Address to listen on; 0.0.0.0 lets other machines in, * also by IPv6."
+            " (default 127.0.0.1)",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -151,6 +152,16 @@ def serve(
             rich_help_panel=_LIMITS,
         ),
     ] = None,
+    emulator: Annotated[
+        bool,
+        typer.Option(
+            "--emulator",
+            help="Stand in for the vendor's emulator: every interface, ports 5672 and 5300, its"
+            " well-known key, its Config.json or its default entities, and the line that tools"
+            " wait for. For development and tests.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = False,
     faults: Annotated[
         bool,
         typer.Option(
@@ -185,18 +196,26 @@ def serve(
         disk_free_min=disk_free_min,
         peek_partitioned=peek_partitioned,
         faults=faults,
+        emulator=emulator,
     )
     raise typer.Exit(_run(flags))
 
 
 def serve_flags(
-    *, memory: bool, faults: bool, stores: str | None, store: list[str] | None, **given: object
+    *,
+    memory: bool,
+    faults: bool,
+    emulator: bool,
+    stores: str | None,
+    store: list[str] | None,
+    **given: object,
 ) -> dict[str, object]:
     """The flags as settings; None was not given. `config show` takes the same ones."""
     if stores is not None and store:
         raise typer.BadParameter("give --stores or --store, not both")
     places = tuple(store) if store else stores
-    return {**given, "memory": memory or None, "faults": faults or None, "stores": places}
+    switches = {"memory": memory, "faults": faults, "emulator": emulator}
+    return {**given, **{key: on or None for key, on in switches.items()}, "stores": places}
 
 
 def _run(flags: dict[str, object]) -> int:

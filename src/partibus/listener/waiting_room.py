@@ -1,0 +1,84 @@
+"""A port that is bound while the server is not ready: whoever asks is told to come again.
+
+Owns the answers until the listener takes the port over: 503 to HTTP, with a text, and the end of
+the connection to everything else. Tools that probe `/health` would otherwise wait for their own
+timeout. It shares the listening socket and closes only its own copy of it.
+"""
+
+import asyncio
+import json
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from partibus.listener.accept import AcceptLoop
+
+CLIENTS_MAX: Final = 64
+"""More than these are sent away without an answer."""
+_REQUEST_BYTES_MAX: Final = 8_192
+_REQUEST_S_MAX: Final = 5.0
+_METHODS: Final = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ")
+
+_METHOD_BYTES_MAX: Final = max(map(len, _METHODS))
+
+
+class WaitingRoom:
+    """Answers on listening sockets from its making until `close`."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sockets: Sequence[socket.socket], message: str
+    ) -> None:
+        self._loop = loop
+        self._head, body = _answer(message)
+        self._answer = self._head + body
+        self._visits: set[asyncio.Task[None]] = set()
+        self._accept_loops = [AcceptLoop(loop, sock.dup(), self._admit) for sock in sockets]
+
+    def close(self) -> None:
+        """Let go of the port; visitors that have asked nothing yet are sent away."""
+        for accept_loop in self._accept_loops:
+            accept_loop.close()
+        self._accept_loops.clear()
+        for visit in self._visits:
+            visit.cancel()
+
+    def _admit(self, sock: socket.socket) -> None:
+        if len(self._visits) >= CLIENTS_MAX:
+            sock.close()
+            return
+        visit = self._loop.create_task(self._receive(sock))
+        self._visits.add(visit)
+        visit.add_done_callback(self._visits.discard)
+        visit.add_done_callback(lambda _: sock.close())  # also of one that never began
+
+    async def _receive(self, sock: socket.socket) -> None:
+        try:
+            async with asyncio.timeout(_REQUEST_S_MAX):
+                request = await self._request(sock)
+                if request.startswith(_METHODS):
+                    is_head = request.startswith(b"HEAD ")
+                    await self._loop.sock_sendall(sock, self._head if is_head else self._answer)
+        except (OSError, TimeoutError):
+            pass  # it has gone away, or is too slow; either way it asks again
+
+    async def _request(self, sock: socket.socket) -> bytes:
+        """The head of a request, whole, so that closing does not cut our answer off."""
+        head = b""
+        while b"\r\n\r\n" not in head and len(head) < _REQUEST_BYTES_MAX:
+            more = await self._loop.sock_recv(sock, _REQUEST_BYTES_MAX)
+            if not more:
+                break
+            head += more
+            if len(head) >= _METHOD_BYTES_MAX and not head.startswith(_METHODS):
+                break
+        return head
+
+
+def _answer(message: str) -> tuple[bytes, bytes]:
+    body = json.dumps({"status": "unhealthy", "message": message}).encode()
+    head = (
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
+        "cache-control: no-store\r\nretry-after: 1\r\nconnection: close\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode("ascii"), body
