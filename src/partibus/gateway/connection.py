@@ -93,8 +93,7 @@ class ClientConnection:
         """Nothing more is taken from the client: the server is about to stop."""
         self._share = Share(gateway.memory)
         self._intake = Intake(self, wire, self._share, gateway.turns)
-        self._written_bytes = 0
-        self._unsent_bytes = 0
+        self._written_bytes = self._unsent_bytes = 0
         """What was written since the client does not read fast enough, and just before."""
         self._cut_off_at_ms: int | None = None
         self.unconfirmed_bytes = 0
