@@ -38,11 +38,10 @@ HOT: Final = {
         " hosting machine marks message numbered outbox outbox_records ports publishing records"
         " recovering remote removal replay retention rows scheduling sealing selection"
         " session_dispatch session_lane session_locks session_numbers session_records"
-        " session_state sessions"
-        " settlement shortage slices snapshot stage_changes stage_commands stage_departures"
-        " stage_effects"
-        " stage_records stages staging state store_marks subqueue table topic topic_changes"
-        " topic_commands topic_records transacted transacting transaction_commands transfer_changes"
+        " session_state sessions settlement shortage slices snapshot stage_changes stage_commands"
+        " stage_departures stage_effects stage_records stages staging state store_marks subqueue"
+        " table topic topic_changes topic_commands topic_records transacted transacting"
+        " transaction_commands transfer_changes"
         " transfer_commands transfers upkeep"
     ),
     "gateway": (

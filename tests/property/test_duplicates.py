@@ -232,6 +232,14 @@ class HistoryModel(RuleBasedStateMachine):
     def time_passes(self, delta_ms: int) -> None:
         self.now_ms += delta_ms
 
+    @rule(steps=st.sampled_from([-1_000_000, -7, 7, 1_000_000]))
+    def clock_is_set(self, steps: int) -> None:
+        """Windows last as long as they would have."""
+        delta_ms = steps * STAMP_MS
+        self.history.shift_ms(delta_ms)
+        self.now_ms += delta_ms
+        self.seen = {number: seen_ms + delta_ms for number, seen_ms in self.seen.items()}
+
     @rule(steps=st.integers(1, 10))
     def sweep(self, steps: int) -> None:
         for _ in range(steps):

@@ -23,6 +23,7 @@ from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import FragmentBench, SessionInbox
 
 LOCK_MS = 10_000
+FAR_MS = 1 << 46
 MAX_DELIVERY = 4
 NAMES = st.sampled_from(["a", "b", "c"])
 OUTCOMES = [
@@ -237,7 +238,7 @@ class SessionModel(RuleBasedStateMachine):
     @rule(name=NAMES, count=st.integers(1, 2))
     def purge(self, name: str, count: int) -> None:
         doomed = self.waiting(name)[:count]
-        answer = self.bench.purge(count, session_id=name)
+        answer = self.bench.purge(count, FAR_MS, session_id=name)
         if self.is_down and doomed:
             assert isinstance(answer, StoreUnavailable)
         else:
@@ -250,6 +251,14 @@ class SessionModel(RuleBasedStateMachine):
     @rule(delta_ms=st.sampled_from([1, 100, LOCK_MS // 2, LOCK_MS + 500]))
     def time_passes(self, delta_ms: int) -> None:
         self.bench.scheduler.advance_ms(delta_ms)
+        if not self.is_down:
+            self.clock_ticked()
+
+    @rule(delta_ms=st.sampled_from([-7_200_000, -LOCK_MS, LOCK_MS, 7_200_000]))
+    def clock_is_set(self, delta_ms: int) -> None:
+        self.bench.step_clock_ms(delta_ms)
+        for holder in self.holders.values():
+            holder.until_ms += delta_ms
         if not self.is_down:
             self.clock_ticked()
 

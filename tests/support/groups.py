@@ -48,6 +48,11 @@ def _has_arrow() -> bool:
 
 
 @cache
+def _has_compiler() -> bool:
+    return shutil.which("gcc") is not None
+
+
+@cache
 def _has_spark() -> bool:
     java = Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java")
     has_java = java.is_file() or shutil.which("java") is not None
@@ -74,6 +79,11 @@ GROUPS: Final = {
         needs="Qpid Proton, which is built with a C compiler",
         command="apt-get install -y gcc python3-dev && rm -rf .stamps && make install",
         present=_has_proton,
+    ),
+    "wall-clock": Group(
+        needs="a C compiler",
+        command="apt-get install -y gcc libc6-dev",
+        present=_has_compiler,
     ),
 }
 

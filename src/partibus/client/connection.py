@@ -52,7 +52,7 @@ class BusClient(asyncio.Protocol):
 
     def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
         self._clock = clock
-        self.engine = Connection(settings, initiator=True, now_ms=clock.now_ms())
+        self.engine = Connection(settings, initiator=True, now_ms=clock.monotonic_ms())
         self.error: RemoteError | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -187,7 +187,7 @@ class BusClient(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        for event in self.engine.receive_data(data, self._clock.now_ms()):
+        for event in self.engine.receive_data(data, self._clock.monotonic_ms()):
             self._take(event)
         self.flush()
 
@@ -218,13 +218,13 @@ class BusClient(asyncio.Protocol):
             return
         if self._timer is not None:
             self._timer.cancel()
-        delay_ms = max(0, due_ms - self._clock.now_ms())
+        delay_ms = max(0, due_ms - self._clock.monotonic_ms())
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick)
         self._timer_due_ms = due_ms
 
     def _tick(self) -> None:
         self._timer = None
-        for event in self.engine.tick(self._clock.now_ms()):
+        for event in self.engine.tick(self._clock.monotonic_ms()):
             self._take(event)
         self.flush()
 

@@ -1,7 +1,9 @@
-"""Time, in milliseconds since 1970-01-01 UTC, through one seam.
+"""Time, in milliseconds, through one seam: the time of day, and the time that passes.
 
 Owns the `Clock` protocol and the system clock. Nobody else reads time: machines are
-handed `now_ms`, runners and gateways hold a `Clock`, and tests advance a manual one.
+handed `now_ms`, runners and gateways hold a `Clock`, and tests advance a manual one. The time
+of day runs with the monotonic clock of the machine and is set only by `follow`, so that whoever
+holds an interval as a time of day can move it along (docs/adr/0014-clock.md).
 """
 
 import time
@@ -12,31 +14,53 @@ class Clock(Protocol):
     """A source of the present moment."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch; small corrections never turn it back."""
+        """Milliseconds since the epoch, UTC; between two calls of `follow` it never steps."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment; for intervals alone, since it never steps."""
+        ...
+
+    def follow(self) -> int:
+        """Set `now_ms` by the wall clock, when that has stepped; answers by how much.
+
+        Only the server's watch calls it: others must hear of the step in the same turn."""
         ...
 
 
-STEP_BACK_MS_MAX: Final = 60_000
-"""A clock that is set back by less stands still until time has caught up; by more, it is
-followed, since standing still for hours would be worse than a time seen twice."""
+STEP_MS_MIN: Final = 100
+"""A smaller difference is left alone: the clocks of clients differ by more than that."""
+READING_MS_MAX: Final = 20
+"""Readings of the two clocks further apart than this are not compared: the process was held up
+between them."""
 
 
 class SystemClock:
-    """The wall clock of the machine, which small corrections never turn back.
+    """The clocks of the machine.
 
-    Clients compare the end of a lock with their own clock, so ours follows the machine's,
-    also after it slept or was set.
+    Clients compare the end of a lock with their own clock, so the time of day follows the
+    machine's, also after it slept or was set.
     """
 
-    __slots__ = ("_last_ms",)
+    __slots__ = ("_offset_ms",)
 
     def __init__(self) -> None:
-        self._last_ms = 0
+        self._offset_ms = time.time_ns() // 1_000_000 - self.monotonic_ms()
 
     def now_ms(self) -> int:
-        now_ms = time.time_ns() // 1_000_000
-        last_ms = self._last_ms
-        if now_ms < last_ms <= now_ms + STEP_BACK_MS_MAX:
-            return last_ms
-        self._last_ms = now_ms
-        return now_ms
+        return time.monotonic_ns() // 1_000_000 + self._offset_ms
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def follow(self) -> int:
+        before_ms = self.monotonic_ms()
+        wall_ms = time.time_ns() // 1_000_000
+        after_ms = self.monotonic_ms()
+        if after_ms - before_ms > READING_MS_MAX:
+            return 0
+        step_ms = wall_ms - after_ms - self._offset_ms
+        if abs(step_ms) < STEP_MS_MIN:
+            return 0
+        self._offset_ms += step_ms
+        return step_ms

@@ -69,6 +69,12 @@ class Alarms:
         self._alarms.pop(fragment_id, None)
         self._behind.pop(fragment_id, None)
 
+    def clear(self) -> None:
+        """The clock was set: every machine is about to say anew when it wants to be woken."""
+        self._alarms.clear()
+        self._heap.clear()
+        self._set_timer()
+
     def stop(self) -> None:
         """Wake nobody any more."""
         if self._timer is not None:

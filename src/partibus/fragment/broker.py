@@ -152,7 +152,8 @@ class Broker:
     def change(self, fragment_id: int, spec: FragmentSpec) -> None:
         """The entity of a fragment has other properties."""
         machine = self._machines[fragment_id]
-        machine.change_spec(spec, self._clock.now_ms())
+        machine.used_ms = self._clock.now_ms()
+        machine.change_spec(spec, machine.used_ms)
         self._alarms.set(machine)
 
     def drop(self, fragment_id: int) -> None:
@@ -427,6 +428,14 @@ class Broker:
             self.submit(machine, Resume())
 
     # --- timers -----------------------------------------------------------------------------
+
+    def clock_stepped(self, delta_ms: int) -> None:
+        """The clock was set by so much; what is due by the time of day is looked for at once."""
+        self._alarms.clear()
+        allowance = self._alarms.allowance()
+        for fragment_id, machine in self._machines.items():
+            machine.shift_ms(delta_ms)
+            self._tick(fragment_id, allowance)
 
     def _tick(self, fragment_id: int, allowance: Allowance) -> None:
         """Let a machine know that time has passed; while the store is down, none."""

@@ -24,10 +24,15 @@ class Change:
 class Sieve:
     """What was found of duplicates among the messages of one command."""
 
-    __slots__ = ("dropped", "identities", "latest", "seen_ms")
+    __slots__ = ("dropped", "identities", "latest", "seen_ms", "stepped_ms")
 
     def __init__(
-        self, identities: list[bytes], dropped: list[int], latest: str, seen_ms: int
+        self,
+        identities: list[bytes],
+        dropped: list[int],
+        latest: str,
+        seen_ms: int,
+        stepped_ms: int,
     ) -> None:
         self.identities = identities
         """Of the messages that stay, as far as their senders gave them ids."""
@@ -36,6 +41,8 @@ class Sieve:
         self.latest = latest
         """The MessageId of the last duplicate."""
         self.seen_ms = seen_ms
+        self.stepped_ms = stepped_ms
+        """By how much the clock had been set by then."""
 
 
 class Arrival(Change):

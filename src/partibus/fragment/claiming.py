@@ -154,7 +154,7 @@ def _prepare(
     for held in taken:
         held.busy = True
         state.main.leaving[held.sequence] = held
-    claim.busy = True
+    claim.begin_change()
     record = claim_record(
         state,
         CLAIMED,
@@ -180,7 +180,7 @@ def claim_taken(state: State, change: Change, now_ms: int, out: Effects) -> None
         state.main.let_go(held)
         claim.table.insert(held)
         claim.byte_count += held.length
-    claim.epoch, claim.expires_ms, claim.busy = command.epoch, change.expires_ms, False
+    claim.hold_until(command.epoch, change.expires_ms)
     out.outward.append(Claimed(command.port, claim.summary()))
     if freed:
         dispatch(state, state.main, now_ms, out)
@@ -220,7 +220,7 @@ def _renew(
     command: ClaimMessages | RenewClaim,
     out: Effects,
 ) -> None:
-    claim.busy = True
+    claim.begin_change()
     record = claim_record(state, CLAIM_RENEWED, claim.owner, claim.start, epoch, expires_ms)
     out.changes.append(ClaimRenewal([record], claim, epoch, expires_ms, command.port))
 
@@ -229,7 +229,7 @@ def claim_renewed(state: State, change: Change, now_ms: int, out: Effects) -> No
     """The new end is durable."""
     assert isinstance(change, ClaimRenewal)
     claim = change.claim
-    claim.epoch, claim.expires_ms, claim.busy = change.epoch, change.expires_ms, False
+    claim.hold_until(change.epoch, change.expires_ms)
     out.outward.append(Claimed(change.port, claim.summary()))
 
 

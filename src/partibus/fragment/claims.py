@@ -33,6 +33,7 @@ class Claim:
         "owner",
         "runs",
         "start",
+        "stepped_ms",
         "table",
     )
 
@@ -48,11 +49,22 @@ class Claim:
         """Of a claim that has lapsed: first number and length of each run of its messages."""
         self.busy = False
         """A change of this claim is on its way to the store; no other may begin."""
+        self.stepped_ms = 0
+        """By how much the clock was set while such a change was on its way."""
 
     @property
     def is_live(self) -> bool:
         """Whether it holds messages now."""
         return len(self.table) > 0
+
+    def begin_change(self) -> None:
+        """A change of it is on its way to the store."""
+        self.busy = True
+        self.stepped_ms = 0
+
+    def hold_until(self, epoch: int, expires_ms: int) -> None:
+        """A change that was prepared to last until then is durable."""
+        self.epoch, self.expires_ms, self.busy = epoch, expires_ms + self.stepped_ms, False
 
     def clear(self) -> None:
         """It holds nothing any more."""
@@ -114,6 +126,13 @@ class Claims:
             for claim in self.by_owner.values()
             if claim.is_live and not claim.busy and claim.expires_ms <= now_ms
         ]
+
+    def shift_ms(self, delta_ms: int) -> None:
+        """The clock was set: claims last as long as they would have."""
+        for claim in self.by_owner.values():
+            claim.stepped_ms += delta_ms
+            if claim.is_live:
+                claim.expires_ms += delta_ms
 
     def bodies(self) -> Iterator[tuple[int, int]]:
         """(position, length) of every claimed message."""

@@ -64,7 +64,7 @@ def sift(state: State, command: Enqueue, now_ms: int) -> tuple[Enqueue, Sieve]:
         kept.append(message)
     if dropped:
         command = Enqueue(command.port, kept, command.requests, byte_count, command.origin)
-    return command, Sieve(identities, dropped, latest, now_ms)
+    return command, Sieve(identities, dropped, latest, now_ms, history.stepped_ms)
 
 
 def identified(state: State, sieve: Sieve) -> Record:
@@ -77,7 +77,7 @@ def remember(state: State, sieve: Sieve, now_ms: int, out: Effects) -> None:
     """The messages are durable: their windows run from when they came (DUP-5)."""
     history = state.history
     cutoff = cutoff_of(now_ms, state.spec.duplicate_window_ms)
-    stamp = stamp_of(sieve.seen_ms)
+    stamp = stamp_of(sieve.seen_ms + history.stepped_ms - sieve.stepped_ms)
     for identity in sieve.identities:
         high, low = _WORDS.unpack(identity)
         history.add(high, low, stamp, cutoff)

@@ -52,6 +52,11 @@ def cutoff_of(now_ms: int, window_ms: int) -> int:
     return max(0, (now_ms - window_ms) // STAMP_MS)
 
 
+def _within(stamp: int, steps: int) -> int:
+    """A stamp that is moved, kept to its bits."""
+    return max(1, min(stamp + steps, STAMP_MASK))
+
+
 class Shard:
     """The identities whose hashes begin with the same `depth` bits."""
 
@@ -76,6 +81,16 @@ class Shard:
             for high, low in zip(words[0::2], words[1::2], strict=True)
             if low & STAMP_MASK > cutoff
         ]
+
+    def shift(self, steps: int) -> None:
+        """Move all stamps; an empty slot stays empty."""
+        words = self.words
+        for at in range(0, 2 * self.slot_count, 2):
+            if words[at]:
+                low = words[at + 1]
+                words[at + 1] = low & ~STAMP_MASK | _within(low & STAMP_MASK, steps)
+        if self.oldest != NO_STAMP:
+            self.oldest = _within(self.oldest, steps)
 
     def fill(self, pairs: list[tuple[int, int]]) -> None:
         """Hold exactly these from now on, in twice the slots that they need."""
@@ -110,6 +125,7 @@ class History:
         "count",
         "noted_ms",
         "pending",
+        "stepped_ms",
         "sweep_due_ms",
         "unnoted",
     )
@@ -129,6 +145,8 @@ class History:
         """When dropped duplicates were last spoken of."""
         self.unnoted = 0
         """Duplicates dropped since then."""
+        self.stepped_ms = 0
+        """By how much the clock was set since the start of the process."""
 
     @property
     def byte_count(self) -> int:
@@ -245,6 +263,14 @@ class History:
             self._depth, self._directory, self._cursor = 0, [], 0
         interval_ms = window_ms * (at - begin) // (2 * size)
         self.sweep_due_ms = now_ms + max(SWEEP_INTERVAL_MS_MIN, interval_ms)
+
+    def shift_ms(self, delta_ms: int) -> None:
+        """The clock was set: identities are as old as they were, and their windows as long."""
+        self.stepped_ms += delta_ms
+        self.sweep_due_ms += delta_ms
+        self.noted_ms += delta_ms
+        for shard in self.shards():
+            shard.shift(-(-delta_ms // STAMP_MS))
 
     # --- in a snapshot ----------------------------------------------------------------------
 

@@ -161,6 +161,25 @@ class Machine:
                 lane.shorten_locks(now_ms, now_ms + before_ms)
         state.spec = spec
 
+    def shift_ms(self, delta_ms: int) -> None:
+        """The clock was set by so much: intervals that stand as moments move along with it.
+
+        Moments that were promised by the time of day stay: due times of scheduled messages,
+        expiry, retention. They want a `Tick` now (docs/adr/0014-clock.md)."""
+        state = self.state
+        self.used_ms += delta_ms
+        for lane in state.lanes:
+            lane.shift_ms(delta_ms)
+        state.history.shift_ms(delta_ms)
+        if state.sessions is not None:
+            state.sessions.shift_ms(delta_ms)
+        if state.claims is not None:
+            state.claims.shift_ms(delta_ms)
+        if state.stages is not None:
+            state.stages.shift_ms(delta_ms)
+        if state.topic is not None:
+            state.topic.shift_ms(delta_ms)
+
     def apply(self, command: Command, now_ms: int, out: Effects) -> None:
         """Carry out a command, or prepare the change it asks for."""
         self._handlers[type(command)](self.state, command, now_ms, out)

@@ -364,6 +364,11 @@ class Sessions:
         del self.locks[lock.number]
         self.locks[lock.number] = lock
 
+    def shift_ms(self, delta_ms: int) -> None:
+        """The clock was set: locks last as long as they would have."""
+        for lock in self.locks.values():
+            lock.until_ms += delta_ms
+
     def unlock(self, lock: SessionLock) -> None:
         """The session is free."""
         assert lock.is_idle

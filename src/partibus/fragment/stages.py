@@ -162,6 +162,11 @@ class Stages:
             if stage.is_at_rest and stage.touched_ms + STAGE_LIFE_MS <= now_ms
         ]
 
+    def shift_ms(self, delta_ms: int) -> None:
+        """The clock was set: stages are as old as they were."""
+        for stage in self.by_number.values():
+            stage.touched_ms += delta_ms
+
     def bodies(self) -> Iterator[tuple[int, int]]:
         """(position, length) of every message."""
         for stage in [*self.by_number.values(), *self.published]:

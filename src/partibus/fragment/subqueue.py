@@ -165,6 +165,14 @@ class SubQueue:
             return self.scan_first(held.locked_until_ms)
         return None
 
+    def shift_ms(self, delta_ms: int) -> None:
+        """The clock was set: locks last as long as they would have."""
+        for held in self.locks.values():
+            held.locked_until_ms += delta_ms
+        if self.unordered_until_ms:
+            self.unordered_until_ms += delta_ms
+            self.next_scan_ms += delta_ms
+
     # --- locks of different lengths -----------------------------------------------------------
 
     def shorten_locks(self, now_ms: int, longest_until_ms: int) -> None:

@@ -54,6 +54,10 @@ class Topic:
         copies = sum([subscription.size_bytes for subscription in self.subscriptions.values()])
         return state.size_bytes + copies
 
+    def shift_ms(self, delta_ms: int) -> None:
+        """The clock was set: the sum is as old as it was."""
+        self._weighed_ms += delta_ms
+
     def has_room(self, state: "State", byte_count: int, now_ms: int) -> bool:
         """Whether so much more fits; the sum is taken anew only when it might not."""
         most = state.spec.size_bytes_max

@@ -71,7 +71,7 @@ class ClientConnection:
     def __init__(self, gateway: "Gateway", wire: Wire) -> None:
         self.gateway = gateway
         self._wire = wire
-        now_ms = gateway.now_ms()
+        now_ms = gateway.monotonic_ms()
         self._engine = Connection(gateway.settings, now_ms=now_ms)
         self.claims = Claims(gateway.access, gateway.profile.tokens_per_connection_max)
         self._links: dict[Link, LinkOwner] = {}
@@ -127,7 +127,7 @@ class ClientConnection:
         engine, memory = self._engine, self.gateway.memory
         engine.unfinished.bytes_max = self.unfinished_bytes_max()
         engine.incoming_window = memory.window(engine.settings.incoming_window)
-        self._handle(engine.receive_data(data, self.gateway.now_ms()))
+        self._handle(engine.receive_data(data, self.gateway.monotonic_ms()))
         if self._sending:
             sending, self._sending = self._sending, []
             for link in sending:
@@ -220,28 +220,32 @@ class ClientConnection:
         if not self._intake.is_reading:
             self._engine.unfinished.excuse(now_ms)
         self._handle(self._engine.tick(now_ms))
-        self._check_claims(now_ms)
+        # Tokens run out by the time of day, everything else in time that passes.
+        ahead_ms = self.gateway.now_ms() - now_ms
+        self._check_claims(now_ms, now_ms + ahead_ms)
         self.transactions.expire(now_ms)
         self._flush()
         if self._is_ending():
             return
-        times = [self._engine.next_tick_ms(), self.claims.next_expiry_ms()]
-        times.append(self.transactions.next_deadline_ms())
+        times = [self._engine.next_tick_ms(), self.transactions.next_deadline_ms()]
+        expiry_ms = self.claims.next_expiry_ms()
+        if expiry_ms is not None:
+            times.append(expiry_ms - ahead_ms)
         if self.claims.are_empty:
             times.append(self._started_ms + TOKEN_DEADLINE_MS)
         self.wake_at_ms = min([t for t in times if t is not None], default=now_ms + 60_000)
 
-    def _check_claims(self, now_ms: int) -> None:
+    def _check_claims(self, now_ms: int, day_ms: int) -> None:
         if self._claims_are_stale:
             self._claims_are_stale = False
             if self.claims.recheck():
                 self._started_ms = now_ms
-                self._drop_unauthorized(now_ms)
+                self._drop_unauthorized(day_ms)
         if self.claims.are_empty and now_ms >= self._started_ms + TOKEN_DEADLINE_MS:
             self.close(Unauthorized("No token was put within 20 seconds; authenticate first."))
-        elif self.claims.drop_expired(now_ms):
+        elif self.claims.drop_expired(day_ms):
             self._started_ms = now_ms
-            self._drop_unauthorized(now_ms)
+            self._drop_unauthorized(day_ms)
 
     def _drop_unauthorized(self, now_ms: int) -> None:
         """Links whose token ran out are dropped (SAS-10)."""
@@ -264,12 +268,14 @@ class ClientConnection:
         """A token was put: look again at once when the next one runs out."""
         expiry_ms = self.claims.next_expiry_ms()
         if expiry_ms is not None:
-            self.wake_by(expiry_ms)
+            gateway = self.gateway
+            self.wake_by(expiry_ms - gateway.now_ms() + gateway.monotonic_ms())
 
     def wake_by(self, time_ms: int) -> None:
         """Look at the connection at this time at the latest."""
         if time_ms < self.wake_at_ms:
             self.wake_at_ms = time_ms
+            self.gateway.expect(self)
 
     def close(self, error: BusError | None = None) -> None:
         """End the connection from our side."""
@@ -284,10 +290,11 @@ class ClientConnection:
     def _expect_close(self) -> None:
         """The client has a moment to answer our close."""
         if self._cut_off_at_ms is None:
-            self._cut_off_at_ms = self.wake_at_ms = self.gateway.now_ms() + CLOSE_GRACE_MS
+            self._cut_off_at_ms = self.wake_at_ms = self.gateway.monotonic_ms() + CLOSE_GRACE_MS
 
     def _cut_off_if_due(self, now_ms: int) -> None:
         assert self._cut_off_at_ms is not None
+        self.wake_at_ms = self._cut_off_at_ms
         if now_ms >= self._cut_off_at_ms and not self._is_over:
             self._finish()
             self._wire.abort()
@@ -335,6 +342,10 @@ class ClientConnection:
         if hostname is not None and len(hostname) <= HOST_LENGTH_MAX:
             self.host = hostname
         self._engine.open()
+        # The peer counts its idle time-out from here on [2.4.5].
+        due_ms = self._engine.next_tick_ms()
+        if due_ms is not None:
+            self.wake_by(due_ms)
 
     def _attach(self, event: Event) -> None:
         assert isinstance(event, AttachReceived)
@@ -372,7 +383,9 @@ class ClientConnection:
         owner = event.link.context
         trouble = self.gateway.trouble
         assert trouble is not None
-        if isinstance(owner, InboundLink) and trouble.refuses(owner.path, self.gateway.now_ms()):
+        if isinstance(owner, InboundLink) and trouble.refuses(
+            owner.path, self.gateway.monotonic_ms()
+        ):
             owner.refuse(event, throttled())
         else:
             self._transfer(event)
@@ -438,7 +451,7 @@ class ClientConnection:
     def recheck_claims(self) -> None:
         """Policies have changed: see at the next sweep which claims still hold (SAS-7)."""
         self._claims_are_stale = True
-        self.wake_at_ms = min(self.wake_at_ms, self.gateway.now_ms())
+        self.wake_by(self.gateway.monotonic_ms())
 
     # --- links ------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ class DelayedWire:
         """Send what is due; close when that was the last and an end was asked for."""
         self._timer = None
         now_ms = self._now_ms()
-        # What seems to be due later than the delay was caught by a clock that was set back.
+        # What seems to be due later than the delay was written before the delay became shorter.
         while self._waiting and not 0 < self._waiting[0][0] - now_ms <= self._trouble.rtt_ms + 1:
             self._let_go()
         if self._waiting:

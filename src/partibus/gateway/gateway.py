@@ -6,6 +6,7 @@ that serves all their time-outs. The listener asks it for a connection, the node
 
 import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from partibus.amqp.conditions import CONNECTION_FORCED
@@ -31,6 +32,9 @@ from partibus.gateway.wire import Wire
 
 SWEEP_INTERVAL_MS: Final = 1000
 """How often connections are looked at; a comparison each, so ten thousand cost a millisecond."""
+
+WAKE_INTERVAL_MS_MIN: Final = 20
+"""A connection is not looked at more often than this."""
 
 PEAK_BYTES_MIN: Final = 32 * 1024 * 1024
 """After less than this, asking the allocator to give memory back is not worth its time."""
@@ -60,6 +64,8 @@ class Gateway:
         self.trouble = trouble
         """What clients may be made to suffer; None unless faults were asked for."""
         self.now_ms = clock.now_ms
+        self.monotonic_ms = clock.monotonic_ms
+        """For what lasts so and so long; `now_ms` is for tokens and what clients are told."""
         self.live = live
         """Where clients change rules; None where the namespace is fixed."""
         self.merges_peeks = merges_peeks
@@ -72,6 +78,7 @@ class Gateway:
         self.receivers = Receivers(namespace)
         self._farewells: list[Callable[[], None]] = []
         self._sweep_timer: Timer | None = None
+        self._next_sweep_ms = 0
         self.memory = MemoryAccount() if memory is None else memory
         """What all clients make the process hold."""
         self.turns = ReadingTurns(scheduler)
@@ -90,12 +97,13 @@ class Gateway:
 
     def start(self) -> None:
         """Begin to look after time-outs."""
+        self._next_sweep_ms = self.monotonic_ms() + SWEEP_INTERVAL_MS
         self._sweep_timer = self.scheduler.call_later_ms(SWEEP_INTERVAL_MS, self._sweep)
 
     def connect(self, wire: Wire) -> ClientConnection:
         """A new client at the other end of a wire."""
         if self.trouble is not None:
-            wire = DelayedWire(wire, self.trouble, self.scheduler, self.now_ms)
+            wire = DelayedWire(wire, self.trouble, self.scheduler, self.monotonic_ms)
         connection = ClientConnection(self, wire)
         self._connections.add(connection)
         return connection
@@ -123,13 +131,35 @@ class Gateway:
             for placement in change.before.fragments:
                 self._prefixes.pop(placement.fragment_id, None)
 
+    def clock_stepped(self) -> None:
+        """The time of day was set: tokens may have run out, or have longer to live."""
+        now_ms = self.monotonic_ms()
+        for connection in list(self._connections):
+            connection.wake_by(now_ms)
+
+    def expect(self, connection: ClientConnection) -> None:
+        """Look at a connection in time, where the next sweep would be too late."""
+        wake_at_ms = connection.wake_at_ms
+        if wake_at_ms < self._next_sweep_ms:
+            delay_ms = max(WAKE_INTERVAL_MS_MIN, wake_at_ms - self.monotonic_ms())
+            self.scheduler.call_later_ms(delay_ms, partial(self._look_at, connection))
+
+    def _look_at(self, connection: ClientConnection) -> None:
+        if connection in self._connections:
+            now_ms = self.monotonic_ms()
+            if connection.wake_at_ms <= now_ms:
+                connection.tick(now_ms)
+            self.expect(connection)
+
     def _sweep(self) -> None:
-        now_ms = self.now_ms()
-        for connection in [c for c in self._connections if c.wake_at_ms <= now_ms]:
-            connection.tick(now_ms)
+        self.start()
+        now_ms, next_ms = self.monotonic_ms(), self._next_sweep_ms
+        for connection in [c for c in self._connections if c.wake_at_ms < next_ms]:
+            if connection.wake_at_ms <= now_ms:
+                connection.tick(now_ms)
+            self.expect(connection)
         if self._give_back is not None and self.memory.take_peak(PEAK_BYTES_MIN):
             self._give_back()
-        self.start()
 
     def at_close(self, farewell: Callable[[], None]) -> None:
         """Have others that serve clients hear when to stop."""

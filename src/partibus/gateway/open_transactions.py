@@ -53,7 +53,7 @@ class OpenTransactions:
         transaction = self._by_id.get(txn_id)
         if transaction is None or transaction.is_discharged:
             raise TransactionUnknown
-        now_ms = self._connection.gateway.now_ms()
+        now_ms = self._connection.gateway.monotonic_ms()
         if transaction.is_due(now_ms):
             transaction.expire()
         transaction.begin(now_ms)
@@ -95,7 +95,7 @@ class OpenTransactions:
         transaction = self._by_id.get(txn_id)
         if transaction is None or transaction.is_discharged:
             raise TransactionUnknown
-        if transaction.is_due(self._connection.gateway.now_ms()):
+        if transaction.is_due(self._connection.gateway.monotonic_ms()):
             transaction.expire()
         if fail:
             del self._by_id[txn_id]

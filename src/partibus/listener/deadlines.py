@@ -44,7 +44,7 @@ class Deadlines:
 
     def watch(self, member: Expiring) -> None:
         """Start the member's time, or start it anew."""
-        self._members[member] = self._clock.now_ms() + self._limit_ms
+        self._members[member] = self._clock.monotonic_ms() + self._limit_ms
         self._members.move_to_end(member)
         if self._timer is None:
             self._timer = self._loop.call_later(SWEEP_PERIOD_S, self._on_timer)
@@ -55,7 +55,7 @@ class Deadlines:
 
     def sweep(self) -> int:
         """Expire every member whose time is over; answers how many."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         expired = 0
         while self._members:
             member, deadline_ms = next(iter(self._members.items()))

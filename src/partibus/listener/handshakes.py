@@ -61,11 +61,11 @@ class Handshakes:
     def _give_turns(self) -> None:
         while self._waiting and len(self._shaking) < self._most:
             first, sock = self._waiting.popitem()
-            self._shaking[first] = self._clock.now_ms()
+            self._shaking[first] = self._clock.monotonic_ms()
             self._begin(first, sock)
 
     def _end_slowest(self) -> None:
         slowest, since_ms = next(iter(self._shaking.items()))
-        if self._clock.now_ms() - since_ms >= PATIENCE_MS:
+        if self._clock.monotonic_ms() - since_ms >= PATIENCE_MS:
             del self._shaking[slowest]
             slowest.expire()

@@ -57,16 +57,15 @@ class ServedCertificate:
 
     def ensure(self) -> None:
         """Load the files; ConfigError says what is wrong with them. Blocks."""
-        self._looked_ms = self._clock.now_ms()
+        self._looked_ms = self._clock.monotonic_ms()
         self._stamp = self._look()
         self._load()
         self._warn_if_ending()
 
     def context(self) -> ssl.SSLContext:
         """The context for a handshake that begins now."""
-        now_ms = self._clock.now_ms()
-        # A clock that was set back must not keep us from looking.
-        if abs(now_ms - self._looked_ms) >= LOOK_MS:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._looked_ms >= LOOK_MS:
             self._looked_ms = now_ms
             self._follow()
         assert self._context is not None, "ensure() comes first"
@@ -115,8 +114,9 @@ class ServedCertificate:
         days_left = (self._until_ms - now_ms) // DAY_MS
         if days_left >= WARNING_DAYS:
             return
-        if self._warned_ms is None or now_ms - self._warned_ms >= DAY_MS:
-            self._warned_ms = now_ms
+        ran_ms = self._clock.monotonic_ms()
+        if self._warned_ms is None or ran_ms - self._warned_ms >= DAY_MS:
+            self._warned_ms = ran_ms
             what = "has ended" if days_left < 0 else f"ends in {days_left} days"
             log.warning("%s %s: replace it, and its key", self._certificate_path, what)
 

@@ -64,7 +64,7 @@ class FaultBox:
         self._stores = stores
         self._gateway = gateway
         self._trouble = trouble
-        self._now_ms = clock.now_ms
+        self._now_ms = clock.monotonic_ms
         self._scheduler = scheduler
         self._kill = kill if kill is not None else _end_this_process
         self._standing: dict[str, Standing] = {}

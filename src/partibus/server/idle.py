@@ -93,12 +93,8 @@ class IdleWatch:
         numbers = sorted({number for numbers in concerned.values() for number in numbers})
         answers = await self._control.ask_all(USAGE, {"fragments": numbers})
         told = {int(number): ms for answer in answers.values() for number, ms in answer.items()}
-        now_ms = self._clock.now_ms()
         return {
-            record.entity_id: min(
-                now_ms - record.updated_ms,
-                *[told[number] for number in concerned[record.entity_id]],
-            )
+            record.entity_id: min([told[number] for number in concerned[record.entity_id]])
             for record in records
             if all(number in told for number in concerned[record.entity_id])
         }

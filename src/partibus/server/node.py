@@ -42,6 +42,7 @@ from partibus.server.catalog_start import (
     declare,
     open_catalog,
 )
+from partibus.server.clock_watch import ClockWatch
 from partibus.server.config import MERGED, ServeSettings
 from partibus.server.control_hub import ControlHub
 from partibus.server.data_directory import COPY_NAME
@@ -104,6 +105,7 @@ class Node:
         self.control = ControlHub(0 if membership is None else membership.worker)
         """Where administrative questions are asked and answered."""
         self._follower: Follower
+        self._clock_watch: ClockWatch
         self._idle: IdleWatch
         self._idle_times: dict[int, int] = {}
         """By entity, how long it had been idle when the server last ran."""
@@ -172,6 +174,8 @@ class Node:
         self._follower.start(self.control)
         self._idle = IdleWatch(self.catalog, self.live, self.control, self._clock, self._machines)
         self._idle.start()
+        self._clock_watch = ClockWatch(self._clock, scheduler, self._clock_stepped)
+        self._clock_watch.start()
         self._open_administration(stores, scheduler)
         if self._peers is not None:
             await self._peers.start()
@@ -184,6 +188,7 @@ class Node:
         if self._faults is not None:
             self._faults.clear({})
         self._follower.stop()
+        self._clock_watch.stop()
         self._idle.stop()
         await self.bulk.stop()
         self.gateway.quiesce()
@@ -352,13 +357,24 @@ class Node:
             broker = self._brokers[placement.store]
             topic = self._topics.topic(record, index)
             machine = broker.add(placement.fragment_id, spec, topic)
-            machine.used_ms -= self._idle_times.get(record.entity_id, 0)
+            machine.used_ms -= self._idle_ms(record)
             self._topics.join(record, index, machine)
             self._machines[placement.fragment_id] = machine
             fragment = LocalFragment(broker, machine, index)
             self._local[placement.fragment_id] = fragment
             namespace.put_fragment(fragment)
             self._couriers.put(fragment, record)
+
+    def _idle_ms(self, record: EntityRecord) -> int:
+        """How long an entity had been idle when the server last ran; an update since is use."""
+        since_update_ms = max(0, self._clock.now_ms() - record.updated_ms)
+        return min(self._idle_times.get(record.entity_id, 0), since_update_ms)
+
+    def _clock_stepped(self, delta_ms: int) -> None:
+        """The clock was set: intervals last as long as they would have, promises are looked at."""
+        for broker in self._brokers.values():
+            broker.clock_stepped(delta_ms)
+        self.gateway.clock_stepped()
 
     def _changed(self, change: Change, namespace: Namespace) -> None:
         """Follow the catalog's change feed; links hear of it before their fragments go."""

@@ -26,6 +26,7 @@ from partibus.gateway.couriers import Couriers
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.trouble import Trouble
+from partibus.server.clock_watch import ClockWatch
 from partibus.server.fragment_specs import fragment_spec
 from partibus.server.topics import Topics
 from partibus.store.faults import MemoryFaults
@@ -33,6 +34,7 @@ from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock
 from partibus.testing.scheduler import ManualScheduler
 
+IDLE_TIMEOUT_MS = 240_000
 KEY = "SAS_KEY_VALUE"
 
 
@@ -71,6 +73,7 @@ class BusBench:
             live=LocalNamespace(self.catalog),
         )
         self.gateway.start()
+        ClockWatch(self.clock, self.scheduler, self._clock_stepped).start()
         self._topics = Topics(self.catalog)
         self.catalog.subscribe(self._changed)
 
@@ -102,6 +105,11 @@ class BusBench:
             self.couriers.put(fragments[-1], record)
         return fragments
 
+    def _clock_stepped(self, delta_ms: int) -> None:
+        for broker in self.brokers:
+            broker.clock_stepped(delta_ms)
+        self.gateway.clock_stepped()
+
     def _changed(self, change: Change) -> None:
         """Follow updates and deletions as a node does."""
         self.gateway.follow(change)
@@ -124,16 +132,23 @@ class BusBench:
             self.couriers.changed(after)
 
     def client(
-        self, *, plain: bool = True, key: str = KEY, policy: str = ROOT_POLICY_NAME
+        self,
+        *,
+        plain: bool = True,
+        key: str = KEY,
+        policy: str = ROOT_POLICY_NAME,
+        idle_timeout_ms: int = IDLE_TIMEOUT_MS,
     ) -> "ClientBench":
         """A client that has opened a connection and begun a session."""
-        return ClientBench(self, plain, key, policy)
+        return ClientBench(self, plain, key, policy, idle_timeout_ms)
 
 
 class ClientBench:
     """A client of the bench; keeps the peer's `Wire` and our engine in one object."""
 
-    def __init__(self, bus: BusBench, plain: bool, key: str, policy: str) -> None:
+    def __init__(
+        self, bus: BusBench, plain: bool, key: str, policy: str, idle_timeout_ms: int
+    ) -> None:
         self.bus = bus
         self.peer = "bench"
         self.secure = False
@@ -141,8 +156,10 @@ class ClientBench:
         self.is_cut = False
         self.is_reading = True
         self._incoming: list[bytes] = []
-        settings = ConnectionSettings(container_id="client", hostname="bus")
-        self.engine = Connection(settings, initiator=True, now_ms=bus.clock.now_ms())
+        settings = ConnectionSettings(
+            container_id="client", hostname="bus", idle_timeout_ms=idle_timeout_ms
+        )
+        self.engine = Connection(settings, initiator=True, now_ms=bus.clock.monotonic_ms())
         self.connection = bus.gateway.connect(self)
         if plain:
             self.engine.sasl_plain(policy, key)
@@ -176,7 +193,7 @@ class ClientBench:
 
     def run(self) -> None:
         """Exchange bytes until nothing moves any more."""
-        now_ms = self.bus.clock.now_ms()
+        now_ms = self.bus.clock.monotonic_ms()
         while True:
             data = self.engine.data_to_send()
             if data and not self.is_cut:

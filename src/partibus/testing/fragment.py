@@ -210,6 +210,12 @@ class FragmentBench:
         """Let everything happen that is due."""
         self.scheduler.run()
 
+    def step_clock_ms(self, delta_ms: int) -> None:
+        """Set the clock, as somebody sets that of a machine, and let it be noticed."""
+        self.clock.step_wall_ms(delta_ms)
+        self.broker.clock_stepped(self.clock.follow())
+        self.run()
+
     def submit(self, command: Command) -> None:
         """Hand in a command and let everything happen that follows."""
         self.broker.submit(self.machine, command)

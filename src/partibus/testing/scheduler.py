@@ -42,7 +42,7 @@ class ManualScheduler:
         """Run when time has come so far."""
         timer = ManualTimer(callback)
         self._count += 1
-        heappush(self._timers, (self.clock.now_ms() + delay_ms, self._count, timer))
+        heappush(self._timers, (self.clock.monotonic_ms() + delay_ms, self._count, timer))
         return timer
 
     def crash(self) -> None:
@@ -58,13 +58,13 @@ class ManualScheduler:
     def advance_ms(self, delta_ms: int) -> None:
         """Let time pass, running timers at their own moments."""
         self.run()
-        end_ms = self.clock.now_ms() + delta_ms
+        end_ms = self.clock.monotonic_ms() + delta_ms
         while self._timers and self._timers[0][0] <= end_ms:
             at_ms, _, timer = heappop(self._timers)
             if timer.is_cancelled:
                 continue
-            self.clock.advance_ms(max(0, at_ms - self.clock.now_ms()))
+            self.clock.advance_ms(max(0, at_ms - self.clock.monotonic_ms()))
             timer.callback()
             self.run()
-        self.clock.advance_ms(end_ms - self.clock.now_ms())
+        self.clock.advance_ms(end_ms - self.clock.monotonic_ms())
         self.run()

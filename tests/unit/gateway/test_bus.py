@@ -286,6 +286,22 @@ def test_a_token_opens_links_and_its_end_closes_them() -> None:
     assert detached.error.condition == "amqp:unauthorized-access"
 
 
+@pytest.mark.rule("SAS-10")
+def test_a_step_of_the_clock_ends_tokens_within_seconds() -> None:
+    bus = BusBench()
+    bus.queue("q")
+    client = bus.client(plain=False)
+    text = token(client, "q", bus.clock.now_ms() + 3_600_000)
+    assert put_token(client, text, "sb://bus/q") == 202
+    client.attach("q", sends=True)
+    bus.scheduler.advance_ms(30_000)
+    client.run()
+    bus.clock.step_wall_ms(7_200_000)
+    bus.scheduler.advance_ms(2_000)
+    client.run()
+    assert len(client.take(DetachReceived)) == 1
+
+
 @pytest.mark.rule("SAS-6")
 def test_a_token_for_another_entity_is_refused() -> None:
     bus = BusBench()

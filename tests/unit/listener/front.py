@@ -24,9 +24,19 @@ Dial = Callable[..., Awaitable[Streams]]
 class ManualClock:
     def __init__(self) -> None:
         self.time_ms = 1_000_000
+        self.stepped_ms = 0
 
     def now_ms(self) -> int:
+        return self.time_ms + self.stepped_ms
+
+    def monotonic_ms(self) -> int:
         return self.time_ms
+
+    def follow(self) -> int:
+        return 0
+
+    def step(self, by_ms: int) -> None:
+        self.stepped_ms += by_ms
 
     def advance(self, by_ms: int) -> None:
         self.time_ms += by_ms

@@ -31,6 +31,12 @@ class Shifted:
     def now_ms(self) -> int:
         return self._clock.now_ms() + self.days * DAY_MS
 
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms() + self.days * DAY_MS
+
+    def follow(self) -> int:
+        return 0
+
 
 def made(directory: Path, names: tuple[str, ...] = NAMES, days: int = 0) -> DevelopmentAuthority:
     authority = DevelopmentAuthority(directory / "tls", names, Shifted(days))

@@ -90,6 +90,20 @@ async def test_an_idle_entity_goes_with_its_messages(bench: Bench, spec: QueueSp
     assert bench.bus.catalog.lookup("stays") is not None
 
 
+@pytest.mark.rule("IDL-1")
+@pytest.mark.parametrize("hours", [2, -2, 24 * 365])
+async def test_a_clock_that_is_set_neither_hurries_nor_keeps_an_idle_entity(
+    bench: Bench, hours: int
+) -> None:
+    bench.queue("q", FLEETING)
+    client = bench.bus.client()
+    client.send(client.attach("q", sends=True), [plain(1)])
+    assert await bench.pass_time(2) == []
+    bench.bus.clock.step_wall_ms(hours * 60 * MINUTE_MS)
+    assert await bench.pass_time(2) == []
+    assert await bench.pass_time(1) == ["q"]
+
+
 @pytest.mark.rule("IDL-2")
 @pytest.mark.parametrize("use", ["send", "receive", "peek", "update"])
 @pytest.mark.parametrize("spec", [FLEETING, WIDE], ids=["plain", "partitioned"])

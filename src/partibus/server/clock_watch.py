@@ -1,0 +1,45 @@
+"""The watch over the wall clock, which somebody may set while the server runs.
+
+Owns the one place where a step of the clock is noticed: once a second, in a turn of its own, in
+which everybody who holds an interval as a time of day is told to move it along. Must never decide
+what moves: that is for whoever holds it (docs/adr/0014-clock.md). Made by the node.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from partibus.domain.clock import Clock
+from partibus.fragment.broker import Scheduler, Timer
+
+LOOK_MS: Final = 1000
+"""How often the clocks are compared: a step is followed so much late at the most."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class ClockWatch:
+    """Compares the clock with the wall; `stepped` is told by how much it was set."""
+
+    def __init__(self, clock: Clock, scheduler: Scheduler, stepped: Callable[[int], None]) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._stepped = stepped
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._timer = self._scheduler.call_later_ms(LOOK_MS, self._look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self.start()
+        delta_ms = self._clock.follow()
+        if delta_ms:
+            way = "forward" if delta_ms > 0 else "back"
+            _log.warning("the system clock was set %s by %.1f s", way, abs(delta_ms) / 1000)
+            self._stepped(delta_ms)
