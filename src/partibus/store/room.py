@@ -39,6 +39,14 @@ class FreeMin:
         """In bytes, for a file system of this size."""
         return max(self.least_bytes, int(self.share * total_bytes))
 
+    def __str__(self) -> str:
+        """As the setting is written; the default has both parts."""
+        size = f"{self.least_bytes / 2**20:g}M"
+        if not self.share:
+            return size
+        share = f"{100 * self.share:g}%"
+        return f"{share}, at least {size}" if self.least_bytes else share
+
 
 FREE_MIN: Final = FreeMin()
 

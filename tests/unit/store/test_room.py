@@ -129,3 +129,8 @@ def test_a_checkpoint_that_failed_leaves_nothing_behind(stores: Any, pump: Any) 
     disk.space_bytes = 100
     assert pump.checkpoint(store, {1: bytes(1000)}) is not None
     assert not list(stores.directory.glob("*.tmp"))
+
+
+def test_what_stays_free_is_shown_as_it_is_written() -> None:
+    assert str(FreeMin()) == "5%, at least 64M"
+    assert (str(FreeMin(0.075, 0)), str(FreeMin(0.0, 200 << 20))) == ("7.5%", "200M")

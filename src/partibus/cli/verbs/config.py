@@ -110,7 +110,7 @@ def _settings(configuration: "Configuration") -> list[tuple[str, object, str]]:
         elif name == "jwt":
             # It may hold a key.
             value = None if value is None else "set"
-        elif isinstance(value, Path):
+        elif name == "disk_free_min" or isinstance(value, Path):
             value = str(value)
         elif isinstance(value, tuple):
             value = list(value)
