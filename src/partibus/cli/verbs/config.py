@@ -16,6 +16,7 @@ from partibus.cli.verbs.serve import serve, serve_flags
 
 if TYPE_CHECKING:
     from partibus.server.config import Configuration
+    from partibus.store.room import FreeMin
 
 # Variables that mean something to the command line, and nothing to the server.
 CLIENT_VARIABLES: Final = ("CONNECTION_STRING", "URL", "CONTEXT", "CA_FILE", "DEBUG", "COMPLETE")
@@ -110,12 +111,25 @@ def _settings(configuration: "Configuration") -> list[tuple[str, object, str]]:
         elif name == "jwt":
             # It may hold a key.
             value = None if value is None else "set"
+        elif name == "disk_free_min":
+            value = _free_min(value)
         elif isinstance(value, Path):
             value = str(value)
         elif isinstance(value, tuple):
             value = list(value)
         rows.append((name, value, configuration.origins[name]))
     return rows
+
+
+def _free_min(value: "FreeMin") -> str:
+    """A share and a size, or the one that was given."""
+    least = str(value.least_bytes)
+    if value.least_bytes and value.least_bytes % (1 << 20) == 0:
+        least = f"{value.least_bytes >> 20}M"
+    if not value.share:
+        return least
+    share = f"{value.share * 100:.6g}%"
+    return f"{share}, at least {least}" if value.least_bytes else share
 
 
 def _spoken(value: object) -> object:
