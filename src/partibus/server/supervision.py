@@ -24,7 +24,6 @@ from partibus.listener.accept import reserve
 from partibus.server.assignment import Assignment
 from partibus.server.catalog_start import catalog_file, connection_string, start_catalog
 from partibus.server.config import Configuration, ServeSettings
-from partibus.server.emulator import greeting
 from partibus.server.failure import EXIT_CLEAN, EXIT_CONFIG, report
 from partibus.server.membership import Membership
 from partibus.server.service import (
@@ -61,8 +60,7 @@ async def supervise(
             watchdog=Watchdog(settings.worker_timeout_s),
         )
         try:
-            ready = greeting(endpoints.ready_line(), settings.emulator)
-            return await _run(supervisor, stopping, lambda: announce(ready))
+            return await _run(supervisor, stopping, lambda: announce(endpoints.ready_line()))
         except WorkerFailed as failure:
             # A worker that failed for a reason the user can act on has told it already.
             if failure.exit_code < EXIT_CONFIG:
