@@ -26,7 +26,7 @@ from adversity.waiting import wait_until_async
 QUEUE = "first"
 EXIT_CORRUPT = 3
 SMALL = (1000, 300)  # bytes of a letter, and how many: some hundred kilobytes in one segment
-LARGE = (900_000, 160)  # 144 MB: three segments
+LARGE = (900_000, 80)  # 72 MB: three segments
 LETTERS_PER_ENTRY = 30
 
 Damage = Callable[[Path], None]

@@ -13,6 +13,8 @@ from typing import Final
 
 from partibus.listener.accept import AcceptLoop
 
+MESSAGE: Final = "Service not available. Please try after some time."
+"""As the vendor's emulator words it (EMU-6)."""
 CLIENTS_MAX: Final = 64
 """More than these are sent away without an answer."""
 _REQUEST_BYTES_MAX: Final = 8_192
@@ -25,11 +27,9 @@ _METHOD_BYTES_MAX: Final = max(map(len, _METHODS))
 class WaitingRoom:
     """Answers on listening sockets from its making until `close`."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, sockets: Sequence[socket.socket], message: str
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, sockets: Sequence[socket.socket]) -> None:
         self._loop = loop
-        self._head, body = _answer(message)
+        self._head, body = _answer()
         self._answer = self._head + body
         self._visits: set[asyncio.Task[None]] = set()
         self._accept_loops = [AcceptLoop(loop, sock.dup(), self._admit) for sock in sockets]
@@ -74,8 +74,8 @@ class WaitingRoom:
         return head
 
 
-def _answer(message: str) -> tuple[bytes, bytes]:
-    body = json.dumps({"status": "unhealthy", "message": message}).encode()
+def _answer() -> tuple[bytes, bytes]:
+    body = json.dumps({"status": "unhealthy", "message": MESSAGE}).encode()
     head = (
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
         "cache-control: no-store\r\nretry-after: 1\r\nconnection: close\r\n"

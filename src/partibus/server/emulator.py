@@ -16,8 +16,6 @@ CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
 HTTP_PORT_VARIABLE: Final = "EMULATOR_HTTP_PORT"
 UP_LINE: Final = "Emulator Service is Successfully Up!"
 """What tools look for on stdout, word for word."""
-UNAVAILABLE: Final = "Service not available. Please try after some time."
-"""What `/health` says until the server is ready."""
 # Tools map 5672 and 5300 of a container, so loopback would be out of their reach; and localhost
 # is an address of IPv6 to some clients. Every port takes TLS; one more could only be in the way.
 _DEFAULTS: Final = {"host": EVERY_INTERFACE, "tls_port": "none"}

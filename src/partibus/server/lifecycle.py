@@ -49,7 +49,9 @@ def run(configuration: Configuration) -> int:
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             if configuration.settings.workers > 1:
-                return runner.run(supervise(configuration, install_signals, announce))
+                return runner.run(
+                    supervise(configuration, install_signals, _speaker(configuration))
+                )
             runner.run(_serve(configuration, sockets_max))
     except (BusError, OSError) as error:
         return report(error)
@@ -100,7 +102,7 @@ async def _serve(configuration: Configuration, sockets_max: int) -> None:
     service = Service(node, settings, clock, sockets_max)
     endpoints = await service.start()
     calm_collector()
-    announce(greeting(endpoints.ready_line(), settings.emulator))
+    _speaker(configuration)(endpoints.ready_line())
     await stopping.wait()
     await service.stop()
     log.info("stopped")
@@ -120,6 +122,11 @@ def install_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, int(number))
+
+
+def _speaker(configuration: Configuration) -> Callable[[str], None]:
+    """What prints the READY line, and with it what belongs to the mode."""
+    return lambda line: announce(greeting(line, configuration.settings.emulator))
 
 
 def announce(line: str) -> None:

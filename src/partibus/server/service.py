@@ -28,7 +28,6 @@ from partibus.listener.tls import DevelopmentAuthority, certificate_names
 from partibus.listener.waiting_room import WaitingRoom
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory import claim_data_directory
-from partibus.server.emulator import UNAVAILABLE
 from partibus.server.membership import Membership
 
 if TYPE_CHECKING:
@@ -148,10 +147,10 @@ class Service:
         # A worker's share of the clients goes to the others for as long as it does not listen,
         # so it binds last; a server of one process first, since a busy port ends it anyway.
         ports = self._bind() if self._membership is None else {}
-        waiting = self._waiting_room(loop, ports)
         if self._membership is None:  # the supervisor has claimed it for its workers
             claim_data_directory(self._settings, self._cleanup)
         identity = identity_of(self._settings, self._tls_directory, self._clock)
+        waiting = self._waiting_room(loop, ports)
         # Making keys loads a large library; the stores open meanwhile.
         making = loop.run_in_executor(None, identity.ensure)
         started, made = await asyncio.gather(self._node.start(), making, return_exceptions=True)
@@ -184,7 +183,7 @@ class Service:
     ) -> WaitingRoom:
         """Tools that start an emulator ask for its health at once."""
         sockets = ports.get("--http-port", []) if self._settings.emulator else []
-        room = WaitingRoom(loop, sockets, UNAVAILABLE)
+        room = WaitingRoom(loop, sockets)
         self._cleanup.callback(room.close)
         return room
 

@@ -32,7 +32,6 @@ from partibus.server.catalog_start import (
 )
 from partibus.server.config import Configuration, ServeSettings
 from partibus.server.data_directory import claim_data_directory
-from partibus.server.emulator import greeting
 from partibus.server.failure import EXIT_CLEAN, EXIT_CONFIG, report
 from partibus.server.membership import Membership
 from partibus.server.service import (
@@ -70,11 +69,7 @@ async def supervise(
             settle=lambda: settled.append(settle()),
         )
         try:
-            return await _run(
-                supervisor,
-                stopping,
-                lambda: announce(greeting(settled[0].ready_line(), settings.emulator)),
-            )
+            return await _run(supervisor, stopping, lambda: announce(settled[0].ready_line()))
         except WorkerFailed as failure:
             # A worker that failed for a reason the user can act on has told it already.
             if failure.exit_code < EXIT_CONFIG:

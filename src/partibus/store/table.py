@@ -293,10 +293,12 @@ class SegmentTable:
     def missing(self, position: int) -> StoreCorrupt:
         """A body whose file is not there, or no longer has it."""
         index = bisect_right(self._bases, position) - 1
-        near = self._segments[index].name if index >= 0 else segment_name(0)
+        near, base = segment_name(0), 0
+        if index >= 0:
+            near, base = self._segments[index].name, self._segments[index].base
         return StoreCorrupt(
-            f"{self._directory}: the segment that held position {position:#x} is missing or cut "
-            f"short (nearest: {near}); restore it from a copy."
+            f"{self._directory / near}: offset {position - base}: a message is expected here, but "
+            "this file, or the one after it, is missing or cut short; restore it from a copy."
         )
 
     def __len__(self) -> int:

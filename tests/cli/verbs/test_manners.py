@@ -140,6 +140,15 @@ def test_every_setting_has_an_origin(tmp_path: Path) -> None:
     assert settings["host"] == {"value": "0.0.0.0", "origin": f"{file}:3"}
     assert settings["tls_port"] == {"value": 5671, "origin": "default"}
     assert settings["faults"] == {"value": False, "origin": "default"}
+    assert settings["disk_free_min"] == {"value": "5%, at least 64M", "origin": "default"}
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [("2%", "2%"), ("200M", "200M"), ("70000", "70000"), ("0", "0")]
+)
+def test_what_stays_free_of_a_disk_is_shown_as_it_is_given(given: str, shown: str) -> None:
+    done = Partibus(None)("config", "show", "--json", "--disk-free-min", given)
+    assert done.json["settings"]["disk_free_min"]["value"] == shown
 
 
 def test_the_table_of_settings_and_what_is_wrong(tmp_path: Path) -> None:

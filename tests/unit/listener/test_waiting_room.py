@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from partibus.listener.accept import bind
-from partibus.listener.waiting_room import CLIENTS_MAX, WaitingRoom
+from partibus.listener.waiting_room import CLIENTS_MAX, MESSAGE, WaitingRoom
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def sock() -> Iterator[socket.socket]:
 
 
 def room(sock: socket.socket) -> WaitingRoom:
-    return WaitingRoom(asyncio.get_running_loop(), [sock], "Not yet.")
+    return WaitingRoom(asyncio.get_running_loop(), [sock])
 
 
 async def connect(sock: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -48,7 +48,7 @@ async def test_http_is_answered_with_503_and_the_text(sock: socket.socket, metho
         assert body == b""
     else:
         assert f"content-length: {len(body)}".encode() in head
-        assert json.loads(body) == {"status": "unhealthy", "message": "Not yet."}
+        assert json.loads(body) == {"status": "unhealthy", "message": MESSAGE}
     waiting.close()
 
 
