@@ -53,11 +53,15 @@ class ReadingTurns:
         self._is_due = False
 
     def spend(self, work: int) -> bool:
-        """Whether so much may be done now; what begins within the bound may go beyond it."""
+        """Whether so much may be done now; what begins within the bound may go beyond it.
+
+        The bound is renewed in the turn after it was reached, and not in each: that costs those
+        who never reach it nothing, and a turn does no more than one bound either way."""
         if self._left <= 0:
             return False
         self._left -= work
-        self._come_again()
+        if self._left <= 0:
+            self._come_again()
         return True
 
     def enter(self, intake: "Intake") -> None:

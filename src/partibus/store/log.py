@@ -55,9 +55,9 @@ from partibus.store.watermark import WATERMARK_BYTES, Watermark
 
 # A commit that takes longer means a disk in trouble: clients lose patience within seconds.
 SLOW_COMMIT_S: Final = 2.0
-# Records whose commit is carried out in one turn of the loop, one to four milliseconds: a disk
+# Records whose commit is carried out in one turn of the loop, one to two milliseconds: a disk
 # that took long to sync has thousands of them durable at once.
-TOLD_PER_TURN: Final = 512
+TOLD_PER_TURN: Final = 256
 
 
 class SegmentStore:

@@ -4,9 +4,8 @@ import logging
 
 import pytest
 
-from partibus.amqp.events import DispositionReceived
+from partibus.amqp.events import DispositionReceived, TransferReceived
 from partibus.amqp.terminus import encode_source, encode_target
-from partibus.gateway.connection import ClientConnection
 from partibus.gateway.reading_turns import (
     GREETING_COST,
     LARGE_READ_BYTES,
@@ -18,8 +17,6 @@ from partibus.gateway.reading_turns import (
 from partibus.testing.bus import BusBench, ClientBench
 from support.gateway_messages import plain
 
-Handled = list[tuple[ClientConnection, int]]
-
 READ_BYTES = 256 * 1024
 """The most that the loop takes from a socket at once."""
 
@@ -29,20 +26,6 @@ def bus() -> BusBench:
     made = BusBench()
     made.queue("q")
     return made
-
-
-@pytest.fixture
-def handled(monkeypatch: pytest.MonkeyPatch) -> Handled:
-    """What was handled since the last look: the connection, and how many bytes."""
-    seen: Handled = []
-    handle = ClientConnection.handle
-
-    def note(connection: ClientConnection, data: bytes) -> None:
-        seen.append((connection, len(data)))
-        handle(connection, data)
-
-    monkeypatch.setattr(ClientConnection, "handle", note)
-    return seen
 
 
 def senders(bus: BusBench, count: int, size: int, each: int = 1) -> list[ClientBench]:
@@ -56,77 +39,79 @@ def senders(bus: BusBench, count: int, size: int, each: int = 1) -> list[ClientB
     return clients
 
 
-def bring_all(clients: list[ClientBench], handled: Handled) -> None:
-    """All are readable at once: one poll of the loop."""
-    handled.clear()
+def bring_all(clients: list[ClientBench]) -> int:
+    """All are readable at once, one poll of the loop; how many bytes they bring."""
+    total = 0
     for client in clients:
         data = client.engine.data_to_send()
+        total += len(data)
         for at in range(0, len(data), READ_BYTES):
             client.connection.data_received(data[at : at + READ_BYTES])
+    return total
 
 
-def taken(handled: Handled) -> Handled:
-    now = list(handled)
-    handled.clear()
-    return now
+def waiting(clients: list[ClientBench]) -> list[int]:
+    """What each has brought that is not handled yet."""
+    return [client.connection._intake.waiting_bytes for client in clients]
 
 
-def test_many_small_reads_are_spread_over_turns(bus: BusBench, handled: Handled) -> None:
+def test_many_small_reads_are_spread_over_turns(bus: BusBench) -> None:
     most = TURN_WORK // READ_COST
-    clients = senders(bus, 2 * most, 100)
-    bring_all(clients, handled)
-    assert 0 < len(taken(handled)) <= most
-    bus.gateway.turns._turn()
-    assert 0 < len(taken(handled)) <= most
+    clients = senders(bus, 3 * most, 100)
+    bring_all(clients)
+    handled = [waiting(clients).count(0)]
+    for _ in range(2):
+        bus.gateway.turns._turn()
+        handled.append(waiting(clients).count(0) - sum(handled))
+    assert all(0 < count <= most for count in handled)
     bus.scheduler.run()
+    assert not any(waiting(clients))
     for client in clients:
         client.run()
         assert client.take(DispositionReceived)
         assert client.is_reading
 
 
-def test_clients_that_connect_all_at_once_are_let_in_a_few_at_a_time(
-    bus: BusBench, handled: Handled
-) -> None:
-    clients = [bus.client() for _ in range(50)]
+def test_clients_that_connect_all_at_once_are_let_in_a_few_at_a_time(bus: BusBench) -> None:
+    most = TURN_WORK // GREETING_COST
+    clients = [bus.client() for _ in range(3 * most)]
+    bus.scheduler.run()
     for client in clients:
         source, target = encode_source("q"), encode_target("client")
         client.session.attach("x", is_sender=False, source=source, target=target)
-    bus.scheduler.run()
-    bring_all(clients, handled)
-    assert 0 < len(taken(handled)) <= TURN_WORK // GREETING_COST
+    bring_all(clients)
+    first = waiting(clients).count(0)
     bus.gateway.turns._turn()
-    assert 0 < len(taken(handled)) <= TURN_WORK // GREETING_COST
+    second = waiting(clients).count(0) - first
+    assert 0 < first <= most
+    assert 0 < second <= most
 
 
-def test_bytes_handled_in_a_turn_are_bounded(bus: BusBench, handled: Handled) -> None:
+def test_bytes_handled_in_a_turn_are_bounded(bus: BusBench) -> None:
     clients = senders(bus, 20, 60_000, each=4)
-    total = 0
-    bring_all(clients, handled)
+    left = bring_all(clients)
     for _ in range(len(clients)):
-        size = sum(byte_count for _, byte_count in taken(handled))
-        assert size <= TURN_WORK + READ_BYTES
-        total += size
+        handled = left - sum(waiting(clients))
+        assert handled <= TURN_WORK + READ_BYTES
+        left -= handled
         bus.gateway.turns._turn()
-    assert total > 20 * 4 * 60_000
+    assert left == 0
 
 
-def test_few_sockets_are_read_again_in_a_turn(bus: BusBench, handled: Handled) -> None:
+def test_few_sockets_are_read_again_in_a_turn(bus: BusBench) -> None:
     clients = senders(bus, RESUMES_PER_TURN + 3, LARGE_READ_BYTES)
-    bring_all(clients, handled)
+    bring_all(clients)
     bus.gateway.turns._turn()
     assert [client.is_reading for client in clients] == [True] * RESUMES_PER_TURN + [False] * 3
     bus.scheduler.run()
     assert all(client.is_reading for client in clients)
 
 
-def test_what_waits_is_in_the_account_and_its_socket_is_not_read(
-    bus: BusBench, handled: Handled
-) -> None:
+def test_what_waits_is_in_the_account_and_its_socket_is_not_read(bus: BusBench) -> None:
     clients = senders(bus, 20, 60_000, each=4)
-    bring_all(clients, handled)
+    brought = bring_all(clients)
     last = clients[-1]
-    assert all(connection is not last.connection for connection, _ in handled)
+    assert waiting([last]) == [brought // 20]
     assert not last.is_reading
     assert bus.gateway.memory.held_bytes >= 20 * 4 * 60_000
     bus.scheduler.run()
@@ -134,36 +119,44 @@ def test_what_waits_is_in_the_account_and_its_socket_is_not_read(
     assert bus.gateway.memory.held_bytes == 0
 
 
-def test_small_messages_of_one_read_are_handled_in_pieces(bus: BusBench, handled: Handled) -> None:
-    [client] = senders(bus, 1, 20, each=800)
-    bring_all([client], handled)  # It is not known yet that its messages are small.
+def test_small_messages_of_one_read_are_handled_in_pieces(bus: BusBench) -> None:
+    count = 400
+    [client] = senders(bus, 1, 20, each=count)
+    bring_all([client])  # It is not known yet that its messages are small.
     client.run()
     [link] = [link for link in client.session.links.values() if link.is_sender]
-    for _ in range(800):
+    for _ in range(count):
         link.send(plain(0, size=20), b"t", False, 0, None)
-    data = client.engine.data_to_send()
-    handled.clear()
-    client.connection.data_received(data)
-    assert not handled
-    bus.scheduler.run()
-    messages = [size * 800 // len(data) for _, size in taken(handled)]
-    assert len(messages) > 2
-    assert max(messages) <= PIECE_EVENTS + 1
+    brought = left = bring_all([client])
+    assert waiting([client]) == [brought]
+    pieces = []
+    while left:
+        bus.gateway.turns._turn()
+        pieces.append((left - waiting([client])[0]) * count // brought)
+        left = waiting([client])[0]
+    assert len(pieces) > 1
+    assert all(0 < messages <= PIECE_EVENTS + 1 for messages in pieces)
     client.run()
-    count = sum(len(event.deliveries) for event in client.take(DispositionReceived))  # type: ignore[attr-defined]
-    assert count == 1600
+    settled = 0
+    for event in client.take(DispositionReceived):
+        assert isinstance(event, DispositionReceived)
+        settled += len(event.deliveries)
+    assert settled == 2 * count
 
 
-def test_what_a_client_sent_before_it_left_is_stored(bus: BusBench, handled: Handled) -> None:
+def test_what_a_client_sent_before_it_left_is_stored(bus: BusBench) -> None:
     clients = senders(bus, 2 * TURN_WORK // READ_COST, 100)
-    bring_all(clients, handled)
-    count = len(clients)
+    bring_all(clients)
+    assert any(waiting(clients))
     for client in clients:
         client.connection.connection_lost()
-    assert len({id(connection) for connection, _ in handled}) == count
     bus.scheduler.run()
     assert bus.gateway.connection_count == 0
     assert bus.gateway.memory.held_bytes == 0
+    reader = bus.client()
+    reader.attach("q", sends=False).set_credit(len(clients) + 1)
+    reader.run()
+    assert len(reader.take(TransferReceived)) == len(clients)
 
 
 def test_a_client_whose_bytes_cannot_be_handled_is_cut_off_and_the_others_go_on(
@@ -171,10 +164,18 @@ def test_a_client_whose_bytes_cannot_be_handled_is_cut_off_and_the_others_go_on(
 ) -> None:
     clients = senders(bus, 20, 60_000, each=4)
     broken = clients[-1]
-    bring_all(clients, [])
-    monkeypatch.setattr(broken.connection, "handle", lambda data: 1 // 0)
+    broken.session.attach(
+        "x", is_sender=False, source=encode_source("q"), target=encode_target("client")
+    )
+    bring_all(clients)
+    assert waiting([broken]) != [0]
+    monkeypatch.setattr(broken, "write", lambda data: 1 // 0)
     with caplog.at_level(logging.ERROR):
-        bus.scheduler.run()
+        bus.gateway.turns._turn()
+        while any(waiting(clients)):
+            bus.gateway.turns._turn()
     assert "could not be handled" in caplog.text
     assert broken.is_cut
+    monkeypatch.undo()
+    bus.scheduler.run()
     assert all(client.is_reading for client in clients[:-1])
