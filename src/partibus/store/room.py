@@ -41,7 +41,8 @@ class FreeMin:
 
     def __str__(self) -> str:
         """As the setting is written; the default has both parts."""
-        size = f"{self.least_bytes / 2**20:g}M"
+        megabytes, rest = divmod(self.least_bytes, 1 << 20)
+        size = f"{megabytes}M" if megabytes and not rest else str(self.least_bytes)
         if not self.share:
             return size
         share = f"{100 * self.share:g}%"
