@@ -18,6 +18,7 @@ from adversity.victim import Victim
 from adversity.waiting import wait_until
 from partibus.amqp import conditions
 from partibus.amqp.types import UInt
+from support.sas import sas_token
 
 TARGET = QUEUES[0]
 LIMIT_BYTES = 64 * MEGABYTE
@@ -29,6 +30,9 @@ MESSAGE_BYTES = 60_000
 MESSAGES_EACH = 60
 HEALTH_SECONDS_MAX = 30
 PART = bytes(250_000)
+POSTERS = 100
+POSTS_EACH = 4
+POST_BODY = bytes(1_000_000)
 
 
 @pytest.fixture
@@ -85,6 +89,40 @@ def test_a_hundred_senders_of_large_messages(server: Victim) -> None:
     while any(thread.is_alive() for thread in threads):
         assert_healthy(server)
     assert sum(accepted) == SENDERS * MESSAGES_EACH
+    assert_bounded(server)
+
+
+def post_all(victim: Victim, statuses: list[int]) -> None:
+    """Send over HTTP; who is asked to come again does, until all is stored."""
+    token = sas_token(f"sb://127.0.0.1:{victim.ready.amqp_port}/")
+    posting = http.client.HTTPConnection(
+        "127.0.0.1", victim.ready.http_port, timeout=HEALTH_SECONDS_MAX
+    )
+    stored = 0
+    while stored < POSTS_EACH:
+        posting.request("POST", f"/{TARGET}/messages", POST_BODY, {"authorization": token})
+        answer = posting.getresponse()
+        text = answer.read()
+        statuses.append(answer.status)
+        if answer.status == 503:
+            assert answer.headers["retry-after"], text
+            posting.close()
+        stored += answer.status == 201
+    posting.close()
+
+
+def test_large_sends_over_http(server: Victim) -> None:
+    statuses: list[int] = []
+    threads = [
+        threading.Thread(target=post_all, args=(server, statuses), daemon=True)
+        for _ in range(POSTERS)
+    ]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert_healthy(server)
+    assert set(statuses) <= {201, 503}
+    assert statuses.count(201) == POSTERS * POSTS_EACH
     assert_bounded(server)
 
 

@@ -17,6 +17,8 @@ FRAME_BYTES: Final = 64 * 1024
 WINDOW_MIN: Final = 8
 """Frames that a session may always send: the fewer, the more often it must be told to go on."""
 MEMORY_BYTES_DEFAULT: Final = 512 * 1024 * 1024
+REST_BYTES: Final = 1024 * 1024
+"""With less than this held, the process is at rest as far as memory goes."""
 UNFINISHED_BYTES_MAX: Final = 256 * 1024 * 1024
 """Above the largest message of any profile, so that a single one always fits."""
 
@@ -33,6 +35,7 @@ class MemoryAccount:
     """The account of one process."""
 
     __slots__ = (
+        "_has_rest",
         "_waiting",
         "limit_bytes",
         "peak_bytes",
@@ -54,6 +57,7 @@ class MemoryAccount:
         """Links on which clients send."""
         self.peak_bytes = 0
         """The most that was held since memory was last given back to the system."""
+        self._has_rest = False
         self._waiting: dict[Waiting, None] = {}
 
     @property
@@ -126,11 +130,19 @@ class MemoryAccount:
                 one.has_room()
 
     def take_peak(self, least_bytes: int) -> bool:
-        """Whether a peak of at least this much is over; then the next one begins."""
-        if self.peak_bytes < least_bytes or 4 * self.held_bytes > self.peak_bytes:
-            return False
-        self.peak_bytes = self.held_bytes
-        return True
+        """Whether a peak of at least this much is over; then the next one begins.
+
+        Says so once more when nearly nothing is held: what was still on its way at first is free
+        by then too."""
+        held = self.held_bytes
+        if self.peak_bytes >= least_bytes and 4 * held <= self.peak_bytes:
+            self.peak_bytes = held
+            self._has_rest = True
+            return True
+        if self._has_rest and held < REST_BYTES:
+            self._has_rest = False
+            return True
+        return False
 
 
 class Share:

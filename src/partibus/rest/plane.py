@@ -73,11 +73,14 @@ class DataPlane:
         return entity
 
     async def send(self, entity: Entity, payloads: list[bytes]) -> None:
-        """Store messages, all or none; returns when they are durable."""
+        """Store messages, all or none; returns when they are durable.
+
+        The payloads are taken out of their list: while the store works, memory holds each once."""
         if sum(map(len, payloads)) > self.message_bytes_max(entity):
             raise too_large(entity)
         detects = entity.spec.requires_duplicate_detection
         messages = [to_stored(payload, detects) for payload in payloads]
+        payloads.clear()
         if entity.spec.requires_session:
             require_session_ids(entity, messages)
         await Sending(self._gateway, entity).send(messages)

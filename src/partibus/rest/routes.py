@@ -104,11 +104,12 @@ async def _send(plane: DataPlane, request: Request) -> Response:
     bytes_max = plane.message_bytes_max(entity)
     async with Body(plane.memory) as body:
         if is_batch(content_type):
-            raw = await body.read(request, JSON_FACTOR * bytes_max + JSON_BYTES, BodyTooLarge)
-            payloads = read_batch(raw)
+            json_max = JSON_FACTOR * bytes_max + JSON_BYTES
+            payloads = read_batch(await body.read(request, json_max, BodyTooLarge))
         else:
-            raw = await body.read(request, bytes_max, lambda: too_large(entity))
-            payloads = [_single(request, raw, content_type)]
+            whole = await body.read(request, bytes_max, lambda: too_large(entity))
+            payloads = [_single(request, whole, content_type)]
+            del whole
         await plane.send(entity, payloads)
     return _response(201, [(b"Content-Type", (content_type or "").encode("latin-1"))])
 

@@ -4,6 +4,7 @@ import pytest
 
 from partibus.gateway.memory_account import (
     FAIR_BYTES,
+    REST_BYTES,
     UNFINISHED_BYTES_MAX,
     WINDOW_MIN,
     MemoryAccount,
@@ -131,4 +132,18 @@ def test_a_peak_is_over_when_three_quarters_are_gone(account: MemoryAccount) -> 
     assert not account.take_peak(1000)
     share.update(250, 0, 0)
     assert account.take_peak(1000)
+    # Once more at rest, for what was still on its way.
+    assert account.take_peak(1000)
     assert not account.take_peak(1000)
+
+
+def test_a_peak_is_followed_up_only_at_rest() -> None:
+    account = MemoryAccount(1 << 30)
+    share = Share(account)
+    share.update(40 * REST_BYTES, 0, 0)
+    share.update(2 * REST_BYTES, 0, 0)
+    assert account.take_peak(32 * REST_BYTES)
+    assert not account.take_peak(32 * REST_BYTES)
+    share.update(0, 0, 0)
+    assert account.take_peak(32 * REST_BYTES)
+    assert not account.take_peak(32 * REST_BYTES)
