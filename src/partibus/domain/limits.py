@@ -78,6 +78,7 @@ class Profile:
     transaction_operations_max: int = 100  # TXN-8
     transaction_ms_max: int = 2 * MINUTE_MS  # TXN-7
     tokens_per_connection_max: int = 1_000  # SAS-9
+    refuses_tokens_for_nothing: bool = True  # SAS-9: put-token for a missing entity is a 404
     links_per_connection_max: int = 2_500  # QTA-18
     auto_delete_on_idle_ms_min: int = 5 * MINUTE_MS  # IDL-1
     size_is_per_fragment: bool = True  # SEED-19; in Premium it is the entity's total (CON-17)
@@ -140,6 +141,7 @@ PREMIUM: Final = Profile(
 )
 EMULATOR: Final = Profile(  # EMU-8, EMU-9
     name="emulator",
+    refuses_tokens_for_nothing=False,
     has_tilde_in_names=False,
     partitioning="refused",
     fragments_default=1,
@@ -160,6 +162,7 @@ SELFHOST: Final = Profile(
     name="selfhost",
     splits_batches=True,
     counts_dead_letters=True,
+    refuses_tokens_for_nothing=False,
     fragments_free=True,
     partitioned_entities_max=UNLIMITED,
     entities_max=UNLIMITED,

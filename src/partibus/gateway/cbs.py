@@ -6,6 +6,7 @@ decision, where the claim is kept is the connection's.
 
 from partibus.amqp.text import is_text, text_of
 from partibus.amqp.types import Int, Symbol
+from partibus.domain.address import parse_address
 from partibus.domain.errors import ArgumentError, BusError, NotImplementedHere, Unauthorized
 from partibus.gateway.requests import Request, RequestLink
 
@@ -31,13 +32,21 @@ class CbsNode(RequestLink):
             )
         connection.claims.put_token(token, audience, connection.gateway.now_ms())
         connection.claims_changed()
+        if connection.gateway.profile.refuses_tokens_for_nothing:
+            self._require_entity(audience)
         request.answer({"status-code": Int(202), "status-description": "Accepted"})
 
+    def _require_entity(self, audience: str) -> None:
+        """The service looks for the entity already here; only holders of a good token are told."""
+        path = parse_address(audience).entity_path
+        if path and "://" in audience:  # without a scheme, the host could be taken for a name
+            self.connection.gateway.namespace.record(path)
+
     def fail(self, request: Request, error: BusError) -> None:
-        """Tell why; the SDKs raise their own authentication error for a 401."""
+        """Tell why; the SDKs raise their own authentication error for a 401 and for a 404."""
         status: dict[str, object] = {
             "status-code": Int(error.http_status),
-            "status-description": error.description,
+            "status-description": error.description_at(self.connection.host),
             "error-condition": Symbol(error.condition),
         }
         request.answer(status)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from azure.core.exceptions import HttpResponseError
+from azure.servicebus import ServiceBusClient
+from azure.servicebus.exceptions import ServiceBusAuthenticationError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
 from support.javascript import scenario
@@ -99,3 +101,14 @@ def test_sizes_in_javascript(standard: ServerProcess) -> None:
     updated = ask("updateQueue", entity="js", changes={"maxDeliveryCount": 5})
     assert updated["got"]["maxSizeInMegabytes"] == 16_384
     assert updated["got"]["maxDeliveryCount"] == 5
+
+
+@pytest.mark.rule("SAS-9", "ERR-1")
+def test_a_token_for_an_entity_that_is_not_there_is_refused(standard: ServerProcess) -> None:
+    client = ServiceBusClient.from_connection_string(standard.connection_string, retry_total=0)
+    with (
+        client,
+        pytest.raises(ServiceBusAuthenticationError),
+        client.get_queue_sender("nowhere"),
+    ):
+        pass

@@ -19,7 +19,7 @@ from partibus.amqp.sections import annotation_items, parse_sections
 from partibus.control import sas
 from partibus.control.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME
 from partibus.domain.entity import QueueSpec
-from partibus.domain.limits import STANDARD
+from partibus.domain.limits import EMULATOR, PREMIUM, SELFHOST, STANDARD
 from partibus.gateway.inbound_link import CREDIT
 from partibus.testing.bus import BusBench, ClientBench
 from support.gateway_messages import keyed, plain
@@ -261,6 +261,19 @@ def put_token(client: ClientBench, text: str, audience: str) -> int:
     client.take(DetachReceived)
     assert len(outcomes(client)) == 1
     return int(number)
+
+
+@pytest.mark.rule("SAS-9", "ERR-1")
+def test_tiers_of_the_service_refuse_a_token_for_an_entity_that_is_not_there() -> None:
+    for profile, code in ((STANDARD, 404), (PREMIUM, 404), (SELFHOST, 202), (EMULATOR, 202)):
+        bus = BusBench(profile=profile)
+        bus.queue("q")
+        client = bus.client()
+        text = token(client, "", bus.clock.now_ms() + 60_000)
+        assert put_token(client, text, "amqps://bus/missing") == code
+        for known in ("q", "q/$management", "q/$deadletterqueue", ""):
+            assert put_token(client, text, f"sb://bus/{known}") == 202
+        assert put_token(client, text, "bus/missing") == 202, "the host may stand for a name"
 
 
 @pytest.mark.rule("SAS-10")
