@@ -155,10 +155,13 @@ class PipelineModel(RuleBasedStateMachine):
     @rule(clean=st.booleans())
     def crash(self, clean: bool) -> None:
         if clean:
-            self.bench.broker.close()
-        self.bench.start()
+            self.bench.restart()
+        else:
+            self.bench.start()
         self.bench.run()
-        self.locked.clear()
+        # Those of a clean stop, also when the process is killed before it has recorded anything.
+        live = set(self.bench.state.main.locks)
+        self.locked = {t: s for t, s in self.locked.items() if t in live}
 
     @rule()
     def store_fails_or_heals(self) -> None:

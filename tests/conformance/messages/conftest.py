@@ -22,7 +22,7 @@ SHAPES: Final = {
     "session": _SESSIONS,
     "parted-session": _PARTED | _SESSIONS,
 }
-QUEUES_EACH: Final = 30
+QUEUES_EACH: Final = 60
 
 
 class Queues:
