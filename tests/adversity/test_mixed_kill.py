@@ -93,9 +93,12 @@ class Worker:
             self._ledger.never_due.update(names)
         due = datetime.now(UTC) + wait
         numbers = await self._sender.schedule_messages([_message(n) for n in names], due)
+        # What was due when it arrived was never scheduled: it keeps its number.
+        was_scheduled = datetime.now(UTC) < due
         for name, number in zip(names, numbers, strict=True):
             self._ledger.has_become(name, *places)
-            self._ledger.scheduled(name, number)
+            if was_scheduled:
+                self._ledger.scheduled(name, number)
             if not is_soon:
                 self._ledger.cancellable.append((name, number))
         self.done_count += len(names)

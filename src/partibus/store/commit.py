@@ -150,7 +150,7 @@ class CommitThread:
     def _run(self) -> None:
         while (group := self._take()) is not None:
             started = time.monotonic()
-            if self._room.look(started):
+            if self._room.look(started, self.durable):
                 self._tell_room()
             if not group:
                 self._sync_watermark()

@@ -202,7 +202,7 @@ class SegmentStore:
         self._acknowledged = scan.end
         self._table.begin(scan.end)
         self._go_on_at(base, scan.end)
-        if self._room.look(time.monotonic()):
+        if self._room.look(time.monotonic(), scan.end):
             self.room_changed(self._room.describe())
         self._commit.start()
 

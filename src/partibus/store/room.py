@@ -22,6 +22,9 @@ FREE_BYTES_MIN: Final = 64 << 20
 # is none and the store is short.
 LOOK_INTERVAL_S: Final = 0.25
 
+# It is also asked after this much was written: a fast disk fills up within the interval.
+LOOK_BYTES: Final = 8 << 20
+
 # A store that was short takes messages again when there is a tenth more than the least.
 RECOVERED_FACTOR: Final = 1.1
 
@@ -60,16 +63,23 @@ class Room:
         self._directory = directory
         self._free_min = free_min
         self._looked_at_s = 0.0
+        self._looked_at_position = 0
         self.reserve_bytes = 0
         self.is_short = False
         self.free_bytes = 0
         self.needed_bytes = 0
 
-    def look(self, now_s: float) -> bool:
-        """Ask the file system, unless it was asked just now; whether `is_short` changed."""
-        if now_s - self._looked_at_s < LOOK_INTERVAL_S:
+    def look(self, now_s: float, position: int) -> bool:
+        """Ask the file system, unless it was asked just now; whether `is_short` changed.
+
+        `position` is the end of the log: what was written since tells when to ask again."""
+        if (
+            now_s - self._looked_at_s < LOOK_INTERVAL_S
+            and position - self._looked_at_position < LOOK_BYTES
+        ):
             return False
         self._looked_at_s = now_s
+        self._looked_at_position = position
         try:
             self.free_bytes, total_bytes = self._disk.room(self._directory)
         except OSError as error:

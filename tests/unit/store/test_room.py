@@ -10,7 +10,7 @@ from partibus.store.disk import OsDisk
 from partibus.store.faults import FaultyDisk
 from partibus.store.interface import StoreState
 from partibus.store.record import Record
-from partibus.store.room import LOOK_INTERVAL_S, RESERVE_NAME, FreeMin, Room
+from partibus.store.room import LOOK_BYTES, LOOK_INTERVAL_S, RESERVE_NAME, FreeMin, Room
 
 MIB = 1 << 20
 TOTAL = 1000 * MIB
@@ -27,7 +27,7 @@ class SmallDisk(FaultyDisk):
 
 def look(room: Room, moment: list[float]) -> bool:
     moment[0] += LOOK_INTERVAL_S
-    return room.look(moment[0])
+    return room.look(moment[0], 0)
 
 
 def test_the_threshold_is_a_share_and_at_least_so_much() -> None:
@@ -43,7 +43,7 @@ def test_a_reserve_is_taken_while_it_is_short(tmp_path: Path) -> None:
     moment = [1.0]
     assert not look(room, moment)
     disk.free_bytes = 20 * MIB
-    assert not room.look(moment[0])  # it was asked just now
+    assert not room.look(moment[0], 0)  # it was asked just now
     assert look(room, moment)
     assert room.is_short
     assert (tmp_path / RESERVE_NAME).stat().st_size == 10 * MIB
@@ -53,6 +53,16 @@ def test_a_reserve_is_taken_while_it_is_short(tmp_path: Path) -> None:
     assert look(room, moment)
     assert not room.is_short
     assert not (tmp_path / RESERVE_NAME).exists()
+
+
+def test_a_fast_disk_is_looked_at_by_what_was_written(tmp_path: Path) -> None:
+    disk = SmallDisk(500 * MIB)
+    room = Room(disk, tmp_path, FreeMin())
+    assert not room.look(1.0, 0)
+    disk.free_bytes = 20 * MIB
+    assert not room.look(1.0, LOOK_BYTES - 1)
+    assert room.look(1.0, LOOK_BYTES)  # not a moment later, but much was written
+    assert room.is_short
 
 
 def test_the_text_says_what_to_do_and_names_no_path(tmp_path: Path) -> None:
@@ -69,7 +79,7 @@ def test_a_file_system_that_does_not_answer_changes_nothing(tmp_path: Path) -> N
 
     disk = SmallDisk(20 * MIB)
     disk.room = silent
-    assert not Room(disk, tmp_path, FreeMin()).look(1.0)
+    assert not Room(disk, tmp_path, FreeMin()).look(1.0, 0)
 
 
 def test_a_store_reports_that_it_is_short_and_goes_on(stores: Any, pump: Any) -> None:
