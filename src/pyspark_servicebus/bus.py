@@ -76,7 +76,7 @@ def _entity(status: int, body: bytes, host: str) -> Entity:
         told = {}
     if status != http.HTTPStatus.OK:
         error = told.get("error") or {}
-        text = error.get("text") or f"{host} answered {status}: it offers no bulk path."
+        text = error.get("text") or f"{host} answered {status}: it does not offer the bulk API."
         condition = error.get("condition", "amqp:not-implemented")
         raise BulkError(condition, text, bool(error.get("retryable")))
     return Entity(
@@ -154,12 +154,12 @@ class Flight:
     def _answer(self, answers: flight.FlightMetadataReader, waiting: deque[int]) -> Fields:
         raw = answers.read()
         if raw is None:
-            raise BulkError(UNREACHABLE, "The bus ended a write without an answer.", True)
+            raise BulkError(UNREACHABLE, "The bus closed a write without an answer.", True)
         answer: Fields = json.loads(raw.to_pybytes())
         count = answer["accepted"] + len(answer["refused"])
         if count != waiting.popleft():
             raise BulkError(
-                "amqp:internal-error", f"The bus has an answer for {count} messages only.", False
+                "amqp:internal-error", f"The bus answered for {count} messages only.", False
             )
         return answer
 

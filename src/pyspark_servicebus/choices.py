@@ -12,20 +12,20 @@ def complain_of_choice(given: Given, mode: str, is_stream: bool) -> None:
     for name in ("filter", "sessionIds"):
         given.complain(
             mode == "claim" and given.text(name) is not None,
-            f"{name}: mode=claim holds what comes next in the queue and cannot choose. Make a "
+            f"{name}: mode=claim takes the next messages of the queue and cannot select. Make a "
             "subscription with that filter as its rule and claim from it, or use mode=cursor.",
         )
     _complain_of_pattern(given, mode, is_stream)
     pushes = (given.text("pushdown") or "").lower() == "true"
     given.complain(
         is_stream and pushes,
-        "pushdown: Spark pushes no conditions into streams; write them as filter.",
+        "pushdown: Spark does not push conditions into streams; use the option filter.",
     )
     ends = ("endingTimestamp", "endingPositionsByFragment")
     for name in ends:
         given.complain(
             is_stream and given.text(name) is not None,
-            f"{name}: a stream has no end; read what lies before it with spark.read.",
+            f"{name}: a stream has no end; use spark.read to read up to a position.",
         )
     given.complain(
         all(given.text(name) is not None for name in ends), f"{', '.join(ends)}: give one of them."
@@ -56,5 +56,5 @@ def _complain_of_pattern(given: Given, mode: str, is_stream: bool) -> None:
     for name in ("cursor", "fragments", "startingPositionsByFragment", "endingPositionsByFragment"):
         given.complain(
             given.text(name) is not None,
-            f"{name}: it means something in one entity alone, and entityPattern names many.",
+            f"{name}: it applies to a single entity, but entityPattern names many.",
         )

@@ -99,8 +99,8 @@ class CursorStream(StreamReader):
         if self.options.mode == "cursor":
             self.data_was_lost(
                 f"Messages {first} to {earliest - 1} of fragment {index} of "
-                f"'{self.reading.entity.path}' were let go before they were read: the retention "
-                "of the cursor is too small. Begin with a new checkpoint"
+                f"'{self.reading.entity.path}' were discarded before they were read: the "
+                "retention of the cursor is too small. Begin with a new checkpoint"
             )
 
     # --- limits ---------------------------------------------------------------------------

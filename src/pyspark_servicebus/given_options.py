@@ -32,7 +32,7 @@ class Given:
             # Spark adds the path of load() and save() under this name.
             if name not in names and name != "path":
                 close = _nearest(name, list(names.values()))
-                self.complaints.append(f"{name}: there is no such option; did you mean {close}?")
+                self.complaints.append(f"{name}: unknown option; did you mean {close}?")
 
     def text(self, name: str, default: str | None = None) -> str | None:
         value = self._values.get(name.lower())
@@ -42,7 +42,7 @@ class Given:
         value = self.text(name, default) or default
         found = {word.lower(): word for word in allowed}.get(value.lower())
         if found is None:
-            self.complaints.append(f"{name}: '{value}' is none of {', '.join(allowed)}.")
+            self.complaints.append(f"{name}: '{value}' is not one of {', '.join(allowed)}.")
             return default
         return found
 
@@ -54,7 +54,7 @@ class Given:
         if value is None:
             return default
         if not value.isdecimal() or int(value) < least:
-            self.complaints.append(f"{name}: '{value}' is no whole number from {least} on.")
+            self.complaints.append(f"{name}: '{value}' is not a whole number of at least {least}.")
             return default
         return int(value)
 
@@ -64,7 +64,9 @@ class Given:
             return default
         match = _DURATION.match(value.strip().lower())
         if match is None:
-            self.complaints.append(f"{name}: '{value}' is no duration; write 30s, 5m or 12h.")
+            self.complaints.append(
+                f"{name}: '{value}' is not a valid duration; for example: 30s, 5m or 12h."
+            )
             return default
         return int(match[1]) * _UNIT_MS[match[2] or "ms"]
 
@@ -75,7 +77,7 @@ class Given:
         match = _SIZE.match(value.strip().lower())
         if match is None or not int(match[1]):
             self.complaints.append(
-                f"{name}: '{value}' is no size; write 64MiB or a number of bytes."
+                f"{name}: '{value}' is not a valid size; for example: 64MiB or a number of bytes."
             )
             return default
         return int(match[1]) * _UNIT_BYTES[(match[2] or "b")[0]]

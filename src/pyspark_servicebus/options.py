@@ -315,7 +315,9 @@ def _timestamp_ms(given: Given, name: str) -> int | None:
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        given.complain(True, f"{name}: '{text}' is no time; write 2026-01-31T12:00:00Z.")
+        given.complain(
+            True, f"{name}: '{text}' is not a valid time; for example: 2026-01-31T12:00:00Z."
+        )
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)

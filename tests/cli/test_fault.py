@@ -80,8 +80,8 @@ def test_faults_are_listed_and_cleared(partibus: Partibus, queue: str) -> None:
     assert "2ms a round trip, 0ms a commit" in text
     assert f"throttle {queue}" in text and "0.5 sends a second pass" in text
     assert partibus("fault", "clear").out == f"cleared: latency, store 1, throttle {queue}\n"
-    assert partibus("fault", "list").out == "Nothing is broken on purpose.\n"
-    assert partibus("fault", "clear").out == "Nothing was broken on purpose.\n"
+    assert partibus("fault", "list").out == "No faults are active.\n"
+    assert partibus("fault", "clear").out == "No faults were active.\n"
 
 
 @pytest.mark.rule("ERR-10", "THR-1")

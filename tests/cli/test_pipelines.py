@@ -48,7 +48,9 @@ def test_claims_are_listed_and_released(
     conditions = {(f["error"] or {}).get("condition") for f in told["fragments"].values()}
     assert conditions == {None, "partibus:claim-fenced"}
     partibus("claim", "release", filled, "job", "--yes", "--forget")
-    assert partibus("claim", "list", filled).out == f"Nobody claims messages of {filled}.\n"
+    assert (
+        partibus("claim", "list", filled).out == f"No pipeline has claimed messages of {filled}.\n"
+    )
 
 
 def test_cursors_are_listed_and_dropped(partibus: Partibus, filled: str) -> None:

@@ -39,18 +39,18 @@ def test_stages_are_listed_and_dropped(
     assert (writer["writer"], writer["series"], writer["batch"]) == ("job", "monday", 4)
     assert [found["messages"] for found in writer["stages"]] == [6]
     assert partibus("stage", "list", filled).out.splitlines()[-1].split()[:3] == ["job", "1", "6"]
-    assert (
-        "staged by pipelines and seen by nobody yet: 6\n" in partibus("entity", "show", filled).out
-    )
+    assert "staged by pipelines, not yet visible: 6\n" in partibus("entity", "show", filled).out
     done = partibus("stage", "drop", filled, "job", "--yes")
     assert done.out == f"{filled}: 6 staged messages of 'job' dropped\n"
     assert partibus("entity", "show", filled, "--json").json["totals"]["staged"] == 0
     # What the writer is at is over, so that it does not publish half of it.
-    with pytest.raises(Refused, match="is over"):
+    with pytest.raises(Refused, match="has ended"):
         stage(server, filled, 1, epoch=2)
     answer = partibus("stage", "drop", filled, "job", "--yes", "--forget", "--json").json
     assert answer == {"name": filled, "writer": "job", "dropped": 0}
-    assert partibus("stage", "list", filled).out == f"Nobody stages messages in {filled}.\n"
+    assert (
+        partibus("stage", "list", filled).out == f"No pipeline has staged messages in {filled}.\n"
+    )
 
 
 def test_a_writer_that_is_not_there_is_exit_code_four(partibus: Partibus, parted: str) -> None:

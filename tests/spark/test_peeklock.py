@@ -175,7 +175,7 @@ def test_settle_in_spark(spark: SparkSession, bus: Bus, tmp_path: Path) -> None:
 
 def test_what_settle_needs(spark: SparkSession, bus: Bus) -> None:
     frame = spark.createDataFrame([("x", 1)], ["lock_token", "sequence_number"])
-    with pytest.raises(OptionsError, match="outcome: 'done' is none of complete, abandon"):
+    with pytest.raises(OptionsError, match="outcome: 'done' is not one of complete, abandon"):
         settle(frame, "done", bus.options("q"))
     with pytest.raises(OptionsError, match="the frame has no column lock_token"):
         settle(frame.drop("lock_token"), "complete", bus.options("q"))

@@ -272,9 +272,9 @@ def test_a_driver_that_was_believed_dead(bus: Bus) -> None:
     done = [task(old, "a", "b"), task(old, "c")]
     new = job(bus, queue, batchId="monday")
     again = [task(new, "a", "b"), task(new, "c")]
-    with pytest.raises(BulkError, match="must end"):
+    with pytest.raises(BulkError, match="must stop"):
         old.commit(done)
-    with pytest.raises(BulkError, match="must end"):
+    with pytest.raises(BulkError, match="must stop"):
         task(old, "d")
     new.commit(again)
     new.commit(again)
@@ -289,7 +289,7 @@ def test_only_the_tries_that_are_committed_are_published(bus: Bus) -> None:
     assert speculative.stages
     writer.commit(done)
     arrived(bus, queue, ["a", "b", "c"])
-    with pytest.raises(BulkError, match="is over"):
+    with pytest.raises(BulkError, match="has ended"):
         task(writer, "straggler")
 
 
@@ -300,7 +300,7 @@ def test_an_aborted_job_leaves_no_stage(bus: Bus) -> None:
     assert bus.totals(queue)["staged"] == 2
     writer.abort([done, None])
     assert bus.totals(queue)["staged"] == 0
-    with pytest.raises(BulkError, match="is over"):
+    with pytest.raises(BulkError, match="has ended"):
         writer.commit([done])
 
 

@@ -96,7 +96,7 @@ class ManagementApplication:
             return _fault(BodyTooSlow(), request)
         except Exception:
             log.exception("a management request failed: %s", request.method)
-            failure = BusError("The server failed at this request; see its log.")
+            failure = BusError("The server failed to process this request; see its log.")
             return _fault(failure, request)
 
     async def _answer(self, request: Request) -> Response:
@@ -176,7 +176,7 @@ def _page(request: Request) -> Page:
     for name in request.query_params:
         # An option that we do not know would change what the answer means.
         if name.startswith("$") and name.lower() not in _KNOWN_OPTIONS:
-            raise ArgumentError(f"The option '{name}' is not offered; $skip and $top are.")
+            raise ArgumentError(f"The option '{name}' is not supported; use $skip or $top.")
     top = _number(request, "$top", PAGE_LENGTH_MAX)
     if top == 0:
         raise ArgumentError("$top: at least 1 is expected.")

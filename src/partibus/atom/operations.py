@@ -147,7 +147,7 @@ class Operations:
         rule = read_rule(description, resource.rule)
         if set(rule.name) & set(_RULE_NAME_REFUSED):
             raise PropertyRefused(
-                "Name", f"'{rule.name}' may not hold any of {' '.join(_RULE_NAME_REFUSED)}"
+                "Name", f"'{rule.name}' may not contain any of {' '.join(_RULE_NAME_REFUSED)}"
             )
         async with self._changing_rules:
             record, spec = self._shelf.subscription(resource)

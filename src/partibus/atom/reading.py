@@ -53,7 +53,7 @@ class Description:
         """The one child of that name; None when there is none."""
         found = self._children.get(name, ())
         if len(found) > 1:
-            raise PropertyRefused(name, "the element stands more than once.")
+            raise PropertyRefused(name, "the element appears more than once.")
         return Description(found[0]) if found else None
 
     def children(self, name: str) -> Iterator["Description"]:
@@ -66,7 +66,7 @@ class Description:
         if child is None:
             return None
         if len(child._element):
-            raise PropertyRefused(name, "text is expected, not elements.")
+            raise PropertyRefused(name, "expected text, got elements.")
         return child.text
 
 
@@ -114,7 +114,7 @@ def read_boolean(name: str, text: str) -> bool:
     """true or false."""
     value = _BOOLEANS.get(text.strip().lower())
     if value is None:
-        raise PropertyRefused(name, f"true or false is expected, not '{shown(text)}'.")
+        raise PropertyRefused(name, f"expected true or false, got '{shown(text)}'.")
     return value
 
 
@@ -123,7 +123,7 @@ def read_integer(name: str, text: str) -> int:
     match = _INTEGER.fullmatch(text.strip())
     value = None if match is None else int(match[0])
     if value is None or not -_INT64_MAX - 1 <= value <= _INT64_MAX:
-        raise PropertyRefused(name, f"a whole number is expected, not '{shown(text)}'.")
+        raise PropertyRefused(name, f"expected a whole number, got '{shown(text)}'.")
     return value
 
 

@@ -68,7 +68,7 @@ def parse_resource(raw_path: bytes) -> Resource:
     except UnicodeDecodeError as error:
         raise ArgumentError("The path is not UTF-8; escape it as UTF-8.") from error
     if not path.isprintable():
-        raise ArgumentError("The path holds characters that cannot be printed.")
+        raise ArgumentError("The path contains control characters.")
     parts = path.split("/")
     words = [part.lower() for part in parts]
     if words == ["$namespaceinfo"]:

@@ -130,7 +130,7 @@ def _read_double(name: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise PropertyRefused(name, f"a number is expected, not '{shown(text)}'.")
+        raise PropertyRefused(name, f"expected a number, got '{shown(text)}'.")
     return value
 
 

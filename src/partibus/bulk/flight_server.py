@@ -91,7 +91,9 @@ class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             raise flight_error(error) from None
         except Exception:
             _log.exception("the token of a call could not be checked")
-            raise flight_error(BusError("The server has failed; its log says why.")) from None
+            raise flight_error(
+                BusError("The server failed to process this request; see its log.")
+            ) from None
         return TokenMiddleware(token)
 
 
@@ -296,7 +298,9 @@ def _outcome(future: "Future[Result]") -> Result:
         raise flight_error(OperationTimeout()) from None
     except Exception:
         _log.exception("a call of the bulk path failed")
-        raise flight_error(BusError("The server has failed; its log says why.")) from None
+        raise flight_error(
+            BusError("The server failed to process this request; see its log.")
+        ) from None
 
 
 def flight_error(error: BusError) -> Exception:
@@ -312,7 +316,7 @@ def flight_error(error: BusError) -> Exception:
 
 def _not_offered(call: str) -> Exception:
     return flight_error(
-        NotImplementedHere(f"{call} is not offered; do_action, do_get and do_put are.")
+        NotImplementedHere(f"{call} is not supported; use do_action, do_get or do_put.")
     )
 
 

@@ -101,7 +101,7 @@ async def _port(place: Place) -> Finding:
         async with asyncio.timeout(SECONDS_MAX):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        advice = "A firewall drops it, or the host is down. Is this port open for you?"
+        advice = "A firewall drops it, or the host is down. Is this port open to you?"
         text = f"port {port} of {host} does not answer"
         return Finding("port", "fail", text, advice, EXIT_UNREACHABLE)
     except OSError:
@@ -188,7 +188,7 @@ async def _token(bus: Bus, entity: str | None) -> Finding:
             " whole, and quote it in the shell since it holds ';'."
         )
         if not entity:
-            advice += " A policy of one entity is good there only: partibus doctor ENTITY."
+            advice += " A policy of one entity is valid only there: partibus doctor ENTITY."
         return Finding("token", "fail", plain_words(error), advice, EXIT_UNAUTHORIZED)
     where = f"for {entity}" if entity else "for the namespace"
     return Finding("token", "ok", f"the token is accepted {where}")
@@ -218,14 +218,14 @@ async def _right(bus: Bus, entity: str, right: Literal["send", "receive"]) -> Fi
 def _refusal(error: RemoteError, entity: str, right: str) -> Finding:
     text = plain_words(error)
     if error.condition == "amqp:not-found":
-        advice = "See what there is: partibus queue list. Create it: partibus queue create NAME"
+        advice = "List the queues: partibus queue list. Create it: partibus queue create NAME"
         return Finding(right, "fail", f"{entity} does not exist", advice, EXIT_NOT_FOUND)
     if error.condition == "amqp:unauthorized-access":
         word = "Send" if right == "send" else "Listen"
         advice = f"Use a policy with the right {word} on this entity or the namespace."
         return Finding(right, "warn", f"this policy may not {right}", advice, EXIT_UNAUTHORIZED)
     if _SESSIONS in text:
-        text = f"{entity} can be received from, by sessions"
+        text = f"{entity} can be received from, with sessions"
         return Finding(right, "ok", text)
     if right == "receive" and "topic" in text.lower():
         return Finding(right, "ok", f"{entity} is a topic: receive from its subscriptions")
@@ -279,10 +279,10 @@ def _clock(place: Place) -> Finding:
     finally:
         connection.close()
     if told is None:
-        return Finding("clock", "warn", "the server does not tell its time over HTTP")
+        return Finding("clock", "warn", "the server does not report its time over HTTP")
     ahead_s = now - email.utils.parsedate_to_datetime(told).timestamp() - 0.5
     if abs(ahead_s) <= SKEW_SECONDS_MAX:
-        return Finding("clock", "ok", "this clock and the server's agree")
+        return Finding("clock", "ok", "the clocks of this machine and the server agree")
     text = (
         f"this clock is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} the server's"
     )

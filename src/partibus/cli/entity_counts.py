@@ -37,11 +37,11 @@ def refuse_duplicates_at_risk(place: Place, path: str) -> None:
             found = atom.get("queue", path)
     except AtomError as error:
         if error.status in (401, 403):
-            say(f"whether {path} detects duplicates cannot be seen with this policy.")
+            say(f"this policy cannot show whether {path} detects duplicates.")
         return
     if found.get("requires_duplicate_detection"):
         raise CommandFailed(
-            f"{path} detects duplicates and would drop what it remembers: give --new-id for new"
-            " message ids, or --keep-id if that is what you want.",
+            f"{path} detects duplicates and would drop messages whose ids it remembers: give "
+            "--new-id for new message ids, or --keep-id to keep them anyway.",
             EXIT_USAGE,
         )

@@ -36,14 +36,12 @@ SqlFilter = Annotated[
     str | None,
     typer.Option(metavar="SQL", help="Take only what this filter matches, instead of everything."),
 ]
-IfMissing = Annotated[
-    bool, typer.Option("--if-missing", help="Leave it as it is when it exists already.")
-]
+IfMissing = Annotated[bool, typer.Option("--if-missing", help="Do nothing if it already exists.")]
 
 
 def entity_app(kind: Kind) -> typer.Typer:
     """The group of verbs of one kind."""
-    app = typer.Typer(help=f"Create, look at and change {_PLURALS[kind]}.", no_args_is_help=True)
+    app = typer.Typer(help=f"Create, inspect and change {_PLURALS[kind]}.", no_args_is_help=True)
     app.callback()(_group(kind))
     app.command("create")(_create(kind))
     app.command("show")(_show(kind))
@@ -64,7 +62,7 @@ def _group(kind: Kind) -> Callable[[], None]:
     def group() -> None:
         """Made below."""
 
-    group.__doc__ = f"Create, look at and change {_PLURALS[kind]}."
+    group.__doc__ = f"Create, inspect and change {_PLURALS[kind]}."
     return group
 
 
@@ -82,7 +80,7 @@ def _create(kind: Kind) -> Callable[..., None]:
             except AtomError as error:
                 if error.status != 409 or not given["if_missing"]:
                     raise
-                _tell(atom.get(kind, path), given["json"], f"{kind} {path} exists already")
+                _tell(atom.get(kind, path), given["json"], f"{kind} {path} already exists")
                 return
         _tell(made, given["json"], f"{kind} {path} created")
 
@@ -91,8 +89,8 @@ def _create(kind: Kind) -> Callable[..., None]:
     if kind == "subscription":
         extra.insert(0, _parameter("sql_filter", SqlFilter, None))
     text = (
-        f"Create a {kind}; properties that are not given have the vendor's defaults.\n\n"
-        f"One that exists already is exit code 8, unless --if-missing is given."
+        f"Create a {kind}; properties that are not given get the vendor's defaults.\n\n"
+        f"If it already exists, the exit code is 8, unless --if-missing is given."
     )
     return _verb(create, kind, text, [*extra, *fields], "create")
 
@@ -127,7 +125,7 @@ def _list(kind: Kind) -> Callable[..., None]:
         else:
             _print_list(kind, found)
 
-    text = f"List {_PLURALS[kind]} with what they hold."
+    text = f"List {_PLURALS[kind]} with their message counts."
     return _verb(list_, kind, text, [], "list")
 
 
@@ -159,11 +157,11 @@ def _delete(kind: Kind) -> Callable[..., None]:
         path = path_of(kind, given)
         with atom_at(place) as atom:
             atom.get(kind, path)
-            confirm(f"Delete {kind} '{path}' and all its messages for good?", given["yes"])
+            confirm(f"Delete {kind} '{path}' and all its messages permanently?", given["yes"])
             atom.delete(path)
         typer.echo(f"{kind} {path} deleted")
 
-    text = f"Delete a {kind} with all its messages; they are gone for good."
+    text = f"Delete a {kind} with all its messages, permanently."
     return _verb(delete, kind, text, [_parameter("yes", Yes, False)], "delete")
 
 

@@ -50,10 +50,11 @@ _STATUS_CODES: Final = {
     409: EXIT_EXISTS,
 }
 _HINTS: Final = {
-    "amqp:not-found": "See what there is: partibus queue list, partibus topic list.",
+    "amqp:not-found": "List the entities: partibus queue list, partibus topic list.",
     "amqp:unauthorized-access": "Check the policy, its key and its rights: partibus doctor",
     "com.microsoft:session-cannot-be-locked": "Another receiver holds this session.",
-    "com.microsoft:message-lock-lost": "It took longer than the lock; the message comes again.",
+    "com.microsoft:message-lock-lost": "Processing took longer than the lock; the message will "
+    "be delivered again.",
 }
 _SESSION_WORDS: Final = "requires sessions"
 
@@ -114,7 +115,7 @@ def translated(error: Exception) -> CommandFailed | None:
     if os.environ.get("PARTIBUS_DEBUG"):
         return None
     return CommandFailed(
-        f"this is a mistake of Partibus: {type(error).__name__}: {error}. Run it again with"
+        f"this is a bug in Partibus: {type(error).__name__}: {error}. Run it again with"
         " PARTIBUS_DEBUG=1 and report what it shows."
     )
 

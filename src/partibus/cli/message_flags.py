@@ -52,7 +52,7 @@ def system_property(name: str, value: object) -> object:
         return value
     made = READERS[wanted](value) if isinstance(value, str) and wanted in READERS else None
     if made is None:
-        raise typer.BadParameter(f"'{value}' is no value of {SYSTEM_NAMES[name]}.")
+        raise typer.BadParameter(f"'{value}' is not a valid value of {SYSTEM_NAMES[name]}.")
     return made
 
 
@@ -61,7 +61,7 @@ def _load(file: Path) -> Mapping[str, object]:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         message = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"{file} is no message in JSON: {error}") from error
+        raise typer.BadParameter(f"{file} is not a message in JSON: {error}") from error
     if not isinstance(message, dict):
         raise typer.BadParameter(f"{file}: an object is expected.")
     return message
@@ -79,7 +79,7 @@ def _read_json(
             known[name] = system_property(name, value)
         elif name != "body":
             raise typer.BadParameter(
-                f"'{key}' is no part of a message; there are application_properties, "
+                f"'{key}' is not a part of a message; the parts are application_properties, "
                 f"{', '.join(SYSTEM_NAMES.values())}."
             )
 
@@ -90,5 +90,5 @@ def _json_value(value: object) -> object:
         try:
             return TYPES[str(value["type"])].to_value(str(value["value"]))
         except (KeyError, ValueError) as error:
-            raise typer.BadParameter(f"{json.dumps(value)} is no typed value.") from error
+            raise typer.BadParameter(f"{json.dumps(value)} is not a typed value.") from error
     return value

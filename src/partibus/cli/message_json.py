@@ -144,7 +144,7 @@ def message_from_line(line: str, where: str) -> OutgoingMessage:
     except ValueError as error:
         raise CommandFailed(f"{where}: is not JSON: {error}.", EXIT_USAGE) from error
     if not isinstance(fields, dict):
-        raise CommandFailed(f'{where}: is no JSON object such as {{"body": "x"}}.', EXIT_USAGE)
+        raise CommandFailed(f'{where}: expected a JSON object such as {{"body": "x"}}.', EXIT_USAGE)
     return message_from_json(fields, where)
 
 
@@ -175,7 +175,9 @@ def _refuse_unknown(fields: dict[str, Any], where: str) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean '{near[0]}'?" if near else "put it into 'properties'."
-            raise CommandFailed(f"{where}: '{name}' is no field of a message; {hint}", EXIT_USAGE)
+            raise CommandFailed(
+                f"{where}: '{name}' is not a field of a message; {hint}", EXIT_USAGE
+            )
 
 
 def _take_properties(message: OutgoingMessage, properties: object, where: str) -> None:
@@ -227,7 +229,7 @@ def value_from_json(value: Any, where: str) -> object:
 
 def _text(value: object, name: str, where: str) -> str:
     if not isinstance(value, str):
-        raise CommandFailed(f"{where}: '{name}' must be text.", EXIT_USAGE)
+        raise CommandFailed(f"{where}: '{name}' must be a string.", EXIT_USAGE)
     return value
 
 
@@ -235,7 +237,7 @@ def _moment(value: object, where: str) -> int:
     try:
         moment = datetime.datetime.fromisoformat(str(value))
     except ValueError as error:
-        text = f"{where}: '{value}' is no time; write for example 2026-01-31T12:00:00Z."
+        text = f"{where}: '{value}' is not a valid time; for example: 2026-01-31T12:00:00Z."
         raise CommandFailed(text, EXIT_USAGE) from error
     return round(moment.timestamp() * 1000)
 
@@ -251,4 +253,4 @@ def _uuid(value: object, where: str) -> uuid.UUID:
     try:
         return uuid.UUID(str(value))
     except ValueError as error:
-        raise CommandFailed(f"{where}: '{value}' is no UUID.", EXIT_USAGE) from error
+        raise CommandFailed(f"{where}: '{value}' is not a UUID.", EXIT_USAGE) from error

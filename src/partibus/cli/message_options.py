@@ -24,7 +24,7 @@ PartitionKey = Annotated[
     str | None, typer.Option(metavar="KEY", help="Its partition key.", rich_help_panel=_FIELDS)
 ]
 Subject = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Its subject, or label.", rich_help_panel=_FIELDS)
+    str | None, typer.Option(metavar="TEXT", help="Subject (label).", rich_help_panel=_FIELDS)
 ]
 CorrelationId = Annotated[
     str | None, typer.Option(metavar="ID", help="Its correlation id.", rich_help_panel=_FIELDS)
@@ -55,7 +55,7 @@ TimeToLive = Annotated[
         "--ttl",
         metavar="DURATION",
         parser=span_ms,
-        help="It expires after so long: 30s, 1h30m, 2d.",
+        help="It expires after this time: 30s, 1h30m, 2d.",
         rich_help_panel=_FIELDS,
         show_default=False,
     ),
@@ -76,7 +76,7 @@ Delay = Annotated[
     typer.Option(
         metavar="DURATION",
         parser=span_ms,
-        help="It becomes active after so long.",
+        help="It becomes active after this delay.",
         rich_help_panel=_FIELDS,
         show_default=False,
     ),

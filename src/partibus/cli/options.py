@@ -38,7 +38,7 @@ ContextName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="A connection kept by `partibus context add`. Variable: PARTIBUS_CONTEXT.",
+        help="A connection saved with `partibus context add`. Variable: PARTIBUS_CONTEXT.",
         rich_help_panel=_SERVER,
         show_default=False,
         autocompletion=complete_context,
@@ -48,13 +48,13 @@ CaFile = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Trust this certificate authority too (PEM), for TLS with a certificate of your own."
+        help="Also trust this certificate authority (PEM), for TLS with your own certificate."
         " Variable: PARTIBUS_CA_FILE.",
         rich_help_panel=_SERVER,
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -82,13 +82,13 @@ LookOption = Annotated[
     Literal["text", "json", "body"] | None,
     typer.Option(
         "--format",
-        help="text: a line each; json: an object a line; body: the bodies alone."
+        help="text: one line per message; json: one object per line; body: only the bodies."
         " (default text on a terminal, json in a pipe)",
         show_default=False,
     ),
 ]
 PROPERTY_HELP: Final = (
-    "An application property; give it once for each. Text, unless a type is said: int, long,"
+    "An application property; repeat for each. Text, unless a type is given: int, long,"
     " double, bool, time, duration, uuid or null, as in -p amount:int=5."
 )
 """The same words in every verb, since they mean the same there (`cli.typed_properties`)."""

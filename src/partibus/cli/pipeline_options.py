@@ -15,7 +15,7 @@ import typer
 from partibus.cli.added_options import options_of, stands_for
 from partibus.cli.options import AsJson
 
-_RUN: Final = "How it is run"
+_RUN: Final = "Execution"
 
 Name = Annotated[
     str | None,
@@ -40,7 +40,7 @@ Conf = Annotated[
     typer.Option(
         "--conf",
         metavar="K=V",
-        help="A setting of Spark; give it once for each.",
+        help="A setting of Spark; repeat for each.",
         rich_help_panel=_RUN,
         show_default=False,
     ),
@@ -49,7 +49,7 @@ Nice = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Give way to other processes of this machine: 0 to 19.",
+        help="Lower the process priority (nice): 0 to 19.",
         rich_help_panel=_RUN,
         show_default=False,
         min=0,
@@ -69,7 +69,7 @@ MetricsFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Write the state for Prometheus here too.",
+        help="Also write the state to this file in the Prometheus format.",
         rich_help_panel=_RUN,
         show_default=False,
     ),
@@ -78,7 +78,7 @@ SparkLog = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Where Spark's own words go; - for stderr. (default NAME.log in the state directory)",
+        help="Where Spark's log goes; - for stderr. (default NAME.log in the state directory)",
         rich_help_panel=_RUN,
         show_default=False,
     ),

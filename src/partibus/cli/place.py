@@ -124,5 +124,5 @@ def checked_url(url: str) -> str:
     """Scheme, host and port of a URL; http when it names no scheme."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise CommandFailed(f"'{url}' is no URL; write for example {DEFAULT_URL}.", EXIT_USAGE)
+        raise CommandFailed(f"'{url}' is not a valid URL; for example: {DEFAULT_URL}.", EXIT_USAGE)
     return f"{parts.scheme}://{parts.netloc}"

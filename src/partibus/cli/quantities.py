@@ -21,7 +21,9 @@ _BYTES_STEP: Final = 1024
 def span_ms(text: str) -> int:
     """Milliseconds of a duration such as 70ms, 30s, 5m or 1m30s."""
     if not _SPAN.fullmatch(text):
-        raise typer.BadParameter(f"'{text}' is no duration; write for example 70ms, 30s or 1m30s.")
+        raise typer.BadParameter(
+            f"'{text}' is not a valid duration; for example: 70ms, 30s or 1m30s."
+        )
     return round(sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text)))
 
 
@@ -31,7 +33,7 @@ def moment_ms(text: str) -> int:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
         raise typer.BadParameter(
-            f"'{text}' is no time; write for example 2026-01-31T12:00:00Z."
+            f"'{text}' is not a valid time; for example: 2026-01-31T12:00:00Z."
         ) from error
     return round(moment.timestamp() * 1000)
 
@@ -56,7 +58,7 @@ def rate_per_s(text: str) -> float:
     """Sends a second of a rate such as 100/s, 100 or 30/m."""
     match = _RATE.fullmatch(text)
     if match is None:
-        raise typer.BadParameter(f"'{text}' is no rate; write for example 100/s or 30/m.")
+        raise typer.BadParameter(f"'{text}' is not a valid rate; for example: 100/s or 30/m.")
     return float(match[1]) * 1000 / _UNITS_MS[match[2] or "s"]
 
 
@@ -64,7 +66,7 @@ def size_bytes(text: str) -> int:
     """Bytes of a size such as 512, 4k or 1m."""
     match = _SIZE.fullmatch(text.lower())
     if match is None:
-        raise typer.BadParameter(f"'{text}' is no size; write for example 512, 4k or 1m.")
+        raise typer.BadParameter(f"'{text}' is not a valid size; for example: 512, 4k or 1m.")
     steps: int = " km".index(match[2] or " ")
     return int(match[1]) * int(_BYTES_STEP**steps)
 

@@ -112,14 +112,17 @@ def _read(text: str) -> tuple[str, Type, object]:
     if not colon:
         name, kind = head, "string"
     if not equals or not name:
-        raise typer.BadParameter(f"'{text}' is no property; write NAME=VALUE or NAME:int=5.")
+        raise typer.BadParameter(f"'{text}' is not a property; write NAME=VALUE or NAME:int=5.")
     read = TYPES.get(kind)
     if read is None:
         raise typer.BadParameter(
-            f"'{kind}' is no type; there are {', '.join(TYPES)}. For a name with a colon, say the"
-            " type: a:b:string=VALUE."
+            f"'{kind}' is not a type; the types are {', '.join(TYPES)}. For a name with a "
+            "colon, give "
+            "the type: a:b:string=VALUE."
         )
     try:
         return name, read, read.to_value(value)
     except ValueError as error:
-        raise typer.BadParameter(f"'{value}' is no {kind}, in --property {text}.") from error
+        raise typer.BadParameter(
+            f"'{value}' is not a valid {kind}, in --property {text}."
+        ) from error

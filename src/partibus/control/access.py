@@ -123,7 +123,7 @@ class AccessControl:
             if is_primary or is_secondary:
                 claims.append(Claim(scope, policy.rights, None, scope, policy_name, scope, key))
         if not claims:
-            raise Unauthorized("The policy name or its key is wrong; copy them anew.")
+            raise Unauthorized("The policy name or its key is wrong; copy them again.")
         return tuple(claims)
 
     def recheck(self, claim: Claim) -> Claim | None:
@@ -147,11 +147,11 @@ class AccessControl:
                     return scope, policy, key
         if is_known:
             raise TokenRefused(
-                f"The token's signature does not fit the policy '{token.policy}'; check the key.",
+                f"The token's signature does not match the policy '{token.policy}'; check the key.",
                 sas.INVALID_SIGNATURE,
             )
         raise TokenRefused(
-            f"The policy '{token.policy}' is not known on '/{token.resource_path}' or above it.",
+            f"The policy '{token.policy}' is unknown on '/{token.resource_path}' and above it.",
             sas.POLICY_NOT_FOUND,
         )
 

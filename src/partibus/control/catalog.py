@@ -133,7 +133,7 @@ class Catalog:
         with self.batch():
             path, admitted = admit_new(self._entities, path, spec, self.profile)
             if self.lookup(path) is not None:
-                raise EntityExists(f"An entity named '{path}' exists already; choose another name.")
+                raise EntityExists(f"An entity named '{path}' already exists; choose another name.")
             check_room(self._entities, path, admitted, self.profile)
             return self._insert(
                 path, admitted, lambda number: self._place(number, path, admitted, loads)
@@ -232,7 +232,7 @@ class Catalog:
                 return
             if policy.name not in level and len(level) >= self.profile.policies_per_level_max:
                 raise QuotaExceeded(
-                    f"'{path or 'the namespace'}' has {len(level)} policies, which is the most."
+                    f"'{path or 'the namespace'}' has {len(level)} policies, which is the maximum."
                 )
             self._database.put_policy(path_key(path), policy)
             self._policies.put(path_key(path), policy)
@@ -267,7 +267,8 @@ class Catalog:
         elif wished is not None and wished != int(fixed):
             raise ConfigError(
                 f"[namespace] partitions: the namespace was made with {fixed} and cannot have "
-                f"{wished}: it is fixed at creation. Put it back, or begin in an empty directory."
+                f"{wished}: it is fixed at creation. Restore the value, or start with an empty "
+                "directory."
             )
 
     def fix_lock_prefix(self) -> None:

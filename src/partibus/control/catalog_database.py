@@ -142,7 +142,7 @@ class CatalogDatabase:
             run("PRAGMA journal_mode = WAL")
             self._make()
         elif application != _APPLICATION_ID:
-            raise ConfigError(f"{self._name} is a database of another program; move it away.")
+            raise ConfigError(f"{self._name} is a database of another program; move it elsewhere.")
         elif version not in (SCHEMA_VERSION, UNSEALED_VERSION):
             raise ConfigError(
                 f"{self._name} has schema version {version}, this release reads "

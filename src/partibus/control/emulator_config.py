@@ -113,7 +113,7 @@ def _parse(file: Path, content: str) -> object:
             f"{file}:{error.lineno}: is not valid JSON: {error.msg} (column {error.colno})."
         ) from error
     except _TwinKey as error:
-        raise ConfigError(f"{file}: the key '{error}' stands twice in one object.") from error
+        raise ConfigError(f"{file}: the key '{error}' appears twice in one object.") from error
     except RecursionError as error:
         raise ConfigError(f"{file}: is nested too deeply.") from error
 

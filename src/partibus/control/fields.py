@@ -35,28 +35,28 @@ class Field(NamedTuple):
 def text(value: object) -> str:
     """A string."""
     if not isinstance(value, str):
-        raise ArgumentError(f"text is expected, not {_spoken(value)}.")
+        raise ArgumentError(f"expected a string, got {_spoken(value)}.")
     return value
 
 
 def boolean(value: object) -> bool:
     """true or false, not a word for it."""
     if not isinstance(value, bool):
-        raise ArgumentError(f"true or false is expected, not {_spoken(value)}.")
+        raise ArgumentError(f"expected true or false, got {_spoken(value)}.")
     return value
 
 
 def integer(value: object) -> int:
     """A whole number."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentError(f"a whole number is expected, not {_spoken(value)}.")
+        raise ArgumentError(f"expected a whole number, got {_spoken(value)}.")
     return value
 
 
 def duration_ms(value: object) -> int:
     """An ISO 8601 duration."""
     if not isinstance(value, str):
-        raise ArgumentError(f'a duration such as "PT30S" is expected, not {_spoken(value)}.')
+        raise ArgumentError(f'expected a duration such as "PT30S", got {_spoken(value)}.')
     return parse_duration(value)
 
 
@@ -74,7 +74,7 @@ def status(value: object) -> EntityStatus:
 def property_values(value: object) -> dict[str, PropertyValue]:
     """A table of application properties for a correlation filter."""
     if not isinstance(value, Mapping):
-        raise ArgumentError(f"a table of properties is expected, not {_spoken(value)}.")
+        raise ArgumentError(f"expected a table of properties, got {_spoken(value)}.")
     return {str(name): _property_value(name, item) for name, item in value.items()}
 
 
@@ -177,7 +177,7 @@ def refuse_unknown(
     """An unknown key is an error that names the likely or the allowed ones."""
     for key in table:
         if key not in allowed:
-            raise source.error((*where, key), f"the key is not known; {_suggest(key, allowed)}")
+            raise source.error((*where, key), f"unknown key; {_suggest(key, allowed)}")
 
 
 def _suggest(key: str, allowed: Collection[str]) -> str:
@@ -221,7 +221,7 @@ def required_text(source: DefinitionSource, where: Where, table: Table, key: str
 def child_table(source: DefinitionSource, where: Where, value: object) -> Table:
     """A table at `where`."""
     if not isinstance(value, Mapping):
-        raise source.error(where, f"a table is expected, not {_spoken(value)}.")
+        raise source.error(where, f"expected a table, got {_spoken(value)}.")
     return value
 
 
@@ -240,7 +240,7 @@ def child_tables(
     """The tables of a list under `key`, each with its place; a missing list is empty."""
     value = table.get(key, [])
     if not isinstance(value, list):
-        raise source.error((*where, key), f"a list is expected, not {_spoken(value)}.")
+        raise source.error((*where, key), f"expected a list, got {_spoken(value)}.")
     return [
         ((*where, key, index), child_table(source, (*where, key, index), item))
         for index, item in enumerate(value)

@@ -83,7 +83,7 @@ class JwtVerifier:
         try:
             keys = jwt.PyJWKSet.from_dict(json.loads(_read(file))).keys
         except (ValueError, jwt.PyJWTError) as error:
-            raise ConfigError(f"{file}: is no JSON web key set: {error}") from error
+            raise ConfigError(f"{file}: is not a JSON Web Key Set: {error}") from error
         self._keys = {str(key.key_id): key for key in keys}
         self._settle_algorithms(SIGNATURE_ALGORITHMS)
 
@@ -93,7 +93,7 @@ class JwtVerifier:
         wrong = [name for name in self._algorithms if name not in allowed]
         if wrong:
             raise ConfigError(
-                f"[jwt] algorithms: {wrong[0]} does not fit the key; allowed are "
+                f"[jwt] algorithms: {wrong[0]} does not match the key; allowed are "
                 f"{', '.join(allowed)}."
             )
 
@@ -131,13 +131,12 @@ class JwtVerifier:
             )
         except (jwt.InvalidAudienceError, jwt.InvalidIssuerError) as error:
             raise TokenRefused(
-                "The token is not of the issuer, or not for the audience, that this server "
-                "accepts.",
+                "The token's issuer or audience is not accepted by this server.",
                 sas.INVALID_AUDIENCE,
             ) from error
         except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError, jwt.InvalidKeyError) as error:
             raise TokenRefused(
-                "The token's signature does not fit the issuer's keys.", sas.INVALID_SIGNATURE
+                "The token's signature does not match the issuer's keys.", sas.INVALID_SIGNATURE
             ) from error
         except jwt.PyJWTError as error:
             raise TokenRefused(
@@ -162,7 +161,7 @@ class JwtVerifier:
             rights |= self._rights.get(str(role), Rights.NONE)
         if not rights:
             raise TokenRefused(
-                "The token has no role that this server gives rights to.", sas.POLICY_NOT_FOUND
+                "The token has no role that grants rights on this server.", sas.POLICY_NOT_FOUND
             )
         return rights
 

@@ -58,7 +58,8 @@ def check_policy(policy: AccessPolicy) -> None:
     """Refuse a policy without a usable name, without keys, or against SAS-2."""
     if len(policy.name) > POLICY_NAME_LENGTH_MAX or not _NAME.fullmatch(policy.name):
         raise ArgumentError(
-            f"'{policy.name}' is no policy name: 1 to {POLICY_NAME_LENGTH_MAX} letters, digits, "
+            f"'{policy.name}' is not a valid policy name: use 1 to {POLICY_NAME_LENGTH_MAX} "
+            "letters, digits, "
             "'.', '-' and '_', beginning and ending with a letter or digit."
         )
     for key in (policy.primary_key, policy.secondary_key):

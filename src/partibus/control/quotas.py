@@ -44,15 +44,15 @@ def check_room(index: EntityIndex, path: str, spec: EntitySpec, profile: Profile
         return
     if index.main_count >= profile.entities_max:
         raise QuotaExceeded(
-            f"The namespace has {profile.entities_max} queues and topics, which is the most "
-            f"of the {profile.name} profile; delete one, or choose another profile."
+            f"The namespace has {profile.entities_max} queues and topics, the maximum of the "
+            f"{profile.name} profile; delete one, or choose another profile."
         )
     if not spec.enable_partitioning:
         return
     if index.partitioned_count >= profile.partitioned_entities_max:
         raise QuotaExceeded(
-            f"The namespace has {profile.partitioned_entities_max} partitioned entities, which "
-            f"is the most of the {profile.name} profile; create this one without partitioning."
+            f"The namespace has {profile.partitioned_entities_max} partitioned entities, the "
+            f"maximum of the {profile.name} profile; create this one without partitioning."
         )
 
 
@@ -64,8 +64,8 @@ def _check_subscriptions(
     topic = parse_address(path).entity
     if len(index.subscriptions(topic)) >= profile.subscriptions_per_topic_max:
         raise TopicFull(
-            f"The topic '{topic}' has {profile.subscriptions_per_topic_max} subscriptions, which "
-            f"is the most of the {profile.name} profile; delete one first.",
+            f"The topic '{topic}' has {profile.subscriptions_per_topic_max} subscriptions, the "
+            f"maximum of the {profile.name} profile; delete one first.",
             _SUBSCRIPTIONS,
         )
     check_filters(index, path, spec, profile)

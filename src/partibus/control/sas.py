@@ -63,7 +63,7 @@ def parse_token(text: str) -> SasToken:
     for part in text[len(TOKEN_PREFIX) :].strip().split("&"):
         name, _, value = part.partition("=")
         if name in fields:
-            raise TokenRefused(f"The token is malformed: '{name}' stands twice.", MALFORMED_TOKEN)
+            raise TokenRefused(f"The token is malformed: '{name}' appears twice.", MALFORMED_TOKEN)
         fields[name] = value
     for name in ("sr", "sig", "se", "skn"):
         if not fields.get(name):

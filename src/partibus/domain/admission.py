@@ -110,7 +110,8 @@ def refuse_immutable_change(old: EntitySpec, new: EntitySpec) -> None:
             raise PropertyImmutable(
                 "partition_count" if name == "fragments" else name,
                 f"it is {_spoken(before)} and cannot become {_spoken(after)}: it is fixed when "
-                "the entity is created. Put it back, or delete the entity and create it anew.",
+                "the entity is created. Restore the value, or delete the entity and "
+                "create it again.",
             )
 
 

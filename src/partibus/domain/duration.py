@@ -51,8 +51,8 @@ def _microseconds(text: str) -> int:
     match = _PATTERN.fullmatch(text) if len(text) <= _TEXT_LENGTH_MAX else None
     if match is None:
         raise ArgumentError(
-            f"'{text[:_TEXT_LENGTH_MAX]}' is not an ISO 8601 duration; write for example "
-            "PT30S, PT1M30S or P7D."
+            f"'{text[:_TEXT_LENGTH_MAX]}' is not an ISO 8601 duration; for example: PT30S, "
+            "PT1M30S or P7D."
         )
     *whole, seconds, fraction = match.groups()
     total_ms = sum(int(n) * unit for n, unit in zip(whole, _UNITS_MS, strict=True) if n)

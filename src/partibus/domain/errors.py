@@ -82,7 +82,7 @@ class EntityNotFound(RequestError):
 
 
 class EntityExists(RequestError):
-    """An entity with this name exists already; choose another name."""
+    """An entity with this name already exists; choose another name."""
 
     condition: ClassVar[str] = "com.microsoft:entity-already-exists"
     http_status: ClassVar[int] = 409
@@ -96,7 +96,7 @@ class EntityExists(RequestError):
 
 
 class OperationConflict(RequestError):
-    """Another operation on this entity is in progress; try again when it has ended. SubCode=40901."""  # noqa: E501
+    """Another operation on this entity is in progress; try again when it has finished. SubCode=40901."""  # noqa: E501
 
     condition: ClassVar[str] = "com.microsoft:operation-cancelled"
     http_status: ClassVar[int] = 409
@@ -150,7 +150,7 @@ class ClaimFenced(RequestError):
 
 
 class StageLost(RequestError):
-    """A stage is not there as it was written: it expired or was dropped. Write the batch anew."""
+    """A stage is not there as it was written: it expired or was dropped. Write the batch again."""
 
     condition: ClassVar[str] = "partibus:stage-lost"
     http_status: ClassVar[int] = 410

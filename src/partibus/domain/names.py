@@ -26,7 +26,7 @@ def admit_path(path: str, profile: Profile) -> None:
         raise PropertyRefused("name", f"'{path}' has a segment of dots alone.")
     if "subscriptions" in path.lower().split("/")[1:]:
         raise PropertyRefused(
-            "name", f"'{path}' would be taken for a subscription; leave out that segment."
+            "name", f"'{path}' would be read as the path of a subscription; leave out that segment."
         )
 
 
@@ -34,7 +34,9 @@ def admit_subscription_name(name: str, profile: Profile) -> None:
     """Refuse a subscription name that breaks ENT-6 or ENT-7."""
     _admit_name(name, limits.SUBSCRIPTION_NAME_LENGTH_MAX, profile)
     if "/" in name:
-        raise PropertyRefused("name", f"'{name}' holds a slash; a subscription has one segment.")
+        raise PropertyRefused(
+            "name", f"'{name}' contains a slash; the name of a subscription has one segment."
+        )
 
 
 def _admit_name(name: str, length_max: int, profile: Profile) -> None:
@@ -46,5 +48,5 @@ def _admit_name(name: str, length_max: int, profile: Profile) -> None:
     has_bad = any(not _SEGMENT.fullmatch(segment) for segment in segments)
     if has_bad or ("~" in name and not profile.has_tilde_in_names):
         raise PropertyRefused(
-            "name", f"'{name}' may hold letters, digits, '.', '-', '_' and '/' between segments."
+            "name", f"'{name}' may contain letters, digits, '.', '-', '_' and '/' between segments."
         )

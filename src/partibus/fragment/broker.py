@@ -319,7 +319,7 @@ class Broker:
                 is_done = self._run(effect)
             except Exception:
                 # Whoever is told has a fault of its own; the others must be told all the same.
-                _log.exception("an answer could not be given")
+                _log.exception("an answer could not be delivered")
                 continue
             if not is_done:
                 self._hold_back(effects[index + 1 :])

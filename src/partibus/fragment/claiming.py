@@ -424,7 +424,7 @@ def _refusal(state: State, claim: Claim | None, epoch: int) -> BusError | None:
         return StoreUnavailable()
     if claim is not None and claim.epoch > epoch:
         return ClaimFenced(
-            f"Run {claim.epoch} of the owner '{claim.owner}' has followed run {epoch}, "
+            f"Run {claim.epoch} of the owner '{claim.owner}' has replaced run {epoch}, "
             "which must end."
         )
     return ServerBusy(_BUSY) if claim is not None and claim.busy else None

@@ -136,7 +136,7 @@ class Host:
         elif CONFIRMED <= row[0] <= LISTED or row[0] == RESERVED:
             text = (
                 "The answer holds a value that the workers of this server cannot pass to each "
-                "other; the outcome is not known. The server's log has the details."
+                "other; the outcome is unknown. See the server's log."
             )
             self.post((UNSENDABLE, row[1], error_row(BusError(text))))
 
@@ -227,7 +227,7 @@ def no_such_fragment(fragment_id: int | None) -> EntityNotFound:
     """What is told of a fragment that is not in the catalog: the far process is behind it."""
     which = "of this receiver" if fragment_id is None else str(fragment_id)
     return EntityNotFound(
-        f"The messaging entity could not be found: its fragment {which} is no more."
+        f"The messaging entity could not be found: its fragment {which} was deleted."
     )
 
 

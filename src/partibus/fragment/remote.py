@@ -155,8 +155,9 @@ class FarBroker:
         """What keeps commands from the far process, as the middle of a sentence."""
         if self._outbox is not None and self._outbox.is_full:
             return (
-                f"worker {self.worker}, which runs it, takes messages more slowly than they are"
-                " sent, and too many wait for it already. Send more slowly; try again."
+                f"worker {self.worker}, which runs it, processes messages more slowly than they "
+                "are sent, and too many are already waiting. Send more slowly and try "
+                "again."
             )
         return f"worker {self.worker}, which runs it, cannot be reached. Try again."
 
@@ -215,7 +216,7 @@ class FarBroker:
     def _outcome_unknown(self) -> OperationTimeout:
         return OperationTimeout(
             f"Worker {self.worker}, which runs this fragment, was lost before it answered: "
-            "whether it was done is not known. Try again."
+            "the outcome is unknown. Try again."
         )
 
     def _soon(self, answer: Callable[[], None]) -> None:
@@ -349,7 +350,7 @@ class FarBroker:
                     self._answered(row)
             except Exception:
                 # Whoever is told has a fault of its own; the others must be told all the same.
-                _log.exception("an answer from worker %d could not be given", self.worker)
+                _log.exception("an answer from worker %d could not be delivered", self.worker)
 
     def _answered(self, row: Row) -> None:
         command = self._pending.pop(row[1])

@@ -48,7 +48,7 @@ def accept(state: State, command: Command, now_ms: int, out: Effects) -> None:
         serve_sessions(state, lane, now_ms, out)
         if not command.waits and consumer in lane.in_sessions.acceptors:
             del lane.in_sessions.acceptors[consumer]
-            out.outward.append(NotAccepted(consumer, OperationTimeout("No session is free.")))
+            out.outward.append(NotAccepted(consumer, OperationTimeout("No session is available.")))
 
 
 def _accept_certain(

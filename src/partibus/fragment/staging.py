@@ -97,8 +97,8 @@ def _misfit(stage: Stage | None, command: StageMessages) -> BusError | None:
     """Why a chunk does not belong to the stage that it names."""
     if command.chunk > (0 if stage is None else stage.next_chunk):
         return StageLost(
-            f"Chunk {command.chunk} of the stage '{command.name}' cannot be added: what was staged "
-            "before is not there. Write the batch anew."
+            f"Chunk {command.chunk} of the stage '{command.name}' cannot be added: the chunks "
+            "before it are missing. Write the batch again."
         )
     if stage is None:
         return None
@@ -209,7 +209,7 @@ def _missing(state: State, writer: Writer | None, command: PublishStages) -> Bus
             had = "is not there" if found < 0 else f"has {found} messages"
             return StageLost(
                 f"The stage '{name}' of the writer '{command.writer}' {had}, where {count} "
-                "messages were written. It expired or was dropped; write the batch anew."
+                "messages were written. It expired or was dropped; write the batch again."
             )
         if stage.epoch != command.epoch:
             return StageLost(f"The stage '{name}' belongs to another batch of its writer.")
@@ -413,13 +413,13 @@ def _fence(
     if latest > epoch:
         return StageFenced(
             f"Another run of the writer '{writer.name}', or a later batch of it, has begun "
-            f"({latest} after {epoch}); this one must end."
+            f"({latest} after {epoch}); this one must stop."
         )
     return None
 
 
 def _over(writer: Writer, epoch: int) -> StageFenced:
     return StageFenced(
-        f"The batch of the writer '{writer.name}' that this belongs to ({epoch}) is over: it was "
-        "published or given up."
+        f"The batch of the writer '{writer.name}' that this belongs to ({epoch}) has ended: it "
+        "was published or abandoned."
     )

@@ -89,7 +89,7 @@ class Upkeep:
         if error is None:
             self._compact()
         else:
-            _log.warning("dead space could not be given back: %s", error.text)
+            _log.warning("dead space could not be reclaimed: %s", error.text)
             self._took_stock()
 
     def _took_stock(self) -> None:

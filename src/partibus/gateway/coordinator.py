@@ -39,7 +39,7 @@ def require_transactions(connection: "ClientConnection") -> None:
     if connection.claims.are_empty:
         raise Unauthorized("Put a token before opening a link for transactions.")
     if not connection.gateway.namespace.profile.has_tier_features:
-        raise InvalidOperation("There are no transactions in the Basic tier (TXN-18).")
+        raise InvalidOperation("Transactions are not available in the Basic tier (TXN-18).")
 
 
 class CoordinatorLink:

@@ -179,7 +179,7 @@ class Gateway:
             self._sweep_timer.cancel()
         if self.rule_changes is not None:
             self.rule_changes.close()
-        self.close_connections("The server is stopping; connect again.")
+        self.close_connections("The server is stopping; reconnect.")
 
     def close_connections(self, reason: str) -> int:
         """End every connection from our side; answers how many there were."""

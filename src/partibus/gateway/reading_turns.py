@@ -152,7 +152,7 @@ class Intake:
         try:
             self._handle_next()
         except Exception:
-            _log.exception("what a client has sent could not be handled")
+            _log.exception("the input of a client could not be processed")
             self._wire.abort()
             return
         if self._pieces and not self._is_over:

@@ -26,8 +26,8 @@ class Receivers:
         most = self._namespace.profile.receives_per_entity_max
         if self._counts[path_key(address.entity)] >= most:
             raise ServerBusy(
-                f"'{address.entity}' has {most} receivers, which is the most; wait until one of "
-                "them has gone, or raise receives_per_entity_max."
+                f"'{address.entity}' has {most} receivers, which is the maximum; wait until one "
+                "of them closes, or raise receives_per_entity_max."
             )
 
     def add(self, path: str) -> None:

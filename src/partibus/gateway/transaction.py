@@ -134,7 +134,7 @@ class Transaction:
         self.fail(
             TransactionTimedOut(
                 f"The transaction was rolled back: it was not discharged within {seconds} seconds "
-                "of its first operation. Do its work again in another."
+                "of its first operation. Repeat its work in another transaction."
             )
         )
 

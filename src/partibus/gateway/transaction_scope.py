@@ -253,7 +253,7 @@ def _keyless(entity: Entity) -> InvalidOperation:
 
 def _number_elsewhere(path: str, own_path: str) -> InvalidOperation:
     return InvalidOperation(
-        f"The sequence number of a message that is scheduled in '{path}' cannot be told before "
+        f"The sequence number of a message that is scheduled in '{path}' is not known before "
         f"the transaction on '{own_path}' ends: the two are in different stores. Send it with a "
         "ScheduledEnqueueTime instead of scheduling it, or schedule it outside of the transaction."
     )

@@ -130,11 +130,11 @@ def _refusal(error: OSError, host: str, port: int, flag: str) -> ConfigError:
     if error.errno == errno.EADDRINUSE:
         return ConfigError(
             f"port {port} on {host} is in use: stop the other program, or give {flag} another"
-            f" port (0 picks a free one, none switches it off)"
+            f" port (0 picks a free one, none disables it)"
         )
     if error.errno == errno.EACCES:
         return ConfigError(
-            f"port {port} on {host} needs more rights: give {flag} a port above 1023"
+            f"port {port} on {host} needs more privileges: give {flag} a port above 1023"
         )
     return ConfigError(f"port {port} on {host} ({flag}) cannot be opened: {error.strerror}")
 

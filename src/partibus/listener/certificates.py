@@ -94,11 +94,11 @@ def load_authority(certificate_path: Path, key_path: Path) -> Authority:
         key = serialization.load_pem_private_key(key_path.read_bytes(), password=None)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"the development CA in {certificate_path.parent} cannot be read: {error}; remove the"
-            " directory to have a new one made"
+            f"the development CA in {certificate_path.parent} cannot be read: {error}; remove the "
+            "directory to create a new one"
         ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"{key_path} is not an EC key; remove it to have a new CA made")
+        raise ConfigError(f"{key_path} is not an EC key; remove it to create a new CA")
     return Authority(certificate, key)
 
 

@@ -82,9 +82,9 @@ class ServedCertificate:
             try:
                 self._load()
                 self._warned_ms = None
-                log.info("%s has changed: new connections are served it", self._certificate_path)
+                log.info("%s has changed: new connections use it", self._certificate_path)
             except ConfigError as error:
-                log.warning("the certificate served before is kept: %s", error.text)
+                log.warning("the previous certificate stays in use: %s", error.text)
         self._warn_if_ending()
 
     def _look(self) -> Stamp | None:
@@ -129,8 +129,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return {
             "KEY_VALUES_MISMATCH": "the key belongs to another certificate",
-            "NO_START_LINE": "no PEM is in one of them",
-            "PEM_LIB": "one of them is no PEM",
+            "NO_START_LINE": "one of them contains no PEM data",
+            "PEM_LIB": "one of them is not valid PEM",
         }.get(error.reason or "", str(error))
     if isinstance(error, OSError):
         return error.strerror or str(error)

@@ -55,7 +55,7 @@ class DevelopmentAuthority:
             self.server_key_path,
             clock,
             until_ms=self._until_ms,
-            remedy="remove it to have a new one made",
+            remedy="remove it to create a new one",
         )
 
     def ensure(self) -> None:
@@ -112,7 +112,7 @@ class DevelopmentAuthority:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warning("%s cannot be read and is made again: %s", self._issued_path, error)
+            log.warning("%s cannot be read and is created again: %s", self._issued_path, error)
             return False
         is_long_valid = until_ms > self._renewal_ms()
         return is_long_valid and set(self._names) <= set(names) and all(f.exists() for f in files)

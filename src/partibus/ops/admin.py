@@ -227,7 +227,7 @@ async def _purge(node: Administration, request: Request) -> Answer:
     body = await read_body(request)
     unknown = set(body) - {"lane", "before", "limit"}
     if unknown:
-        raise ArgumentError(f"'{min(unknown)}' is not known; a purge takes lane, before and limit.")
+        raise ArgumentError(f"'{min(unknown)}' is unknown; a purge accepts lane, before and limit.")
     limit = body.get("limit")
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
         raise ArgumentError("'limit' must be a number of messages.")
@@ -243,7 +243,7 @@ async def _release(node: Administration, request: Request) -> Answer:
     body = await read_body(request)
     owner, forget = body.get("owner"), body.get("forget", False)
     if not isinstance(owner, str) or not isinstance(forget, bool) or set(body) - _RELEASE_FIELDS:
-        raise ArgumentError("A release takes 'owner', a text, and may take 'forget', a boolean.")
+        raise ArgumentError("A release needs 'owner', a string, and accepts 'forget', a boolean.")
     return await node.pipelines.release(request.path_params["name"], owner, forget)
 
 
@@ -254,7 +254,7 @@ async def _cursors(node: Administration, request: Request) -> Answer:
 async def _drop(node: Administration, request: Request) -> Answer:
     body = await read_body(request)
     if set(body) != {"name"} or not isinstance(body["name"], str):
-        raise ArgumentError("A drop takes 'name', the name of the cursor.")
+        raise ArgumentError("A drop needs 'name', the name of the cursor.")
     return await node.pipelines.drop(request.path_params["name"], body["name"])
 
 
@@ -314,7 +314,7 @@ def _moment(value: object) -> int | None:
         moment = datetime.datetime.fromisoformat(str(value))
     except ValueError as error:
         raise ArgumentError(
-            f"'{value}' is no time; write for example 2026-01-31T12:00:00Z."
+            f"'{value}' is not a valid time; for example: 2026-01-31T12:00:00Z."
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)

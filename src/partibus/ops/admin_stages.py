@@ -32,5 +32,5 @@ async def drop_stages(node: "Administration", request: Request) -> "Answer":
     body = await read_body(request)
     writer, forget = body.get("writer"), body.get("forget", False)
     if not isinstance(writer, str) or not isinstance(forget, bool) or set(body) - _DROP_FIELDS:
-        raise ArgumentError("A drop takes 'writer', a text, and may take 'forget', a boolean.")
+        raise ArgumentError("A drop needs 'writer', a string, and accepts 'forget', a boolean.")
     return await node.stages.drop(request.path_params["name"], writer, forget)

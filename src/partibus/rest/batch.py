@@ -54,7 +54,7 @@ def _message(item: object, where: str) -> bytes:
 def _body(item: dict[str, object], where: str) -> bytes:
     body = item.get("Body", "")
     if not isinstance(body, str):
-        raise ArgumentError(f"{where}: Body must be a text.")
+        raise ArgumentError(f"{where}: Body must be a string.")
     try:
         if item.get("IsBodyBase64Encoded") is True:
             return base64.b64decode(body, validate=True)
@@ -73,6 +73,6 @@ def _application(item: dict[str, object], where: str) -> dict[str, object]:
     for name, value in given.items():
         if isinstance(value, dict | list):
             raise ArgumentError(
-                f"{where}: the property '{name}' must be a text, a number or a boolean."
+                f"{where}: the property '{name}' must be a string, a number or a boolean."
             )
     return given

@@ -103,11 +103,11 @@ def read_properties(given: object, where: str) -> SentProperties:
 
 def _text(value: object, name: str, where: str) -> str:
     if not isinstance(value, str):
-        raise ArgumentError(f'{where}: {name} must be a text in quotes, such as "{name}": "abc".')
+        raise ArgumentError(f'{where}: {name} must be a string, such as "{name}": "abc".')
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise ArgumentError(f"{where}: {name} holds half a surrogate pair.") from error
+        raise ArgumentError(f"{where}: {name} contains half a surrogate pair.") from error
     return value
 
 

@@ -50,7 +50,7 @@ class MemoryShort(BusError):
 
 
 class Stopping(BusError):
-    """The server is stopping; connect again."""
+    """The server is stopping; reconnect."""
 
     http_status = 503
 

@@ -52,7 +52,8 @@ def encode_message(
         raise ArgumentError(f"A property cannot be sent: {error}.") from error
     except UnicodeEncodeError as error:
         raise ArgumentError(
-            "The name or the value of a property holds half a surrogate pair; write the character"
+            "The name or the value of a property contains half a surrogate pair; write the "
+            "character"
             " as UTF-8 or as both halves."
         ) from error
 

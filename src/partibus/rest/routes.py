@@ -90,7 +90,7 @@ def _endpoint(plane: DataPlane, handler: Handler) -> Callable[[Request], Awaitab
             return fault(BodyTooSlow())
         except Exception:
             log.exception("a request of the data plane failed")
-            return fault(BusError("The server failed at this request; see its log."))
+            return fault(BusError("The server failed to process this request; see its log."))
 
     return endpoint
 
@@ -118,7 +118,7 @@ def _single(request: Request, body: bytes, content_type: str | None) -> bytes:
     headers: Sequence[Header] = request.scope["headers"]
     given = [value for name, value in headers if name == b"brokerproperties"]
     if len(given) > 1:
-        raise ArgumentError("The header BrokerProperties stands twice.")
+        raise ArgumentError("The header BrokerProperties appears twice.")
     properties = parse_header(text_of(given[0])) if given else SentProperties()
     if content_type:
         properties.content_type = content_type
@@ -230,7 +230,7 @@ def _lock(request: Request) -> uuid.UUID:
     try:
         return uuid.UUID(text)
     except ValueError as error:
-        raise ArgumentError(f"'{text[:50]}' is no lock token; it is a uuid.") from error
+        raise ArgumentError(f"'{text[:50]}' is not a lock token; expected a UUID.") from error
 
 
 def _response(status: int, headers: Sequence[Header] = (), body: bytes = b"") -> Response:

@@ -85,7 +85,7 @@ def _step(compiler: Compiler, text: str, statement: Statement) -> _Step:
     target = statement.target
     if target.is_system and target.name not in SETTABLE:
         raise Complaint(
-            f"sys.{SYSTEM_NAMES[target.name]} is the broker's own and cannot be changed.",
+            f"sys.{SYSTEM_NAMES[target.name]} is set by the broker and cannot be changed.",
             target.start,
             target.end,
         )

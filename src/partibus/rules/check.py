@@ -37,7 +37,9 @@ def _check_correlation(rule: RuleSpec) -> None:
     seen: set[str] = set()
     for name in rule.correlation.properties:
         if name.lower() in seen:
-            raise CorrelationError(f"the property '{name}' is named twice; case does not count.")
+            raise CorrelationError(
+                f"the property '{name}' is named twice; names are case-insensitive."
+            )
         seen.add(name.lower())
     _check_values(rule.correlation.properties, CorrelationError)
 
@@ -51,5 +53,5 @@ def _check_values(values: Mapping[str, PropertyValue], refusal: type[RuleRefused
         if isinstance(value, TimeValue) and isinstance(operand(value), TimeValue):
             raise refusal(
                 f"The value of {name}, '{value.text[:TIME_LENGTH_MAX]}', is not a valid "
-                f"{value.kind}; write for example {EXAMPLES[value.kind]}."
+                f"{value.kind}; for example: {EXAMPLES[value.kind]}."
             )

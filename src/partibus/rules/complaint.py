@@ -12,7 +12,7 @@ from typing import Final
 from partibus.rules.grammar import NAME_TOKENS, RESERVED, VALUE_TOKENS, WORDS
 
 _UNCLOSED: Final = {
-    "'": "The text that begins here has no closing quote (').",
+    "'": "The string that begins here has no closing quote (').",
     '"': 'The name that begins here has no closing quote (").',
     "[": "The name that begins here has no closing bracket (]).",
 }
@@ -37,7 +37,7 @@ def describe_character(text: str, place: int) -> Complaint:
     if character in _UNCLOSED:
         return Complaint(_UNCLOSED[character], place, len(text))
     if character in _CURLY:
-        reason = f"{character} is not a quote; write ' around text."
+        reason = f"{character} is not a quote; use ' around strings."
     elif character == "_":
         reason = "A name begins with a letter; write [_name] for one that does not."
     elif character == "@":
@@ -54,13 +54,13 @@ def describe_token(text: str, token: object, expected: Iterable[str]) -> Complai
     start = getattr(token, "start_pos", None)
     end = getattr(token, "end_pos", None)
     if start is None or end is None or getattr(token, "type", "") == "$END":
-        reason = f"The text ends too early; {_wanted(expected)} is missing."
+        reason = f"The expression ends too early; {_wanted(expected)} is missing."
         return Complaint(reason, len(text.rstrip()), len(text.rstrip()) + 1)
     word = str(token)
     if text[max(0, start - 1) : start + 1] in _DOUBLED:
         return _doubled(text, start - 1)
     wanted = _wanted(expected, _is_open(text[:start]))
-    reason = f"{word} cannot stand here; {wanted} is expected."
+    reason = f"{word} is not allowed here; expected {wanted}."
     if word.lower() in RESERVED and "NAME" in expected:
         reason += f" A property of that name is written [{word}]."
     return Complaint(reason, start, end)

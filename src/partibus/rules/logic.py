@@ -132,5 +132,5 @@ def made_pattern(values: list[object], term: str) -> LikePattern:
 
 def _text(value: object, term: str) -> str:
     if type(value) is not str:
-        raise failure(term, f"LIKE works on text, not on {kind_of(value)}")
+        raise failure(term, f"LIKE works on strings, not on {kind_of(value)}")
     return value

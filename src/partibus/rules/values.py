@@ -264,7 +264,7 @@ def _times(symbol: str, left: object, right: object, term: str) -> object:
     except TypeError:  # a duration minus a time
         raise failure(term, _unfit(symbol, left, right)) from None
     except OverflowError:
-        raise failure(term, "the time lies beyond the calendar") from None
+        raise failure(term, "the time is out of range") from None
 
 
 _MOVES: Final = {"+": operator.add, "-": operator.sub}

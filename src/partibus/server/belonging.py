@@ -133,8 +133,8 @@ class Belonging:
         state = "is empty" if directory.exists() else "is missing"
         raise StoreCorrupt(
             f"{directory} {state}, but {self._file} says that store {number} of the namespace is "
-            "there. Mount its disk or put the directory back; if it is lost for good, begin it "
-            f"anew, empty, with {adopt(self._settings, f' --lost {number}')}. Nothing was changed."
+            "there. Mount its disk or put the directory back; if it is lost for good, start it "
+            f"again, empty, with {adopt(self._settings, f' --lost {number}')}. Nothing was changed."
         )
 
     # --- when it is open, before anything is written ----------------------------------------

@@ -80,7 +80,7 @@ class BulkDesk:
             self._failure = f"Bulk needs pyarrow: {INSTALL_COMMAND}, then start the server again."
         except Exception:
             _log.exception("the Flight server did not start")
-            self._failure = "The Flight server did not start; the server's log says why."
+            self._failure = "The Flight server did not start; see the server's log."
 
     def _make(self, loop: asyncio.AbstractEventLoop) -> "BulkServer":
         from partibus.bulk.flight_server import BulkServer

@@ -257,8 +257,8 @@ def _check_ports(settings: ServeSettings) -> None:
         port: int | None = getattr(settings, name)
         if port and taken.setdefault(port, name) != name:
             raise ConfigError(
-                f"{taken[port]} and {name} are both {port}; give each its own, or switch one "
-                "off with 'none'."
+                f"{taken[port]} and {name} are both {port}; give each its own, or disable one "
+                "with 'none'."
             )
 
 
@@ -284,7 +284,7 @@ def _read_path(value: object, name: str, what: str) -> dict[str, object]:
 def _read_switch(value: object, name: str) -> dict[str, object]:
     word = str(value).lower()
     if not isinstance(value, bool | str) or word not in _TRUE + _FALSE:
-        raise ArgumentError(f"true or false is expected, not '{value}'.")
+        raise ArgumentError(f"expected true or false, got '{value}'.")
     return {name: word in _TRUE}
 
 
@@ -300,7 +300,8 @@ def _read_port(value: object, name: str) -> dict[str, object]:
     port = _whole(value)
     if port is None or not 0 <= port <= _PORT_MAX:
         raise ArgumentError(
-            f"'{value}' is no port; 0 to {_PORT_MAX} are allowed, 0 picks one, none switches off."
+            f"'{value}' is not a valid port; 0 to {_PORT_MAX} are allowed, 0 picks a free port, "
+            "none disables it."
         )
     return {name: port}
 

@@ -85,7 +85,7 @@ class FaultBox:
         if isinstance(request, LocksFault):
             return {"count": self._drop_locks(request.entity)}
         if isinstance(request, ConnectionsFault):
-            reason = "The server closes all connections on demand; connect again."
+            reason = "The server closes all connections on request; reconnect."
             return {"count": self._gateway.close_connections(reason)}
         self._scheduler.call_later_ms(KILL_DELAY_MS, self._kill)
         return {"count": 1}

@@ -83,7 +83,7 @@ def read_request(payload: object) -> FaultRequest:
     try:
         request: FaultRequest = msgspec.convert(payload, type=FaultRequest)
     except msgspec.ValidationError as error:
-        raise ArgumentError(f"This is no fault that can be asked for: {error}.") from error
+        raise ArgumentError(f"This fault is not supported: {error}.") from error
     _check(request)
     return request
 

@@ -29,7 +29,7 @@ NOTICE_POLL_MS: Final = 5
 NOTICE_MS_MAX: Final = 2_000
 """A store in the middle of a slow commit notices later; nobody waits for that."""
 SWITCHED_OFF: Final = (
-    "This server makes no faults: it was started without --faults. Start it with "
+    "Fault injection is off: the server was started without --faults. Start it with "
     "'partibus serve --faults', or set PARTIBUS_FAULTS=true, where faults are wanted."
 )
 
@@ -101,8 +101,8 @@ class FaultDesk:
         workers = self._control.workers
         if len(workers) == 1:
             raise InvalidOperation(
-                "This server runs in one process, which a killed worker would end. Start it with "
-                "--workers 2 or more to see the others go on."
+                "This server runs in one process, so killing its worker would stop it. Start it "
+                "with --workers 2 or more to see the others continue."
             )
         if worker not in workers:
             known = ", ".join(map(str, workers))

@@ -78,8 +78,8 @@ class FragmentDesk:
 
 def out_of_reach(path: str, indexes: list[str]) -> StoreUnavailable:
     """Some fragments could not do what was asked."""
-    named = f"Fragment {indexes[0]}" if len(indexes) == 1 else f"Fragments {', '.join(indexes)}"
+    named = f"fragment {indexes[0]}" if len(indexes) == 1 else f"fragments {', '.join(indexes)}"
     return StoreUnavailable(
-        f"{named} of '{path}' could not do it: the store is down or slow. "
-        "The others have; try again."
+        f"Not applied to {named} of '{path}': the store is down or slow. "
+        "Applied to the others; try again."
     )

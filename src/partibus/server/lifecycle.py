@@ -117,9 +117,9 @@ def install_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -
     def on_signal(number: int) -> None:
         received.append(number)
         if len(received) > 1:
-            log.warning("second signal: leaving at once")
+            log.warning("second signal: exiting immediately")
             os._exit(128 + number)
-        log.info("%s: stopping; a second signal leaves at once", signal.Signals(number).name)
+        log.info("%s: stopping; a second signal exits immediately", signal.Signals(number).name)
         stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):

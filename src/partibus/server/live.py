@@ -124,7 +124,7 @@ class ServerNamespace:
             if other in (key, topic) or path_key(parse_address(other).entity) == key:
                 raise OperationConflict(
                     f"Another operation on '{path or 'the namespace'}' is in progress; try again "
-                    "when it has ended. SubCode=40901."
+                    "when it has finished. SubCode=40901."
                 )
         self._under_way.add(key)
         try:

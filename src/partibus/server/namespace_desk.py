@@ -115,11 +115,11 @@ def _properties(body: Payload) -> Mapping[str, object]:
 def _text(body: Payload, key: str) -> str:
     value = body.get(key)
     if not isinstance(value, str):
-        raise ArgumentError(f"'{key}' must be text.")
+        raise ArgumentError(f"'{key}' must be a string.")
     return value
 
 
 def _refuse_unknown(body: Payload, allowed: tuple[str, ...]) -> None:
     unknown = sorted(set(body) - set(allowed))
     if unknown:
-        raise ArgumentError(f"'{unknown[0]}' is not known; allowed are {', '.join(allowed)}.")
+        raise ArgumentError(f"'{unknown[0]}' is unknown; allowed are {', '.join(allowed)}.")

@@ -347,7 +347,7 @@ class Node:
             self.live,
         )
         if gateway.trouble is not None:
-            _log.warning("faults can be asked for: this server is for tests")
+            _log.warning("fault injection is enabled: use this server for tests only")
             self._faults = FaultBox(stores.faults, gateway, gateway.trouble, self._clock, scheduler)
             self._faults.register(self.control)
 
@@ -435,7 +435,7 @@ def stop_at_once(error: Exception) -> None:
 
     Nothing more is acknowledged or written; the next start recovers from the log.
     """
-    _log.critical("internal error, stopping at once; what is stored is safe", exc_info=error)
+    _log.critical("internal error, stopping immediately; stored messages are safe", exc_info=error)
     os._exit(EXIT_INTERNAL)
 
 

@@ -90,7 +90,7 @@ class PeerChannel(asyncio.Protocol):
         while self._rows and not self._is_paused:
             transport.write(self._frame(self._take()))
         if self._unsent_bytes > UNSENT_BYTES_CUT:
-            log.error("another worker does not read its messages: connecting anew")
+            log.error("another worker does not read its messages: reconnecting")
             self.abort()
         elif self.after_flush is not None and not self._is_paused:
             self.after_flush()
@@ -190,7 +190,7 @@ class PeerChannel(asyncio.Protocol):
                 self._take_frames()
             except Exception:
                 # Nothing after a row that could not be dealt with may be trusted.
-                log.exception("a frame of another worker could not be dealt with")
+                log.exception("a frame of another worker could not be processed")
                 self.abort()
 
     def _take_frames(self) -> None:

@@ -260,7 +260,7 @@ class Caller:
             # Counted in pings, so that a pause of this process is not taken for one of the other.
             quiet_s = 0.0 if channel.last_heard >= asked_at else quiet_s + PING_S
             if quiet_s >= SILENCE_S:
-                log.error("worker %d says nothing and is taken for lost", self._far.worker)
+                log.error("worker %d does not answer and is considered lost", self._far.worker)
                 return
 
     def _hear_greeting(self, rows: Sequence[Row]) -> None:
@@ -297,7 +297,7 @@ class Guest:
 
     def _hear_greeting(self, rows: Sequence[Row]) -> None:
         if not is_greeting(rows, self._peers.membership):
-            log.error("a stranger called at the socket of the workers")
+            log.error("an unknown process connected to the socket of the workers")
             self.channel.abort()
             return
         self.channel.post(greeting(self._peers.membership), ROW_BYTES)

@@ -244,7 +244,7 @@ def wanted_ports(settings: ServeSettings) -> dict[str, int]:
     }
     wanted = {flag: port for flag, port in ports.items() if port is not None}
     if not wanted:
-        raise ConfigError("all ports are switched off: give --port a number (0 picks one)")
+        raise ConfigError("all ports are disabled: give --port a number (0 picks a free one)")
     return wanted
 
 

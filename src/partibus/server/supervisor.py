@@ -147,7 +147,7 @@ class Supervisor:
             if pause_s is None:
                 raise WorkerFailed(
                     f"worker {number} ended {DEATHS_MAX} times within {DEATHS_WINDOW_S:.0f} s, "
-                    f"the last time with code {code}; its reasons are in the log above",
+                    f"the last time with code {code}; see the log above",
                     1,
                 )
             log.error("worker %d ended with code %d: starting it again", number, code)

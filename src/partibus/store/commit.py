@@ -308,4 +308,4 @@ class CommitThread:
             self._notify(news)
         except RuntimeError as error:
             # The loop is closed: the process ends without closing its stores.
-            _log.warning("%s: nobody is left to be told: %r", self._directory, error)
+            _log.warning("%s: no listener is left to notify: %r", self._directory, error)

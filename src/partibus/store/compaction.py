@@ -225,7 +225,7 @@ class Compactor:
                 self._disk.remove(self._directory / name)
         except OSError as error:
             # They hold nothing anyone needs; the next start meets them again.
-            _log.warning("%s: superfluous files remain: %r", self._directory, error)
+            _log.warning("%s: obsolete files remain: %r", self._directory, error)
         if done is not None:
             self._notify(partial(self._over, done, None))
 

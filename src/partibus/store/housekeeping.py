@@ -117,5 +117,5 @@ class Housekeeper:
             self.drop_older()
         except OSError as error:
             # They hold nothing anyone needs; the next start meets them again.
-            _log.warning("%s: superfluous files remain: %r", self._directory, error)
+            _log.warning("%s: obsolete files remain: %r", self._directory, error)
         self._notify(partial(tell, done, None))

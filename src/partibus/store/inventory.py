@@ -102,7 +102,7 @@ def take_inventory(disk: Disk, directory: Path, *, tidies: bool = True) -> Inven
         )
     inventory.may_cut = not bases or (watermark is not None and watermark.sound)
     if not inventory.may_cut:
-        _log.warning("%s is damaged or missing; it is made anew", directory / WATERMARK_NAME)
+        _log.warning("%s is damaged or missing; it is created again", directory / WATERMARK_NAME)
     return inventory
 
 
@@ -198,5 +198,5 @@ def _half_made(
     found = [directory / name for name in names if name.endswith(".tmp")]
     if bases and not headers[bases[-1]][0].strip(b"\0") and durable <= bases[-1]:
         found.append(segment_path(directory, bases.pop()))
-        _log.warning("%s: passing over a segment that was never begun", found[-1])
+        _log.warning("%s: skipping a segment that was never begun", found[-1])
     return found

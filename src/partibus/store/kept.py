@@ -47,7 +47,7 @@ def parse_kept_name(directory: Path, name: str) -> tuple[int, int, int]:
     match = _NAME.fullmatch(name)
     if match is None:
         raise StoreCorrupt(
-            f"{directory / name}: not a file of this store, by its name; move the file away."
+            f"{directory / name}: not a file of this store, by its name; move the file elsewhere."
         )
     return int(match[1], 16), int(match[2], 16), int(match[3], 16)
 

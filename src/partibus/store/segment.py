@@ -56,7 +56,7 @@ def segment_base(directory: Path, name: str) -> int:
     if len(stem) == 16 and not stem.strip("0123456789abcdef"):
         return int(stem, 16)
     raise StoreCorrupt(
-        f"{directory / name}: not a segment of this store, by its name; move the file away."
+        f"{directory / name}: not a segment of this store, by its name; move the file elsewhere."
     )
 
 

@@ -119,8 +119,9 @@ class DeferClaimStream(StreamReader):
         held = self._held[1] if self._held[0] == name else files.noted(name + CLAIM)
         if held is None or len(held) != end["k"]:
             self.data_was_lost(
-                f"claimLocation: there is no note of the batch '{name}' with {end['k']} messages, "
-                "which the checkpoint names; is it the directory of this query?"
+                f"claimLocation: there is no record of the batch '{name}' with {end['k']} "
+                "messages, "
+                "which the checkpoint refers to; is this the directory of this query?"
             )
             held = held or []
         self._held = (name, held)

@@ -173,4 +173,4 @@ def unreachable(host: str, error: OSError | TimeoutError) -> BulkError:
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"The certificate of {host} is not trusted ({error.verify_message}); name its "
         return BulkError(UNREACHABLE, text + "authority with caFile.", False)
-    return BulkError(UNREACHABLE, f"{host} cannot be reached: {error or 'it is silent'}.", True)
+    return BulkError(UNREACHABLE, f"{host} cannot be reached: {error or 'no answer'}.", True)

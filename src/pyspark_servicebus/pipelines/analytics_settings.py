@@ -29,13 +29,14 @@ class AnalyticsSettings:
 
     bus: BusPlace = setting("The bus.", "bus")
     entities: tuple[str, ...] = setting(
-        "Which queues and subscriptions, as globs: orders*, events/Subscriptions/*. All without.",
+        "Which queues and subscriptions, as globs: orders*, events/Subscriptions/*. All if left "
+        "out.",
         "texts",
         default=(),
     )
     output: str = setting("A directory for the report: HTML, PNG, Parquet, JSON and text.")
     captured: str | None = setting(
-        "Look at messages that were captured as Parquet in this folder, instead of a bus.",
+        "Analyze the messages captured as Parquet in this folder, instead of a bus.",
         default=None,
     )
     mode: str = setting(
@@ -49,7 +50,7 @@ class AnalyticsSettings:
         choices=KEYS,
     )
     sizes: bool = setting("Read bodies for their size.", "switch", default=True)
-    top: int = setting("So many of the hottest keys.", "number", default=20, least=1)
+    top: int = setting("How many of the hottest keys to list.", "number", default=20, least=1)
     window_ms: int = setting("Count in windows of this length.", "duration", default=WINDOW_MS)
     cursor: str = setting("The name of the stream's cursor on the bus.", default=NAME)
     watermark_ms: int = setting(
@@ -57,12 +58,14 @@ class AnalyticsSettings:
         "duration",
         default=WATERMARK_MS,
     )
-    trigger_ms: int = setting("How often a stream looks.", "duration", default=TRIGGER_MS)
+    trigger_ms: int = setting("How often a stream polls.", "duration", default=TRIGGER_MS)
     continuous: bool = setting(
-        "Go on until stopped; else a stream takes what is there and ends.", "switch", default=False
+        "Run until stopped; without it, the stream processes what is there and ends.",
+        "switch",
+        default=False,
     )
     run_time_ms: int | None = setting(
-        "End a continuous stream after so long.", "duration", default=None
+        "Stop a continuous stream after this time.", "duration", default=None
     )
 
     @classmethod
@@ -79,14 +82,14 @@ class AnalyticsSettings:
         complaints = []
         is_stream = self.mode == "stream"
         if self.captured is not None and (is_stream or self.entities):
-            complaints.append("captured: it goes with neither mode=stream nor entities.")
+            complaints.append("captured: it cannot be combined with mode=stream or entities.")
         complaints += [
-            f"{key}: it means nothing without mode=stream."
+            f"{key}: it requires mode=stream."
             for key in _FOR_STREAMS
             if not is_stream and given.get(key) not in (None, False)
         ]
         if self.run_time_ms is not None and not self.continuous:
-            complaints.append("run_time: it means nothing without continuous.")
+            complaints.append("run_time: it requires continuous.")
         if self.window_ms < 1000:
             complaints.append("window: it is shorter than a second; write 1s or more.")
         if complaints:

@@ -37,7 +37,7 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 _PLACE_HELP: Final = {
     "connection_string_ref": "Where the connection string is: env:NAME or file:PATH.",
-    "connection_string": "The connection string of the bus itself; better a reference to it.",
+    "connection_string": "The connection string of the bus itself; prefer a reference.",
     "ca_file": "Trust this certificate authority (PEM).",
 }
 
@@ -93,9 +93,9 @@ def parser_for(kind: type[object], prog: str, description: str) -> argparse.Argu
     if bus_field(kind) is not None:
         for key in PLACE_KEYS:
             parser.add_argument(_flag(key), metavar="TEXT", help=_PLACE_HELP[key])
-    running = parser.add_argument_group("how it is run")
+    running = parser.add_argument_group("execution")
     running.add_argument("--name", help="The name of this pipeline in `partibus pipeline status`.")
-    running.add_argument("--master", help="Spark's master, unless spark-submit says it.")
+    running.add_argument("--master", help="Spark's master, unless spark-submit sets it.")
     running.add_argument(
         "--conf", action="append", default=[], metavar="K=V", help="A setting of Spark."
     )
@@ -103,10 +103,12 @@ def parser_for(kind: type[object], prog: str, description: str) -> argparse.Argu
         "--nice",
         type=int,
         metavar="N",
-        help="Give way to other processes of this machine: 0 to 19.",
+        help="Lower the process priority (nice): 0 to 19.",
     )
     running.add_argument("--state-dir", metavar="DIR", help="Where its state is kept.")
-    running.add_argument("--metrics-file", metavar="FILE", help="Its state for Prometheus.")
+    running.add_argument(
+        "--metrics-file", metavar="FILE", help="A file for its state in the Prometheus format."
+    )
     running.add_argument("--json", action="store_true", help="Print the report as JSON.")
     return parser
 
@@ -125,7 +127,7 @@ def pairs(texts: Iterable[str], option: str = "conf") -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise SettingsError(f"{option}: '{text}' is no K=V.")
+            raise SettingsError(f"{option}: '{text}' is not of the form K=V.")
         found[name.strip()] = value
     return found
 

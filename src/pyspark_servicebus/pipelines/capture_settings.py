@@ -45,22 +45,25 @@ class CaptureSettings:
         default=DEFAULT_TEMPLATE,
     )
     window_size_bytes: int = setting(
-        "Close a window when so much waits.", "size", default=WINDOW_BYTES, least=64 * 1024
+        "Close the window when this much data is waiting.",
+        "size",
+        default=WINDOW_BYTES,
+        least=64 * 1024,
     )
     window_time_ms: int = setting(
-        "Close a window after so long.", "duration", default=WINDOW_TIME_MS, least=1000
+        "Close the window after this time.", "duration", default=WINDOW_TIME_MS, least=1000
     )
     continuous: bool = setting(
-        "Go on until stopped; else take what is there and end.", "switch", default=False
+        "Run until stopped; without it, process what is there and end.", "switch", default=False
     )
     run_time_ms: int | None = setting(
-        "End a continuous capture after so long.", "duration", default=None
+        "Stop a continuous capture after this time.", "duration", default=None
     )
     empty_windows: bool = setting(
         "Write a file without rows for a window in which nothing came.", "switch", default=False
     )
     include_amqp: bool = setting(
-        "Keep each message byte by byte too (raw_amqp), for exact replay.", "switch", default=False
+        "Also keep the encoded message (raw_amqp), for exact replay.", "switch", default=False
     )
     starting: str | None = setting(
         "Where a new capture begins: with the oldest message, or with the next.",
@@ -68,24 +71,27 @@ class CaptureSettings:
         choices=("earliest", "latest"),
     )
     cursor: str | None = setting(
-        "The name of the cursor that the bus keeps for it; else one of its own.", default=None
+        "The name of its cursor on the bus; by default one is generated.", default=None
     )
     retention_ms: int = setting(
-        "How long the bus keeps what is not captured yet.", "duration", default=RETENTION_MS
+        "How long the bus keeps messages that are not captured yet.",
+        "duration",
+        default=RETENTION_MS,
     )
     retention_size_bytes: int = setting(
-        "How much of it the bus keeps for each fragment.", "size", default=RETENTION_BYTES
+        "How much uncaptured data the bus keeps for each fragment.", "size", default=RETENTION_BYTES
     )
     retry_ms: int = setting(
-        "How long a bus that is away is waited for.", "duration", default=RETRY_MS
+        "How long to wait for a bus that is unreachable.", "duration", default=RETRY_MS
     )
     accept_loss: bool = setting(
-        "Go on when the bus has let messages go that were not captured yet; else that is an error.",
+        "Continue when the bus has discarded messages before they were captured; otherwise that "
+        "is an error.",
         "switch",
         default=False,
     )
     namespace: str | None = setting(
-        "What stands for {namespace}; else the first part of the host's name.", default=None
+        "The value of {namespace}; by default the first part of the host name.", default=None
     )
 
     def __post_init__(self) -> None:

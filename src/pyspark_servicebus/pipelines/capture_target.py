@@ -79,7 +79,7 @@ class CaptureTarget:
         if known is None:
             if is_delta(self.lake) or any(p.endswith(".parquet") for p in self.lake.paths()):
                 raise SettingsError(
-                    f"target: '{self.lake.uri}' has files of something else; name an empty folder."
+                    f"target: '{self.lake.uri}' contains other files; name an empty folder."
                 )
             cursor = settings.cursor or f"capture-{secrets.token_hex(4)}"
             known = {"version": 1, **now, "cursor": cursor, "app": secrets.token_hex(16)}
@@ -220,10 +220,10 @@ def files_told(told: Iterable[Any]) -> list[CapturedFile]:
 def _other(target: str, key: str, known: object, given: object) -> str:
     if key == "generation":
         return (
-            f"entity: it was deleted and made anew since the capture in '{target}' began, so its "
-            "numbers begin anew too; capture it into another target."
+            f"entity: it was deleted and created again since the capture in '{target}' began, so "
+            "its sequence numbers start again; capture it into another target."
         )
     return (
-        f"{key}: the capture in '{target}' was begun with {known!r}, not {given!r}; keep to it, or "
-        "name another target."
+        f"{key}: the capture in '{target}' was begun with {known!r}, not {given!r}; use the same "
+        "value, or name another target."
     )

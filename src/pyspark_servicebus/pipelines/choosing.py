@@ -38,7 +38,7 @@ def known_entities(bus: BusPlace) -> list[EntityInfo]:
         return bus.entities()
     except AtomError as error:
         raise PipelineFailed(
-            f"The bus does not tell its entities: {error.text} The policy of the connection string "
+            f"The bus does not list its entities: {error.text} The policy of the connection string "
             "needs the right Manage."
         ) from error
     except (OSError, http.client.HTTPException) as error:
@@ -56,6 +56,6 @@ def chosen_entities(known: Iterable[EntityInfo], globs: Sequence[str]) -> list[E
             names = ", ".join(entity.path for entity in able[:NAMES_SHOWN]) or "none"
             more = " ..." if len(able) > NAMES_SHOWN else ""
             raise SettingsError(
-                f"entities: no queue or subscription is like '{glob}'; there are: {names}{more}"
+                f"entities: no queue or subscription matches '{glob}'; existing: {names}{more}"
             )
     return [entity for entity in able if fits_any(globs, entity.path)]

@@ -198,7 +198,7 @@ def _merge(
         if sum(file.rows for file in found) != expected:
             raise PipelineFailed(
                 f"{expected} messages should be in {len(group)} files of"
-                f" '{group[0].path.rpartition('/')[0]}', and are not; nothing was changed there."
+                f" '{group[0].path.rpartition('/')[0]}', but are not; nothing was changed there."
             )
         if found:
             replaced = tuple(file.path for file in group)

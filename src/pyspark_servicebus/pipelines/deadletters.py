@@ -55,7 +55,8 @@ class DeadLetterSettings:
 
     bus: BusPlace = setting("The bus.", "bus")
     entities: tuple[str, ...] = setting(
-        "Which queues and subscriptions, as globs: orders*, events/Subscriptions/*. All without.",
+        "Which queues and subscriptions, as globs: orders*, events/Subscriptions/*. All if left "
+        "out.",
         "texts",
         default=(),
     )
@@ -66,16 +67,16 @@ class DeadLetterSettings:
     )
     samples: int = setting("Dead letters shown for each cause.", "number", default=3, least=0)
     sample_characters: int = setting(
-        "Of their bodies, so many characters.", "number", default=200, least=0
+        "How many characters of each body to show.", "number", default=200, least=0
     )
     wait_ms: int | None = setting(
-        "How long messages are waited for that another receiver has locked. (default: as long as"
-        " the entity locks)",
+        "How long to wait for messages that another receiver has locked. (default: the lock "
+        "duration of the entity)",
         "duration",
         default=None,
     )
     retry_ms: int = setting(
-        "How long a bus that is away is waited for.", "duration", default=PATIENCE_MS
+        "How long to wait for a bus that is unreachable.", "duration", default=PATIENCE_MS
     )
 
     @classmethod

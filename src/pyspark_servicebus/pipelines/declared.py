@@ -132,7 +132,7 @@ class DeclaredRun:
         """Keep a second process from running the same pipeline."""
         name = self.declared.name
         refusal = (
-            f"'{name}' runs already on this machine; see it with: partibus pipeline status {name}"
+            f"'{name}' is already running on this machine; see: partibus pipeline status {name}"
         )
         return in_one_process(self.state_dir / f"{name}.lock", refusal)
 
@@ -144,7 +144,7 @@ class PrintedRuns:
         print(report.as_text(), flush=True)
 
     def failed(self, error: Exception) -> None:
-        print(f"failed: {error} The next run comes at its time.", file=sys.stderr, flush=True)
+        print(f"failed: {error} The next run starts as scheduled.", file=sys.stderr, flush=True)
 
     def waiting(self, until: datetime.datetime) -> None:
         print(f"the next run is at {until:%Y-%m-%d %H:%M:%S}", file=sys.stderr, flush=True)
@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(prog="declared.py", description="Run a declared pipeline.")
     parser.add_argument("file", type=Path, help="The pipeline, in TOML.")
-    parser.add_argument("--master", help="Spark's master, unless spark-submit or the file says it.")
+    parser.add_argument("--master", help="Spark's master, unless spark-submit or the file sets it.")
     parser.add_argument("--state-dir", type=Path, help="Where its state is kept.")
     given = parser.parse_args(argv)
     state_dir = given.state_dir or default_state_dir()

@@ -103,7 +103,7 @@ def reach_master(master: str | None) -> str:
         return "Spark runs on this machine."
     place = urlsplit(master)
     if place.scheme not in ("spark", "sc") or place.hostname is None:
-        return f"Whether {master} answers cannot be told from here."
+        return f"It cannot be checked from here whether {master} answers."
     port = place.port or {"spark": 7077, "sc": 15002}[place.scheme]
     try:
         socket.create_connection((place.hostname, port), CONNECT_S_MAX).close()

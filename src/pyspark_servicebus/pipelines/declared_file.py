@@ -88,7 +88,7 @@ def load_declared(
     except OSError as error:
         raise FileError(f"{file}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FileError(f"{file}: this is not TOML: {error}.") from None
+        raise FileError(f"{file}: this is not valid TOML: {error}.") from None
     if is_bus_forced:
         table.pop("bus", None)
     return _Reader(file, text, table, default_bus, state_dir).declared()
@@ -181,14 +181,14 @@ class _Reader:
     def _name(self) -> str:
         name = self._table.get("name", self._file.stem)
         if not isinstance(name, str):
-            raise SettingsError("name: it is no text.")
+            raise SettingsError("name: expected a string.")
         return checked_name(name)
 
     def _spark(self) -> tuple[str | None, dict[str, str]]:
         section = self._section("spark")
         master, conf = section.get("master"), section.get("conf", {})
         if master is not None and not isinstance(master, str):
-            self._complain("master: it is no text.", "spark", "master")
+            self._complain("master: expected a string.", "spark", "master")
         if not isinstance(conf, Mapping):
             self._complain("conf: write it as a table: [spark.conf].", "spark", "conf")
             conf = {}
@@ -201,10 +201,10 @@ class _Reader:
         section = self._section("metrics")
         file, port = section.get("file"), section.get("port")
         if file is not None and not isinstance(file, str):
-            self._complain("file: it is no text.", "metrics", "file")
+            self._complain("file: expected a string.", "metrics", "file")
             file = None
         if port is not None and not (isinstance(port, int) and 0 <= port < 1 << 16):
-            self._complain("port: it is no port; write for example 9100.", "metrics", "port")
+            self._complain("port: expected a port number, for example 9100.", "metrics", "port")
             port = None
         return None if file is None else self._beside(file), port
 
@@ -222,7 +222,7 @@ class _Reader:
             except SettingsError as error:
                 raise SettingsError.of(f"bus.{line}" for line in str(error).splitlines()) from None
         if self._default_bus is None:
-            raise SettingsError("bus: say where it is: [bus] with connection_string_ref.")
+            raise SettingsError("bus: name the bus: [bus] with connection_string_ref.")
         return {"bus": self._default_bus}
 
     def _settings(self, kind: PipelineKind, name: str, schedule: Schedule) -> Any:
@@ -236,7 +236,8 @@ class _Reader:
         if schedule.kind == "continuous":
             if not any(found.key == "continuous" for found in settings_of(kind.settings_type())):
                 raise SettingsError(
-                    f"schedule: a pipeline of the kind {kind.name} does not go on; write every."
+                    f"schedule: a pipeline of the kind {kind.name} cannot run continuously; use "
+                    "every."
                 )
             own["continuous"] = True
         if kind.name == "transform":
@@ -355,7 +356,7 @@ def _line_number(complaint: str) -> int:
 
 
 def _no_such(key: str, known: tuple[str, ...]) -> str:
-    return f"there is no such key; did you mean {nearest(key, known)}?"
+    return f"unknown key; did you mean {nearest(key, known)}?"
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

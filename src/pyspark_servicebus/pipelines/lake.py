@@ -117,7 +117,8 @@ class Lake:
             if self.exists(target):
                 return
             raise PipelineFailed(
-                f"'{self.url(source)}' is gone before it was in its place: did somebody clean up "
+                f"'{self.url(source)}' disappeared before it was moved into place: did somebody "
+                "clean up "
                 f"'{OWN}'? The window has to be captured again from the bus."
             )
         self._files.create_dir(self.full(target).rpartition("/")[0], recursive=True)

@@ -25,7 +25,7 @@ def metrics_at(port: int | None, text: Callable[[], str]) -> Iterator[int | None
         server = ThreadingHTTPServer(("127.0.0.1", port), _handler(text))
     except OSError as error:
         raise PipelineFailed(
-            f"The port {port} for metrics cannot be had: {error.strerror}."
+            f"The port {port} for metrics cannot be opened: {error.strerror}."
         ) from None
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()

@@ -69,9 +69,9 @@ class BusPlace:
         for key, value in table.items():
             if key not in PLACE_KEYS:
                 close = nearest(key, PLACE_KEYS)
-                raise SettingsError(f"{key}: there is no such setting; did you mean {close}?")
+                raise SettingsError(f"{key}: unknown setting; did you mean {close}?")
             if value is not None and not isinstance(value, str):
-                raise SettingsError(f"{key}: it is no text.")
+                raise SettingsError(f"{key}: expected a string.")
         return cls(**{key: value or None for key, value in table.items()})  # type: ignore[arg-type]
 
     def options(self) -> dict[str, str]:

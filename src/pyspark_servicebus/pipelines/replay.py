@@ -96,8 +96,8 @@ class _Run:
             self._progress.finished()
         if sent != extent.rows:
             raise PipelineFailed(
-                f"{extent.rows} messages were to be sent, and {sent} were: the capture changed "
-                "meanwhile. Run it again when nothing writes to it."
+                f"{extent.rows} messages were to be sent, but {sent} were sent: the capture "
+                "changed meanwhile. Run it again when nothing writes to the capture."
             )
         self._forget()
         return self._report(rows=sent, duplicates=duplicates, batches=count)

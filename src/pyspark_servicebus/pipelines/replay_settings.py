@@ -30,10 +30,12 @@ class ReplaySettings:
     )
     entity: str = setting("The queue or topic to send to.")
     pace: str = setting(
-        "full: as fast as the bus takes it; original: as it came.", default="full", choices=PACES
+        "full: as fast as the bus accepts messages; original: at the original pace.",
+        default="full",
+        choices=PACES,
     )
     speed: float | None = setting(
-        "The original pace, so many times as fast (0.5 is half as fast).",
+        "A multiple of the original pace (0.5 is half as fast).",
         "real",
         default=None,
         least=0.001,
@@ -51,13 +53,13 @@ class ReplaySettings:
         f"Put this before every message id, for example {ID_PREFIX}.", default=None
     )
     schedule: str = setting(
-        "Scheduled times: keep them, shift them as far as the replay is later, or drop them.",
+        "Scheduled times: keep them, shift them by the delay of the replay, or drop them.",
         default="keep",
         choices=SCHEDULES,
     )
     deliver: str = setting(
-        "staged: each message once, whatever is tried again; atLeastOnce: with half the work for"
-        " the bus, and messages may come twice after an interruption.",
+        "staged: each message exactly once, whatever is retried; atLeastOnce: half the work for "
+        "the bus, but duplicates after an interruption.",
         default="staged",
         choices=DELIVERIES,
     )
@@ -65,22 +67,22 @@ class ReplaySettings:
         "Count and show the first messages; send none.", "switch", default=False
     )
     restart: bool = setting(
-        "Begin anew, even if a replay was interrupted.", "switch", default=False
+        "Start from the beginning, even if a replay was interrupted.", "switch", default=False
     )
     state: str | None = setting(
-        "The file with the positions of the replay; else one in the state directory.", default=None
+        "The file for the positions of the replay; by default in the state directory.", default=None
     )
     batch: int = setting(
-        "Messages after which the positions are kept.", "number", default=BATCH_MESSAGES, least=1
+        "Save the positions after this many messages.", "number", default=BATCH_MESSAGES, least=1
     )
     retry_ms: int = setting(
-        "How long a bus that is away is waited for.", "duration", default=RETRY_MS
+        "How long to wait for a bus that is unreachable.", "duration", default=RETRY_MS
     )
 
     def __post_init__(self) -> None:
         since, until = self.since_ms, self.until_ms
         if since is not None and until is not None and since >= until:
-            raise SettingsError("since, until: the end lies before the beginning.")
+            raise SettingsError("since, until: the end is before the beginning.")
         if self.speed is not None and self.pace == "full":
             # A speed means the original pace; nobody has to say both.
             object.__setattr__(self, "pace", "original")

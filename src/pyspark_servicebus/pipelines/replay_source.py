@@ -265,7 +265,7 @@ def found_files(source: str) -> list[CapturedFile]:
         table = lake.read_json(source.removeprefix(folder).lstrip("/"))
         if not folder or table is None or "files" not in table:
             raise SettingsError(
-                f"source: '{source}' is no manifest of a window; they lie in _capture/windows."
+                f"source: '{source}' is not a window manifest; manifests are in _capture/windows."
             )
         return _readable(lake, Window.from_table(table).files)
     lake = Lake(source)

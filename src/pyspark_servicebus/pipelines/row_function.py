@@ -107,7 +107,7 @@ def messages_of(given: object, names: Sequence[str] = OUT_COLUMNS) -> Iterator[R
         return
     rows = [given] if isinstance(given, Mapping) else given
     if not isinstance(rows, Iterable) or isinstance(rows, str | bytes):
-        raise TypeError(f"it returned a {type(given).__name__}; a row, rows or None is needed")
+        raise TypeError(f"it returned a {type(given).__name__}; expected a row, rows or None")
     for row in rows:
         yield _message(row, names)
 

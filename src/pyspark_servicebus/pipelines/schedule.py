@@ -32,8 +32,8 @@ _SUNDAY: Final = 7
 class _Written:
     """A schedule as a file writes it."""
 
-    once: bool = setting("Take what is there and end.", "switch", default=False)
-    continuous: bool = setting("Go on until stopped.", "switch", default=False)
+    once: bool = setting("Process what is there and end.", "switch", default=False)
+    continuous: bool = setting("Run until stopped.", "switch", default=False)
     every_ms: int | None = setting("The time between runs.", "duration", default=None, least=1000)
     at: str | None = setting("A time, 02:30, or five fields as of cron.", default=None)
 
@@ -63,7 +63,7 @@ class Times:
                     found = day.replace(hour=hour, minute=minute)
                     if found >= start:
                         return found
-        raise SettingsError("at: no day is like this; write for example 02:30 or */10 * * * *.")
+        raise SettingsError("at: no day matches this; for example: 02:30 or */10 * * * *.")
 
     def _has_day(self, day: datetime.datetime) -> bool:
         if day.month not in self.months:
@@ -133,7 +133,8 @@ def read_times(text: str) -> Times:
     fields = text.split()
     if len(fields) != len(_FIELDS):
         raise SettingsError(
-            f"at: '{text}' is no time; write 02:30, or minute, hour, day, month and weekday as "
+            f"at: '{text}' is not a valid time; write 02:30, or minute, hour, day, month and "
+            "weekday as "
             "cron does: */10 * * * *."
         )
     sets = [
@@ -150,7 +151,7 @@ def _numbers(name: str, field: str, low: int, high: int) -> frozenset[int]:
     for part in field.split(","):
         match = re.fullmatch(r"(\*|\d+(?:-\d+)?)(?:/(\d+))?", part)
         if match is None:
-            raise SettingsError(f"at: the {name} '{part}' is none; write 5, 1-5, 1,3 or */10.")
+            raise SettingsError(f"at: the {name} '{part}' is not valid; write 5, 1-5, 1,3 or */10.")
         step = int(match[2] or 1)
         first, _, last = match[1].partition("-")
         if first == "*":

@@ -91,7 +91,7 @@ def read_table(kind: type[Settings], table: Mapping[str, object]) -> Settings:
     place = bus_field(kind)
     keys = (*known, *(PLACE_KEYS if place else ()), *((place,) if place else ()))
     complaints = [
-        f"{name}: there is no such setting; did you mean {nearest(name, keys)}?"
+        f"{name}: unknown setting; did you mean {nearest(name, keys)}?"
         for name in table
         if name not in keys
     ]
@@ -131,7 +131,9 @@ def _value(found: Setting, given: object) -> object:
     if found.choices:
         for word in value if isinstance(value, tuple) else (value,):
             if word not in found.choices:
-                raise SettingsError(f"{found.key}: '{word}' is none of {', '.join(found.choices)}.")
+                raise SettingsError(
+                    f"{found.key}: '{word}' is not one of {', '.join(found.choices)}."
+                )
     if found.least is not None and isinstance(value, int | float) and value < found.least:
         raise SettingsError(f"{found.key}: {given} is too small; write {found.least:g} or more.")
     return value
@@ -139,7 +141,7 @@ def _value(found: Setting, given: object) -> object:
 
 def _text(key: str, given: object) -> str:
     if not isinstance(given, str) or not given:
-        raise SettingsError(f"{key}: {given!r} is no text.")
+        raise SettingsError(f"{key}: expected a string, got {given!r}.")
     return given
 
 
@@ -148,14 +150,14 @@ def _texts(key: str, given: object) -> tuple[str, ...]:
         return tuple(part.strip() for part in given.split(",") if part.strip())
     if isinstance(given, list | tuple):
         return tuple(_text(key, part) for part in given)
-    raise SettingsError(f"{key}: {given!r} is no list of texts.")
+    raise SettingsError(f"{key}: {given!r} is not a list of strings.")
 
 
 def _number(key: str, given: object) -> int:
     if isinstance(given, str) and re.fullmatch(r"-?\d+", given):
         return int(given)
     if not isinstance(given, int) or isinstance(given, bool):
-        raise SettingsError(f"{key}: {given!r} is no whole number.")
+        raise SettingsError(f"{key}: {given!r} is not a whole number.")
     return given
 
 
@@ -165,7 +167,7 @@ def _real(key: str, given: object) -> float:
             return float(given)
     except ValueError:
         pass
-    raise SettingsError(f"{key}: {given!r} is no number.")
+    raise SettingsError(f"{key}: {given!r} is not a number.")
 
 
 def _switch(key: str, given: object) -> bool:
@@ -178,14 +180,16 @@ def _switch(key: str, given: object) -> bool:
 
 def _duration(key: str, given: object) -> int:
     if not isinstance(given, str) or not _SPAN.fullmatch(given):
-        raise SettingsError(f"{key}: {given!r} is no duration; write for example 30s, 5m or 1h30m.")
+        raise SettingsError(
+            f"{key}: {given!r} is not a valid duration; for example: 30s, 5m or 1h30m."
+        )
     return round(sum(float(number) * _UNIT_MS[unit] for number, unit in _PART.findall(given)))
 
 
 def _size(key: str, given: object) -> int:
     match = _SIZE.fullmatch(str(given).strip().lower())
     if match is None or isinstance(given, bool) or not int(match[1]):
-        raise SettingsError(f"{key}: {given!r} is no size; write for example 64MiB or 500k.")
+        raise SettingsError(f"{key}: {given!r} is not a valid size; for example: 64MiB or 500k.")
     return int(match[1]) * _STEPS[match[2]]
 
 
@@ -195,10 +199,12 @@ def _moment(key: str, given: object) -> int:
             given = datetime.datetime.fromisoformat(given)
         except ValueError:
             raise SettingsError(
-                f"{key}: '{given}' is no time; write for example 2026-01-31T12:00:00Z."
+                f"{key}: '{given}' is not a valid time; for example: 2026-01-31T12:00:00Z."
             ) from None
     if not isinstance(given, datetime.datetime):
-        raise SettingsError(f"{key}: {given!r} is no time; write for example 2026-01-31T12:00:00Z.")
+        raise SettingsError(
+            f"{key}: {given!r} is not a valid time; for example: 2026-01-31T12:00:00Z."
+        )
     if given.tzinfo is None:
         given = given.replace(tzinfo=datetime.UTC)
     return round(given.timestamp() * 1000)

@@ -60,7 +60,9 @@ def default_state_dir() -> Path:
 def checked_name(name: str) -> str:
     """A name that can be a file's."""
     if not NAME.fullmatch(name):
-        raise SettingsError(f"name: '{name}' is no name; use letters, digits, '.', '_' and '-'.")
+        raise SettingsError(
+            f"name: '{name}' is not a valid name; use letters, digits, '.', '_' and '-'."
+        )
     return name
 
 
@@ -123,12 +125,17 @@ def metrics_text(states: Iterable[PipelineState]) -> str:
 _METRICS: Final[tuple[tuple[str, str, str, Callable[[PipelineState], float | None]], ...]] = (
     ("rows_total", "counter", "Rows of the last run.", lambda s: s.rows),
     ("lag", "gauge", "Messages that wait.", lambda s: s.lag),
-    ("rate", "gauge", "Rows a second of the last run.", lambda s: round(s.rate, 3)),
-    ("last_batch", "gauge", "The last batch that is done.", lambda s: s.last_batch),
-    ("running", "gauge", "1 while it runs.", lambda s: int(s.status == "running")),
-    ("failed", "gauge", "1 when the last run failed.", lambda s: int(s.status == "failed")),
+    ("rate", "gauge", "Rows per second of the last run.", lambda s: round(s.rate, 3)),
+    ("last_batch", "gauge", "The last completed batch.", lambda s: s.last_batch),
+    (
+        "running",
+        "gauge",
+        "1 while the pipeline is running, else 0.",
+        lambda s: int(s.status == "running"),
+    ),
+    ("failed", "gauge", "1 if the last run failed, else 0.", lambda s: int(s.status == "failed")),
     ("started_seconds", "gauge", "When the run began.", lambda s: s.started_ms / 1000),
-    ("updated_seconds", "gauge", "When it last told.", lambda s: s.updated_ms / 1000),
+    ("updated_seconds", "gauge", "When it last reported.", lambda s: s.updated_ms / 1000),
 )
 
 

@@ -93,7 +93,7 @@ def step_of(number: int, table: Mapping[str, object]) -> Step:
 
 def _which_kind(number: int, table: Mapping[str, object], kinds: list[str]) -> str:
     if kinds:
-        return f"step {number}: it is {' and '.join(kinds)} at once; write two steps."
+        return f"step {number}: it has {' and '.join(kinds)}; write them as separate steps."
     if not table:
         return f"step {number}: it is empty; write one of {', '.join(_KINDS)}."
     name = next(iter(table))
@@ -101,7 +101,7 @@ def _which_kind(number: int, table: Mapping[str, object], kinds: list[str]) -> s
 
 
 def _no_such_key(name: str, known: tuple[str, ...]) -> str:
-    return f"there is no such key; did you mean {nearest(name, known)}?"
+    return f"unknown key; did you mean {nearest(name, known)}?"
 
 
 def apply_steps(frame: "DataFrame", steps: Iterable[Step], around: Surroundings) -> "DataFrame":
@@ -179,7 +179,7 @@ def _python(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame"
 
     made = _function(step, around)(frame)
     if not isinstance(made, DataFrame):
-        raise SettingsError(f"{step.value} gave a {type(made).__name__}; a DataFrame is needed.")
+        raise SettingsError(f"{step.value} returned a {type(made).__name__}; expected a DataFrame.")
     return made
 
 
@@ -232,8 +232,12 @@ def _function(step: Step, around: Surroundings) -> Callable[..., Any]:
 class _Memory:
     """What a step that remembers is told beside its function."""
 
-    key: tuple[str, ...] = setting("The columns whose values have a state of their own.", "texts")
-    forget_after_ms: int | None = setting("When a state is forgotten.", "duration", default=None)
+    key: tuple[str, ...] = setting(
+        "The columns that form the key; each key has its own state.", "texts"
+    )
+    forget_after_ms: int | None = setting(
+        "When the state of an idle key is discarded.", "duration", default=None
+    )
 
 
 def _memory(step: Step) -> _Memory:

@@ -127,15 +127,15 @@ def check_steps(
     frame = spark.createDataFrame([], spark_schema(list(columns)))
     stateful = [number for number, step in enumerate(steps, 1) if step.kind == "stateful"]
     if len(stateful) > 1:
-        raise StepError(stateful[1], "stateful", "a pipeline has one step that remembers.")
+        raise StepError(stateful[1], "stateful", "a pipeline can have only one stateful step.")
     if stateful and settings.failure_queue is not None:
         for number, step in enumerate(steps[: stateful[0] - 1], 1):
             if not step.knows_rows:
                 raise StepError(
                     number,
                     step.kind,
-                    "before a step that remembers, messages that fail cannot be told apart; put "
-                    "it behind, write it as rows, or drop failure_queue.",
+                    "before a stateful step, failing messages cannot be identified; put this "
+                    "step after it, write it as rows, or drop failure_queue.",
                 )
     around = Surroundings(settings.beside, settings.failure_queue)
     schema = apply_steps(settings.watermarked(frame), steps, around).schema

@@ -32,7 +32,7 @@ class TransformSettings:
     bus: BusPlace = setting("The bus.", "bus")
     source: str = setting("The queue, or TOPIC/Subscriptions/NAME, that messages come from.")
     target: str = setting(
-        "The queue or topic that messages go to, but those with a column target of their own.",
+        "The queue or topic that messages go to, unless a row has its own `target` column.",
         default="",
     )
     sql: str | None = setting("A SELECT over the view `messages`.", default=None)
@@ -44,13 +44,13 @@ class TransformSettings:
         "A function from a message (dict) to a message, several, or None.", default=None
     )
     stateful: str | None = setting(
-        "A function (key, rows, state) -> rows that remembers; with key.", default=None
+        "A stateful function (key, rows, state) -> rows; with key.", default=None
     )
     key: tuple[str, ...] = setting(
-        "The columns whose values have a state of their own.", "texts", default=()
+        "The columns that form the key; each key has its own state.", "texts", default=()
     )
     forget_after_ms: int | None = setting(
-        "Forget the state of a key that is not heard of for so long.", "duration", default=None
+        "Discard the state of a key idle for this long.", "duration", default=None
     )
     mode: str = setting(
         "claim consumes the messages, cursor copies them.",
@@ -66,34 +66,38 @@ class TransformSettings:
         "With dedup: the columns that make the id of a message.", "texts", default=()
     )
     extra_columns: str = setting(
-        "What columns become that messages do not have.",
+        "What to do with columns that messages do not have.",
         default="refuse",
         choices=("refuse", "properties"),
     )
     failure_queue: str | None = setting(
-        "Where messages go that fail, with the reason. Without it the first one ends the run.",
+        "Where failing messages go, with the reason. Without it the first failure ends the run.",
         default=None,
     )
     failures_max: int = setting(
-        "End the run when more messages of a batch fail.", "number", default=FAILURES_MAX, least=1
+        "End the run when more messages than this fail in one batch.",
+        "number",
+        default=FAILURES_MAX,
+        least=1,
     )
     continuous: bool = setting(
-        "Go on until stopped; else take what is there and end.", "switch", default=False
+        "Run until stopped; without it, process what is there and end.", "switch", default=False
     )
     interval_ms: int = setting(
         "With continuous: the time between batches.", "duration", default=1000, least=100
     )
-    max_messages: int | None = setting("Messages of a batch at most.", "number", default=None)
+    max_messages: int | None = setting("The most messages in one batch.", "number", default=None)
     watermark_ms: int | None = setting(
         "How late messages may come, by enqueued_time, for windows in SQL.",
         "duration",
         default=None,
     )
     owner: str = setting(
-        "The name under which the bus knows this pipeline; the same after a restart.", default=""
+        "The name of this pipeline on the bus; keep it the same across restarts.", default=""
     )
     checkpoint: str = setting(
-        "Where Spark keeps how far it is; on a cluster, where all can write.", default=""
+        "Where Spark keeps its checkpoint; on a cluster, a place that every node can write to.",
+        default="",
     )
     source_options: tuple[str, ...] = setting(
         "An option of the data source, K=V, for reading.", "texts", default=()
@@ -143,15 +147,17 @@ class TransformSettings:
         if written and self.steps:
             yield f"{written[0]}, step: give one of them."
         if self.stateful and not self.key:
-            yield "key: stateful needs the columns whose values have a state of their own."
+            yield "key: stateful needs the columns that form the key."
         if self.key and not self.stateful:
             yield "key: it is for stateful."
         if not NAME.fullmatch(self.owner):
-            yield f"owner: '{self.owner}' is no name; use letters, digits, '.', '_' and '-'."
+            yield (
+                f"owner: '{self.owner}' is not a valid name; use letters, digits, '.', '_' and '-'."
+            )
         if self.watermark_ms is not None and self.failure_queue is not None:
             yield (
-                "watermark, failure_queue: windows reach over batches, and failures are told "
-                "apart batch by batch; give one of them."
+                "watermark, failure_queue: windows span batches, but failures are identified "
+                "batch by batch; give only one of them."
             )
 
     def in_state_dir(self, directory: Path) -> Self:
@@ -234,6 +240,6 @@ def _pairs(key: str, texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
-            raise SettingsError(f"{key}: '{text}' is no K=V.")
+            raise SettingsError(f"{key}: '{text}' is not of the form K=V.")
         found[name.strip()] = value
     return found

@@ -55,7 +55,7 @@ def test_a_queue_that_exists_already(partibus: Partibus, queue: str) -> None:
     refused = partibus.try_("queue", "create", queue)
     assert refused.code == 8
     assert (
-        refused.err == f"partibus: An entity named '{queue}' exists already; choose another name.\n"
+        refused.err == f"partibus: An entity named '{queue}' already exists; choose another name.\n"
     )
     assert (
         partibus("queue", "create", queue, "--if-missing").out == f"queue {queue} exists already\n"

@@ -140,13 +140,13 @@ def test_what_was_sent_before_a_mistake_is_told(partibus: Partibus, queue: str) 
         (("a", "--file", "x"), "not both"),
         (("a", "--jsonl"), "leave out --input and --jsonl"),
         (("--count", "2"), "--count needs a body"),
-        (("a", "--at", "tomorrow"), "is no time"),
-        (("a", "--ttl", "soon"), "is no duration"),
-        (("a", "-p", "x"), "is no property"),
-        (("a", "-p", "x:int=y"), "'y' is no int"),
+        (("a", "--at", "tomorrow"), "is not a valid time"),
+        (("a", "--ttl", "soon"), "is not a valid duration"),
+        (("a", "-p", "x"), "is not a property"),
+        (("a", "-p", "x:int=y"), "'y' is not a valid int"),
         (("a", "-p", "x:thing=y"), "there are string, int"),
         (("a", "--at", "2099-01-01", "--delay", "1s"), "not both"),
-        (("a", "--rate", "fast"), "is no rate"),
+        (("a", "--rate", "fast"), "is not a valid rate"),
     ],
 )
 def test_wrong_usage_is_exit_code_two(

@@ -114,12 +114,12 @@ def test_an_older_run_is_shut_out(bulk: BulkClient, queue: str, operator: Operat
         lambda: stage(bulk, queue, "old", letters(1), chunk=1, epoch=5),
         lambda: publish(bulk, queue, 0, ("old", 3), epoch=5),
     ):
-        with pytest.raises(Refused, match="must end") as caught:
+        with pytest.raises(Refused, match="must stop") as caught:
             attempt()
         assert caught.value.condition == "partibus:stage-fenced"
     publish(bulk, queue, 0, ("new", 3), epoch=6)
     # A straggler of a batch that is over.
-    with pytest.raises(Refused, match="is over"):
+    with pytest.raises(Refused, match="has ended"):
         stage(bulk, queue, "late", letters(1), epoch=6)
     await_totals(operator, queue, 3, 0)
 

@@ -200,7 +200,7 @@ def test_a_scheduled_message_waits_at_its_destination(spread: Spread) -> None:
     transaction = Transaction(client)
     assert taken(transaction.send(client.sender(source), "own"))
     reply = InTransaction(client, other, transaction).schedule(later)
-    assert reply.status == 400 and "cannot be told before" in reply.text
+    assert reply.status == 400 and "is not known before" in reply.text
     assert transaction.commit() == "not committed"
 
 

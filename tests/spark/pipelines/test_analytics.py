@@ -188,7 +188,7 @@ def test_a_stream_appends_closed_windows_and_captured_files_give_the_same(
         ({"captured": "lake", "entities": ["x"]}, "captured: it goes with neither"),
         ({"mode": "stream", "run_time": "1m"}, "run_time: it means nothing without continuous"),
         ({"window": "10ms"}, "window: it is shorter than a second"),
-        ({"key": "body"}, "key: 'body' is none of auto, session_id"),
+        ({"key": "body"}, "key: 'body' is not one of auto, session_id"),
         ({"entities": ["none-such"]}, "no queue or subscription is like 'none-such'"),
     ],
 )

@@ -278,8 +278,8 @@ def check_second_run(
     ("table", "complaint"),
     [
         ({"entities": ["nothing*"]}, "entities: no queue or subscription is like 'nothing\\*'"),
-        ({"entitis": "x"}, "entitis: there is no such setting; did you mean entities"),
-        ({"samples": "many"}, "samples: 'many' is no whole number"),
+        ({"entitis": "x"}, "entitis: unknown setting; did you mean entities"),
+        ({"samples": "many"}, "samples: 'many' is not a whole number"),
     ],
 )
 def test_wrong_settings(

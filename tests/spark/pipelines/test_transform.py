@@ -224,7 +224,7 @@ def test_continuous_until_it_is_interrupted(run: Run, bus: Bus) -> None:
         ({"failure_queue": "nowhere"}, "failure_queue: there is no entity 'nowhere'"),
         ({"deliver": "dedup"}, "does not detect duplicates"),
         ({"source_options": "fragmens=0"}, "did you mean fragments"),
-        ({"owner": "a/b"}, "owner: 'a/b' is no name"),
+        ({"owner": "a/b"}, "owner: 'a/b' is not a valid name"),
         ({"sql": "select 1", "rows": "work:odd_fail"}, "sql, rows: give one of them"),
     ],
 )

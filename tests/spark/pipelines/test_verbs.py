@@ -45,15 +45,19 @@ def test_a_capture_and_its_replay(partibus: Any, bus: Bus, tmp_path: Path) -> No
     ("words", "code", "told"),
     [
         (("capture", "Q", "L", "--template", "{entty}"), 2, "did you mean {entity}?"),
-        (("capture", "Q", "L", "--window-size", "much"), 2, "window_size: 'much' is no size"),
+        (
+            ("capture", "Q", "L", "--window-size", "much"),
+            2,
+            "window_size: 'much' is not a valid size",
+        ),
         (("capture", "Q", "L", "--run-time", "5s"), 2, "run_time: it is for a continuous"),
         (("capture", "nowhere", "L"), 4, "'nowhere' could not be found"),
-        (("capture", "Q", "L", "--conf", "x"), 2, "conf: 'x' is no K=V"),
-        (("capture", "Q", "L", "--name", "a/b"), 2, "name: 'a/b' is no name"),
+        (("capture", "Q", "L", "--conf", "x"), 2, "conf: 'x' is not of the form K=V"),
+        (("capture", "Q", "L", "--name", "a/b"), 2, "name: 'a/b' is not a valid name"),
         (("capture", "show", "L"), 2, "holds no capture"),
         (("capture", "compact", "L"), 2, "holds no capture"),
         (("replay", "L", "Q"), 2, "no capture and no Parquet file in"),
-        (("replay", "L", "Q", "--since", "noon"), 2, "since: 'noon' is no time"),
+        (("replay", "L", "Q", "--since", "noon"), 2, "since: 'noon' is not a valid time"),
         (("replay", "L", "Q", "--speed", "0"), 2, "speed: 0.0 is too small"),
     ],
 )

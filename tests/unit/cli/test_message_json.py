@@ -78,17 +78,17 @@ def test_values_that_json_has_no_word_for() -> None:
     ("line", "words"),
     [
         ("{", "is not JSON"),
-        ("[]", "is no JSON object"),
+        ("[]", "expected a JSON object"),
         ('{"bdy": 1}', "did you mean 'body'"),
         ('{"zzz": 1}', "put it into 'properties'"),
-        ('{"subject": 1}', "'subject' must be text"),
+        ('{"subject": 1}', "'subject' must be a string"),
         ('{"properties": []}', "must be an object"),
-        ('{"properties": {"a": {"$time": "x"}}}', "is no time"),
-        ('{"properties": {"a": {"$uuid": "x"}}}', "is no UUID"),
+        ('{"properties": {"a": {"$time": "x"}}}', "is not a valid time"),
+        ('{"properties": {"a": {"$uuid": "x"}}}', "is not a UUID"),
         ('{"body_base64": "?"}', "not base64"),
         ('{"body_type": "odd"}', "data, value or sequence"),
         ('{"time_to_live_ms": "1s"}', "whole number"),
-        ('{"scheduled_enqueue_time": "later"}', "is no time"),
+        ('{"scheduled_enqueue_time": "later"}', "is not a valid time"),
     ],
 )
 def test_mistakes_are_named(line: str, words: str) -> None:

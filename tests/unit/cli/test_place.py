@@ -115,7 +115,7 @@ def test_a_damaged_file_of_contexts_is_named(text: str) -> None:
         ("Endpoint=sb://bus:none;SharedAccessKeyName=a;SharedAccessKey=b", None, "no Endpoint"),
         ("Endpoint=sb://bus", None, "no SharedAccessKeyName"),
         ("nonsense", None, "no Endpoint"),
-        (KEYED, "ftp://bus", "is no URL"),
+        (KEYED, "ftp://bus", "is not a valid URL"),
         (None, "http://elsewhere:5300", "needs a key"),
     ],
 )

@@ -24,7 +24,7 @@ def test_durations(text: str, milliseconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "30", "s", "30 s", "-1s", "30x", "PT30S"])
 def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="write for example 70ms"):
+    with pytest.raises(typer.BadParameter, match="for example: 70ms"):
         span_ms(text)
 
 
@@ -35,7 +35,7 @@ def test_rates(text: str, rate: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "fast", "100/d", "-1/s"])
 def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="write for example 100/s"):
+    with pytest.raises(typer.BadParameter, match="for example: 100/s"):
         rate_per_s(text)
 
 

@@ -95,7 +95,7 @@ def test_the_exit_code_is_the_run_s(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--port", "high"), "--port: 'high' is no port"),
+        (("--port", "high"), "--port: 'high' is not a valid port"),
         (("--profile", "gold"), "--profile: 'gold' is not a profile"),
         (("--config", "missing.toml"), "missing.toml: cannot be read"),
     ],

@@ -61,7 +61,7 @@ def test_a_fixed_property_cannot_be_changed_by_the_file(line: str, name: str) ->
     text = TWO.replace('"a"\n', '"a"\nmax_delivery_count = 1\n') + line + "\n"
     assert complaint(text, catalog) == (
         f"bus.toml:6: queue[1].{name}: it is false and cannot become true: it is fixed when the "
-        "entity is created. Put it back, or delete the entity and create it anew."
+        "entity is created. Restore the value, or delete the entity and create it again."
     )
     assert catalog.entities() == before
 
@@ -99,7 +99,7 @@ def test_a_queue_cannot_become_a_topic() -> None:
         (
             '[[queue]]\nname = "a b"\n',
             SELFHOST,
-            "bus.toml:2: queue[0].name: 'a b' may hold letters, digits",
+            "bus.toml:2: queue[0].name: 'a b' may contain letters, digits",
         ),
         (
             TWO + 'forward_to = "nowhere"\n',
@@ -116,7 +116,8 @@ def test_a_queue_cannot_become_a_topic() -> None:
             '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
             '[[topic.subscription.rule]]\nname = "r"\nsql_filter = "a = 1 AND"\n',
             SELFHOST,
-            "bus.toml:7: topic[0].subscription[0].rule[0].sql_filter: The text ends too early",
+            "bus.toml:7: topic[0].subscription[0].rule[0].sql_filter: The expression ends too "
+            "early",
         ),
         (
             TWO + '[[queue.policy]]\nname = "p"\nkey = "k"\nrights = ["Manage"]\n',

@@ -171,8 +171,9 @@ RULES = "UserConfig.Namespaces[0].Topics[0].Subscriptions[0].Rules[0]"
     [
         (
             document(Name="q", Properties={"LockDuraton": "PT1M"}),
-            "Config.json:13: UserConfig.Namespaces[0].Queues[1].Properties.LockDuraton: the key "
-            "is not known; did you mean 'LockDuration'?",
+            "Config.json:13: UserConfig.Namespaces[0].Queues[1].Properties.LockDuraton: unknown "
+            "key; "
+            "did you mean 'LockDuration'?",
         ),
         (
             document(Name="q", Properties={"LockDuration": "1 minute"}),
@@ -182,7 +183,7 @@ RULES = "UserConfig.Namespaces[0].Topics[0].Subscriptions[0].Rules[0]"
         (
             document(Name="q", Properties={"MaxDeliveryCount": "3"}),
             "Config.json:13: UserConfig.Namespaces[0].Queues[1].Properties.MaxDeliveryCount: "
-            "a whole number is expected, not '3'.",
+            "expected a whole number, got '3'.",
         ),
         (
             document(Properties={}),
@@ -195,12 +196,12 @@ RULES = "UserConfig.Namespaces[0].Topics[0].Subscriptions[0].Rules[0]"
         ),
         (
             document(Name="q", EnablePartitioning=True),
-            "Config.json:12: UserConfig.Namespaces[0].Queues[1].EnablePartitioning: the key is "
-            "not known; allowed are Name, Properties.",
+            "Config.json:12: UserConfig.Namespaces[0].Queues[1].EnablePartitioning: unknown key; "
+            "allowed are Name, Properties.",
         ),
         ("{}", "Config.json: the key 'UserConfig' is missing."),
-        ("[]", "Config.json: a table is expected, not a list."),
-        ('{"Config": {}}', "Config.json:1: Config: the key is not known; "),
+        ("[]", "Config.json: expected a table, got a list."),
+        ('{"Config": {}}', "Config.json:1: Config: unknown key; "),
         (
             '{"UserConfig": {"Namespaces": []}}',
             "Config.json:1: UserConfig.Namespaces: exactly one namespace is allowed, not 0.",
@@ -210,7 +211,7 @@ RULES = "UserConfig.Namespaces[0].Topics[0].Subscriptions[0].Rules[0]"
             "Config.json:3: UserConfig.Logging.Type: allowed are File; Console; ",
         ),
         ('{"a": 1, // x\n "b" 2}', "Config.json:2: is not valid JSON: Expecting ':' delimiter"),
-        ('{"a": 1,\n "a": 2}', "Config.json: the key 'a' stands twice in one object."),
+        ('{"a": 1,\n "a": 2}', "Config.json: the key 'a' appears twice in one object."),
         ("[" * 100_000, "Config.json: is nested too deeply."),
         (
             with_rule({"Name": "r", "Properties": {"FilterType": "Correlation"}}),

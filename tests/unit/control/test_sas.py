@@ -96,7 +96,7 @@ def test_resources_without_a_scheme(resource: str, expected: str) -> None:
         ("SharedAccessSignature ", "'sr' is missing"),
         ("SharedAccessSignature sr=a&sig=b&se=1", "'skn' is missing"),
         ("SharedAccessSignature sr=a&sig=&se=1&skn=p", "'sig' is missing"),
-        ("SharedAccessSignature sr=a&sr=b&sig=c&se=1&skn=p", "'sr' stands twice"),
+        ("SharedAccessSignature sr=a&sr=b&sig=c&se=1&skn=p", "'sr' appears twice"),
         ("SharedAccessSignature sr=a&sig=b&se=tomorrow&skn=p", "'se' must be"),
         ("SharedAccessSignature sr=a&sig=b&se=-1&skn=p", "'se' must be"),
         ("SharedAccessSignature sr=a&sig=b&se=" + "9" * 99 + "&skn=p", "'se' must be"),

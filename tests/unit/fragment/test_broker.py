@@ -36,7 +36,7 @@ def test_an_answer_that_fails_does_not_keep_the_others_back(
         bench.broker.submit(bench.machine, command)
     bench.run()
     assert bench.ports.confirmations == [1]
-    assert "an answer could not be given" in caplog.text
+    assert "an answer could not be delivered" in caplog.text
 
 
 def test_what_arrived_together_is_one_entry_over_all_fragments() -> None:

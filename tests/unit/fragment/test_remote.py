@@ -416,7 +416,7 @@ def test_an_answer_that_fails_keeps_none_of_the_others_back(
     bench.enqueue(b"y", requests=[2])
     bench.side.run()
     assert bench.ports.confirmations == [2]
-    assert "could not be given" in caplog.text
+    assert "could not be delivered" in caplog.text
 
 
 def test_only_commands_for_far_fragments_are_taken(bench: Bench) -> None:
@@ -451,7 +451,7 @@ def test_an_answer_that_cannot_be_sent_fails_its_request_alone(bench: Bench) -> 
     host.unsendable(row)
     bench.side.run()
     (error,) = [answer for answer in bench.ports.answers if isinstance(answer, BusError)]
-    assert "outcome is not known" in error.text
+    assert "outcome is unknown" in error.text
     assert 7 in bench.ports.confirmations
 
 

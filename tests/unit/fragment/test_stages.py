@@ -135,7 +135,7 @@ def test_a_stage_must_be_as_it_was_written(bench: StageBench) -> None:
 def test_a_later_epoch_shuts_earlier_ones_out(bench: StageBench) -> None:
     bench.stage("old", b"1", epoch=4)
     bench.stage("new", b"1", epoch=5)
-    with pytest.raises(StageFenced, match="must end"):
+    with pytest.raises(StageFenced, match="must stop"):
         bench.stage("old", b"2", chunk=1, epoch=4)
     with pytest.raises(StageFenced):
         bench.publish(0, ("old", 1), epoch=4)
@@ -143,9 +143,9 @@ def test_a_later_epoch_shuts_earlier_ones_out(bench: StageBench) -> None:
         bench.drop(epoch=4)
     bench.publish(0, ("new", 1), epoch=5)
     assert staged(bench) == {}
-    with pytest.raises(StageFenced, match="is over"):
+    with pytest.raises(StageFenced, match="has ended"):
         bench.stage("straggler", b"1", epoch=5)
-    with pytest.raises(StageFenced, match="is over"):
+    with pytest.raises(StageFenced, match="has ended"):
         bench.publish(1, epoch=5)
     # Other writers have nothing to do with it.
     bench.stage("a", b"1", epoch=1, writer="other")

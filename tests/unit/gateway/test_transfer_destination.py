@@ -154,7 +154,7 @@ def test_a_number_cannot_be_told_for_another_store(bus: TransactionBus) -> None:
     items: list[object] = [{"message": scheduled(2, bus.bus.clock.now_ms() + 1000)}]
     status, answer = bus.client.ask("other", "schedule-message", {"messages": items}, bus.txn_id)
     assert status == 400
-    assert b"cannot be told before" in answer and b"ScheduledEnqueueTime" in answer
+    assert b"is not known before" in answer and b"ScheduledEnqueueTime" in answer
     assert refused(bus.commit())[0] == "amqp:transaction:rollback"
 
 
@@ -164,7 +164,7 @@ def test_numbers_keep_the_transaction_in_their_store(bus: TransactionBus) -> Non
     assert bus.client.ask("q", "schedule-message", {"messages": items}, bus.txn_id)[0] == 200
     assert is_taken(bus.send("other", plain(2)))
     condition, text = refused(bus.settle("other", plain(3)))
-    assert condition == INVALID_OPERATION and "cannot be told before" in text
+    assert condition == INVALID_OPERATION and "is not known before" in text
     bus.txn_id = bus.client.declare()
     assert bus.client.ask("q", "schedule-message", {"messages": items}, bus.txn_id)[0] == 200
     assert is_taken(bus.settle("q", plain(4)))

@@ -127,7 +127,7 @@ def test_files_that_vanish_leave_the_old_ones_served(
     files.key.unlink()
     clock.advance(LOOK_MS)
     assert shown_names(served, files, "bus.example")
-    assert "is kept" in caplog.text
+    assert "stays in use" in caplog.text
     files.write("back.example")
     clock.advance(LOOK_MS)
     assert shown_names(served, files, "back.example")

@@ -205,8 +205,8 @@ async def test_a_purge_reads_its_form() -> None:
     [
         (b"{", "not JSON"),
         (b"[]", "JSON object"),
-        (b'{"lanes": 1}', "'lanes' is not known"),
-        (b'{"before": "yesterday"}', "'yesterday' is no time"),
+        (b'{"lanes": 1}', "'lanes' is unknown"),
+        (b'{"before": "yesterday"}', "'yesterday' is not a valid time"),
         (b'{"limit": "all"}', "'limit' must be a number"),
         (b"[" * 60_000, "nested too deep"),
         (b'{"lane": "\\ud800"}', "not JSON"),

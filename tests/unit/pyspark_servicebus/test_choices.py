@@ -45,11 +45,11 @@ def test_patterns() -> None:
     ("given", "text"),
     [
         ({"filter": "a = 1", "mode": "claim", "claimOwner": "o"}, "subscription with that filter"),
-        ({"sessionIds": "a", "mode": "claim", "claimOwner": "o"}, "sessionIds: mode=claim holds"),
-        ({"pushdown": "true", "cursor": "c"}, "pushdown: Spark pushes no conditions"),
+        ({"sessionIds": "a", "mode": "claim", "claimOwner": "o"}, "sessionIds: mode=claim takes"),
+        ({"pushdown": "true", "cursor": "c"}, "pushdown: Spark does not push conditions"),
         ({"endingTimestamp": "2026-01-01", "cursor": "c"}, "endingTimestamp: a stream has no end"),
         ({"maxTriggerDelay": "5s", "cursor": "c"}, "give that, too"),
-        ({"minMessagesPerTrigger": "few", "cursor": "c"}, "'few' is no whole number"),
+        ({"minMessagesPerTrigger": "few", "cursor": "c"}, "'few' is not a whole number"),
     ],
 )
 def test_complaints_about_streams(given: dict[str, str], text: str) -> None:
@@ -63,12 +63,12 @@ def test_complaints_about_streams(given: dict[str, str], text: str) -> None:
         ({"queue": "q", "minMessagesPerTrigger": "5"}, "it is for streams"),
         ({"queue": "q", "entityPattern": "q*"}, "in place of queue, topic"),
         ({"entityPattern": "q*", "mode": "cursor", "cursor": "c"}, "read with mode=peek"),
-        ({"entityPattern": "q*", "fragments": "1"}, "fragments: it means something in one entity"),
+        ({"entityPattern": "q*", "fragments": "1"}, "fragments: it applies to a single entity"),
         (
             {"queue": "q", "endingTimestamp": "2026-01-01", "endingPositionsByFragment": "{}"},
             "give one of them",
         ),
-        ({"queue": "q", "endingTimestamp": "soon"}, "endingTimestamp: 'soon' is no time"),
+        ({"queue": "q", "endingTimestamp": "soon"}, "endingTimestamp: 'soon' is not a valid time"),
         ({"queue": "q", "endingPositionsByFragment": "[]"}, "endingPositionsByFragment: write"),
     ],
 )

@@ -21,17 +21,17 @@ def refusal(text: str) -> FilterError:
     [
         ("color == 'red'", "==", "== is not an operator; write =."),
         ("a = 1 && b = 2", "&&", "&& is not an operator; write AND."),
-        ("a = 'x", "'x", "The text that begins here has no closing quote (')."),
+        ("a = 'x", "'x", "The string that begins here has no closing quote (')."),
         ("[a = 1", "[a = 1", "The name that begins here has no closing bracket (])."),
-        ("a = \u2018x\u2019", "\u2018", "\u2018 is not a quote; write ' around text."),
+        ("a = \u2018x\u2019", "\u2018", "\u2018 is not a quote; use ' around strings."),
         ("sys.Lable = 'x'", "sys.Lable", "There is no system property Lable; did you mean"),
         ("foo.bar = 1", "foo.bar", "foo is not a scope; write sys. or user."),
         ("in = 1", "in", "A property of that name is written [in]."),
         ("_a = 1", "_", "A name begins with a letter; write [_name]"),
         ("a ! = 1", "!", "Write != or <> for 'is not'"),
-        ("a = 1 b", "b", "b cannot stand here; an operator or the end is expected."),
-        ("a IN (1 2)", "2", "2 cannot stand here; an operator, ',' or ')' is expected."),
-        ("a IS 5", "5", "5 cannot stand here; NOT or NULL is expected."),
+        ("a = 1 b", "b", "b is not allowed here; expected an operator or the end."),
+        ("a IN (1 2)", "2", "2 is not allowed here; expected an operator, ',' or ')'."),
+        ("a IS 5", "5", "5 is not allowed here; expected NOT or NULL."),
         ("(a = 1) + 1 = 2", "a = 1", "A condition cannot be used as a value."),
         ("a = 1 AND 5", "5", "A condition is needed here, for example a comparison."),
         ("a = @x", "@x", "No value was given for @x."),
@@ -55,7 +55,7 @@ def test_a_refusal_points_at_the_place(text: str, marked: str, complaint: str) -
 def test_a_text_that_ends_too_early_is_told_at_its_end() -> None:
     refused = refusal("color = 'red' AND ")
     assert refused.start == len("color = 'red' AND")
-    assert "The text ends too early" in refused.complaint
+    assert "The expression ends too early" in refused.complaint
 
 
 @pytest.mark.rule("SQL-12", "QTA-13")

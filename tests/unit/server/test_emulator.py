@@ -77,7 +77,7 @@ def test_the_http_port_of_the_vendors_variable() -> None:
     assert configuration.settings.http_port == 5301
     assert configuration.origins["http_port"] == "EMULATOR_HTTP_PORT"
     assert resolve_configuration({}, environment).settings.http_port == 5300
-    with pytest.raises(ConfigError, match="EMULATOR_HTTP_PORT: 'x' is no port"):
+    with pytest.raises(ConfigError, match="EMULATOR_HTTP_PORT: 'x' is not a valid port"):
         resolve_configuration({"emulator": True}, {"EMULATOR_HTTP_PORT": "x"})
 
 

@@ -71,7 +71,7 @@ def test_a_wrong_setting_is_one_line_and_exit_code_two(
     assert lifecycle.run(wrong) == 2
     out, err = capfd.readouterr()
     assert out == ""
-    assert err == "partibus: all ports are switched off: give --port a number (0 picks one)\n"
+    assert err == "partibus: all ports are disabled: give --port a number (0 picks a free one)\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

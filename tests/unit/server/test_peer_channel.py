@@ -111,7 +111,7 @@ async def test_what_is_no_frame_cuts_the_connection(
     bench.channel.data_received(data)
     assert bench.transport.is_cut
     assert bench.received == []
-    assert "could not be dealt with" in caplog.text
+    assert "could not be processed" in caplog.text
 
 
 async def test_a_peer_that_does_not_read_is_full_in_the_end_and_then_takes_all() -> None:

@@ -171,7 +171,7 @@ async def test_strangers_are_refused(
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""
     writer.close()
-    assert "a stranger called" in caplog.text
+    assert "an unknown process connected" in caplog.text
 
 
 async def test_a_late_worker_does_not_keep_the_others_waiting_for_ever(

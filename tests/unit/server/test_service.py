@@ -205,7 +205,7 @@ async def test_any_port_stands_in_for_those_switched_off(tmp_path: Path, kept: s
 async def test_no_port_at_all_is_an_error(tmp_path: Path) -> None:
     node = FakeNode()
     served = service(node, settings(tmp_path, port=None, tls_port=None, http_port=None))
-    with pytest.raises(ConfigError, match="all ports are switched off"):
+    with pytest.raises(ConfigError, match="all ports are disabled"):
         await served.start()
     assert node.log == []
 

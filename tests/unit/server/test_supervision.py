@@ -105,7 +105,7 @@ def test_a_busy_port_and_no_port_are_told(tmp_path: Path, cleanup: contextlib.Ex
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.1 is in use"):
             prepare(configuration(tmp_path, port=str(port)), cleanup)
-    with pytest.raises(ConfigError, match="all ports are switched off"):
+    with pytest.raises(ConfigError, match="all ports are disabled"):
         prepare(configuration(tmp_path, port="none", http_port="none"), cleanup)
 
 

@@ -26,13 +26,13 @@ async def bench(
     size: Annotated[
         int, typer.Option(metavar="BYTES", parser=size_bytes, help="Bytes of a body: 1k, 64k, 1m.")
     ] = "1k",  # type: ignore[assignment]  # read by the parser
-    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Send so many in one batch.")] = 1,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Messages per batch.")] = 1,
     rate: Annotated[
         float | None,
         typer.Option(
             metavar="N/s",
             parser=rate_per_s,
-            help="Send no faster than this; gives latencies without a queue in front.",
+            help="Send no faster than this; measures latency without queueing.",
             show_default=False,
         ),
     ] = None,
@@ -41,7 +41,7 @@ async def bench(
         typer.Option(metavar="ENTITY", help="Receive here, if the entity is a topic."),
     ] = None,
     send_only: Annotated[
-        bool, typer.Option("--send-only", help="Leave the messages there.")
+        bool, typer.Option("--send-only", help="Leave the messages in the queue.")
     ] = False,
     yes: Yes = False,
     json: AsJson = False,
@@ -63,7 +63,7 @@ async def bench(
 
     source = receive_from or entity
     if not send_only and await _is_used(place, source):
-        confirm(f"{source} holds messages of others, which would be counted. Go on?", yes)
+        confirm(f"{source} contains other messages, which would be counted. Continue?", yes)
     load = Load(
         entity=entity,
         receive_from=source,
@@ -85,7 +85,7 @@ async def bench(
     if not send_only and load.received < load.count:
         from partibus.cli.failures import CommandFailed
 
-        raise CommandFailed(f"{load.count - load.received} messages did not come back.")
+        raise CommandFailed(f"{load.count - load.received} messages were not received.")
 
 
 async def _is_used(place: "Place", path: str) -> bool:

@@ -27,18 +27,18 @@ Name = Annotated[
     typer.Option(
         "--name",
         metavar="HOST",
-        help="A name or address by which clients call the server; give it once for each."
-        " localhost, its addresses and the name of this machine are always there.",
+        help="A name or address that clients use for the server; repeat for each."
+        " localhost, its addresses and the name of this machine are always included.",
         show_default=False,
     ),
 ]
 
-app = typer.Typer(help="Look at and make TLS certificates.", no_args_is_help=True)
+app = typer.Typer(help="Inspect and create TLS certificates.", no_args_is_help=True)
 
 
 @app.callback()
 def cert() -> None:
-    """Look at and make TLS certificates."""
+    """Inspect and create TLS certificates."""
 
 
 @app.command()
@@ -74,7 +74,9 @@ def renew(
     config: Config = None,
     ca: Annotated[
         bool,
-        typer.Option("--ca", help="Make a new CA too; every client must be told to trust it."),
+        typer.Option(
+            "--ca", help="Also create a new CA; every client must then be configured to trust it."
+        ),
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -149,8 +151,8 @@ def _facts(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:
         facts = read_facts(certificate)
     except FileNotFoundError as error:
         none = ConfigError(
-            f"there is no certificate at {certificate} yet; `partibus serve` makes one, and so"
-            " does `partibus cert create`"
+            f"there is no certificate at {certificate} yet; `partibus serve` and `partibus "
+            "cert create` create one"
         )
         raise typer.Exit(report(none)) from error
     except (OSError, ValueError) as error:
@@ -198,6 +200,6 @@ def _print(answer: dict[str, Any]) -> None:
     ]
     for label, text in rows:
         typer.echo(f"{label:<14}{text}")
-    typer.echo("\nHow clients come to trust it:")
+    typer.echo("\nHow to make clients trust it:")
     for label, text in trust:
         typer.echo(f"  {label:<16}{text}")

@@ -33,7 +33,7 @@ def check(
     file: Annotated[Path, typer.Argument(help="TOML file, or the vendor emulator's Config.json.")],
     profile: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Check against these limits, not the file's."),
+        typer.Option(metavar="NAME", help="Check against these limits instead of the file's."),
     ] = None,
 ) -> None:
     """Say whether `partibus serve --config FILE` would accept the file.
@@ -146,7 +146,7 @@ def _point_out_strangers(environment: Any) -> None:
 def _with_flags_of_serve() -> None:
     """`show` takes the very flags of `serve`, so that both speak of the same settings."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    where = Annotated[bool, typer.Option("--origin", help="Say where each value comes from.")]
+    where = Annotated[bool, typer.Option("--origin", help="Show where each value comes from.")]
     own = [
         inspect.Parameter("origin", keyword, default=False, annotation=where),
         inspect.Parameter("json", keyword, default=False, annotation=AsJson),

@@ -13,14 +13,14 @@ from partibus.cli.asking import print_json
 from partibus.cli.completion import complete_context
 from partibus.cli.options import AsJson
 
-app = typer.Typer(help="Keep connections under a name.", no_args_is_help=True)
+app = typer.Typer(help="Save connections under a name.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Name of the context.", autocompletion=complete_context)]
 
 
 @app.callback()
 def context() -> None:
-    """Keep connections under a name.
+    """Save connections under a name.
 
     A context is a connection string with a name, kept in a file that only you can read. One of
     them is the current one: commands use it when no option and no variable says otherwise.
@@ -38,19 +38,19 @@ def add(
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Better left out: then it is asked for, or read from standard input, and does not"
-            " stay in the history of your shell.",
+            help="Better left out: it is then prompted for or read from standard input, and stays "
+            "out of your shell history.",
             show_default=False,
         ),
     ] = None,
     url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where HTTP is answered, if elsewhere."),
+        typer.Option(metavar="URL", help="The HTTP address, if it differs."),
     ] = None,
     ca_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Trust this certificate authority, too.")
+        str | None, typer.Option(metavar="FILE", help="Also trust this certificate authority.")
     ] = None,
-    use: Annotated[bool, typer.Option("--use", help="Make it the current one.")] = False,
+    use: Annotated[bool, typer.Option("--use", help="Make it the current context.")] = False,
 ) -> None:
     """Keep a connection under a name; the first becomes the current one.
 
@@ -68,7 +68,7 @@ def add(
 
     with told():
         if not NAME.fullmatch(name):
-            raise typer.BadParameter("a name has letters, digits, '.', '_' and '-'.")
+            raise typer.BadParameter("a name may contain letters, digits, '.', '_' and '-'.")
         text = (connection_string or _asked()).strip()
         connection = parse_connection_string(text)
         contexts = load_contexts()
@@ -133,9 +133,9 @@ def list_contexts(json: AsJson = False) -> None:
         elif rows:
             _print(rows)
         else:
-            typer.echo("There are no contexts. Make one with: partibus context add NAME")
+            typer.echo("There are no contexts. Create one with: partibus context add NAME")
         if not is_private(contexts_file()):
-            say(f"others can read {contexts_file()}; close it with: chmod 600 {contexts_file()}")
+            say(f"other users can read {contexts_file()}; fix it with: chmod 600 {contexts_file()}")
 
 
 def _shown(name: str, current: str | None) -> dict[str, object]:

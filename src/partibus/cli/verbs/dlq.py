@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
     from partibus.client.message import IncomingMessage
 
-app = typer.Typer(help="Look at dead letters, send them again, delete them.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, resubmit and delete dead letters.", no_args_is_help=True)
 
 
 @app.callback()
 def dlq() -> None:
-    """Look at dead letters, send them again, delete them.
+    """Inspect, resubmit and delete dead letters.
 
     A message is dead-lettered when it was delivered too often, expired, was forwarded in vain, or
     when a receiver said so. It stays in the entity's dead-letter queue until somebody acts.
@@ -111,10 +111,10 @@ async def peek(
     place: "Place",
     entity: Entity,
     max: Annotated[  # noqa: A002 - the word of the flag
-        int, typer.Option(metavar="N", min=1, help="Show at most so many.")
+        int, typer.Option(metavar="N", min=1, help="Show at most this many.")
     ] = 10,
     all: Annotated[  # noqa: A002 - the word of the flag
-        bool, typer.Option("--all", help="Show all there are.")
+        bool, typer.Option("--all", help="Show all.")
     ] = False,
     look: LookOption = None,
     json: AsJson = False,
@@ -149,12 +149,12 @@ async def resubmit(
         typer.Option(metavar="TEXT", help="Only those that were dead-lettered for this reason."),
     ] = None,
     max: Annotated[  # noqa: A002 - the word of the flag
-        int | None, typer.Option(metavar="N", min=1, help="At most so many.", show_default=False)
+        int | None, typer.Option(metavar="N", min=1, help="At most this many.", show_default=False)
     ] = None,
-    new_id: Annotated[bool, typer.Option("--new-id", help="Give each a new message id.")] = False,
+    new_id: Annotated[bool, typer.Option("--new-id", help="Give each message a new id.")] = False,
     keep_id: Annotated[
         bool,
-        typer.Option("--keep-id", help="Keep the ids even where duplicates are detected."),
+        typer.Option("--keep-id", help="Keep the ids even if the entity detects duplicates."),
     ] = False,
     rate: Annotated[
         float | None,
@@ -214,7 +214,9 @@ async def resubmit(
     else:
         typer.echo(f"{entity}: {work.done} of {count} dead letters sent to {destination}")
     if work.done < count and not dry_run:
-        say(f"{count - work.done} could not be taken: another receiver holds or has them.")
+        say(
+            f"{count - work.done} could not be resent: another receiver has locked or settled them."
+        )
         raise typer.Exit(1)
 
 

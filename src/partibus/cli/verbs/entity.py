@@ -14,7 +14,7 @@ from partibus.cli.options import AnyEntity, AsJson
 if TYPE_CHECKING:
     from partibus.cli.place import Place
 
-app = typer.Typer(help="Look at queues, topics and subscriptions.", no_args_is_help=True)
+app = typer.Typer(help="Inspect queues, topics and subscriptions.", no_args_is_help=True)
 
 COUNTS: Final = (
     "active",
@@ -28,7 +28,7 @@ _ON_THEIR_WAY: Final = "transfer"
 _PIPELINES: Final = {
     "claimed": "claimed by pipelines",
     "retained": "kept for cursors after they were settled",
-    "staged": "staged by pipelines and seen by nobody yet",
+    "staged": "staged by pipelines, not yet visible",
 }
 _TRANSFER: Final = "transfer_dead_letter"
 _DROPPED: Final = "duplicates_dropped"
@@ -49,7 +49,7 @@ def list_entities(place: "Place", json: AsJson = False) -> None:
         print_json(answer)
         return
     if not answer["entities"]:
-        typer.echo("There are no entities. Make one: partibus queue create NAME")
+        typer.echo("There are no entities. Create one: partibus queue create NAME")
         return
     _print_entities(answer["entities"])
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
 
 HELP: Final = """\
-Break the bus on purpose, to test your own program.
+Inject faults into the bus, to test your own program.
 
 Works with a server that was started with `partibus serve --faults`, and with no other. A fault
 ends by itself after `--for`, by `partibus fault clear`, or with the server.
@@ -38,7 +38,8 @@ For = Annotated[
         "--for",
         metavar="DURATION",
         parser=span_ms,
-        help="End it by itself after so long, for example 30s. (default: until it is cleared)",
+        help="End it automatically after this time, for example 30s. (default: until it is "
+        "cleared)",
         show_default=False,
     ),
 ]
@@ -65,7 +66,7 @@ def store(
     fault = {"kind": "store", "store": number, "mode": word, "delay_ms": delay_ms}
     _ask(fault, lasting, place)
     if word == "up":
-        typer.echo(f"store {number}: no fault any more")
+        typer.echo(f"store {number}: fault cleared")
     else:
         typer.echo(f"store {number}: {mode}{_until(lasting)}")
 
@@ -176,7 +177,7 @@ def list_faults(place: "Place", json: AsJson = False) -> None:
         print_json(answer)
         return
     if not answer["faults"]:
-        typer.echo("Nothing is broken on purpose.")
+        typer.echo("No faults are active.")
         return
     from partibus.cli.tables import print_table
 
@@ -193,7 +194,7 @@ def clear(place: "Place") -> None:
     """End every fault."""
     server = server_at(place)
     cleared = server.ask("DELETE", "/faults")["cleared"]
-    typer.echo(f"cleared: {', '.join(cleared)}" if cleared else "Nothing was broken on purpose.")
+    typer.echo(f"cleared: {', '.join(cleared)}" if cleared else "No faults were active.")
 
 
 # --- requests and words -----------------------------------------------------------------------
@@ -211,7 +212,7 @@ def _mode(text: str) -> tuple[str, int]:
         return text, 0
     match = _SLOW.fullmatch(text)
     if match is None:
-        raise typer.BadParameter(f"'{text}' is not down, up, full or slow=MS.")
+        raise typer.BadParameter(f"'{text}' is not valid; expected down, up, full or slow=MS.")
     return "slow", span_ms(f"{match[1]}ms" if match[1].isdigit() else match[1])
 
 

@@ -34,7 +34,9 @@ def export_namespace(
     place: "Place",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write here, not to standard output."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file instead of standard output."
+        ),
     ] = None,
     form: Annotated[
         Literal["toml", "json"] | None,
@@ -92,7 +94,7 @@ def import_namespace(
         bool, typer.Option("--update", help="Change entities that differ from the file.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done.")
+        bool, typer.Option("--dry-run", help="Only report what would be done.")
     ] = False,
     json: AsJson = False,
 ) -> None:

@@ -26,10 +26,10 @@ async def peek(
         typer.Option("--from", metavar="NUMBER", min=0, help="Begin at this sequence number."),
     ] = 0,
     max: Annotated[  # noqa: A002 - the word of the flag
-        int, typer.Option(metavar="N", min=1, help="Show at most so many.")
+        int, typer.Option(metavar="N", min=1, help="Show at most this many.")
     ] = 10,
     all: Annotated[  # noqa: A002 - the word of the flag
-        bool, typer.Option("--all", help="Show all there are.")
+        bool, typer.Option("--all", help="Show all.")
     ] = False,
     dead_letter: DeadLetter = False,
     session: Session = None,
@@ -79,14 +79,15 @@ async def tail(
     place: "Place",
     entity: Entity,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="Show what is there already, too.")
+        bool, typer.Option("--from-start", help="Also show the messages that are already there.")
     ] = False,
     max: Annotated[  # noqa: A002 - the word of the flag
-        int | None, typer.Option(metavar="N", min=1, help="End after so many.", show_default=False)
+        int | None,
+        typer.Option(metavar="N", min=1, help="Stop after this many.", show_default=False),
     ] = None,
     interval: Annotated[
         int,
-        typer.Option(metavar="DURATION", parser=span_ms, help="How often to look."),
+        typer.Option(metavar="DURATION", parser=span_ms, help="How often to poll."),
     ] = "1s",  # type: ignore[assignment]  # read by the parser
     dead_letter: DeadLetter = False,
     session: Session = None,

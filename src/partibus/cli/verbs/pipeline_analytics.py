@@ -45,12 +45,13 @@ def analytics(
     ] = None,
     captured: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Look at captured messages instead of a bus."),
+        typer.Option(metavar="PATH", help="Analyze captured messages instead of a bus."),
     ] = None,
     stream: Annotated[
         bool,
         typer.Option(
-            "--stream", help="Read along behind a cursor instead of looking at what waits."
+            "--stream",
+            help="Follow the traffic with a cursor instead of examining the waiting messages.",
         ),
     ] = False,
     window: Annotated[
@@ -72,7 +73,7 @@ def analytics(
         int | None,
         typer.Option(
             metavar="N",
-            help="So many of the hottest keys. (default 20)",
+            help="How many of the hottest keys to list. (default 20)",
             rich_help_panel=_COUNTING,
         ),
     ] = None,
@@ -103,7 +104,7 @@ def analytics(
         typer.Option(
             "--interval",
             metavar="TIME",
-            help="How often it looks. (default 10s)",
+            help="How often to poll. (default 10s)",
             rich_help_panel=_STREAM,
         ),
     ] = None,
@@ -111,7 +112,7 @@ def analytics(
         bool,
         typer.Option(
             "--continuous",
-            help="Go on until stopped; else take what is there and end.",
+            help="Run until stopped; without it, process what is there and end.",
             rich_help_panel=_STREAM,
         ),
     ] = False,
@@ -119,7 +120,7 @@ def analytics(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="End a continuous stream after so long.",
+            help="Stop a continuous stream after this time.",
             rich_help_panel=_STREAM,
         ),
     ] = None,
@@ -141,7 +142,7 @@ def analytics(
         # As it was written before there was --output: the directory first.
         output, *entities = entities or [""]
         if not output:
-            raise typer.BadParameter("say where the report goes: --output DIR.")
+            raise typer.BadParameter("give a directory for the report: --output DIR.")
     from pyspark_servicebus.pipelines.analytics import AnalyticsSettings, entities_of
     from pyspark_servicebus.pipelines.analytics import analytics as work
 

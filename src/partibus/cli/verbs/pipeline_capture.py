@@ -62,7 +62,7 @@ def run(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Close a window when so much waits. (default 128MiB)",
+            help="Close the window when this much data is waiting. (default 128MiB)",
             rich_help_panel=_WINDOWS,
         ),
     ] = None,
@@ -70,7 +70,7 @@ def run(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Close a window after so long. (default 5m)",
+            help="Close the window after this time. (default 5m)",
             rich_help_panel=_WINDOWS,
         ),
     ] = None,
@@ -84,15 +84,17 @@ def run(
     ] = False,
     continuous: Annotated[
         bool,
-        typer.Option("--continuous", help="Go on until stopped; else take what is there and end."),
+        typer.Option(
+            "--continuous", help="Run until stopped; without it, process what is there and end."
+        ),
     ] = False,
     run_time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="End a continuous capture after so long."),
+        typer.Option(metavar="TIME", help="Stop a continuous capture after this time."),
     ] = None,
     include_amqp: Annotated[
         bool,
-        typer.Option("--include-amqp", help="Keep each message byte by byte too."),
+        typer.Option("--include-amqp", help="Also keep the encoded message."),
     ] = False,
     starting: Annotated[
         Literal["earliest", "latest"] | None,
@@ -106,7 +108,7 @@ def run(
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="The name of its cursor on the bus. (default one of its own)",
+            help="The name of its cursor on the bus. (default: generated)",
             rich_help_panel=_CURSOR,
         ),
     ] = None,
@@ -114,7 +116,7 @@ def run(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="How long the bus keeps what is not captured yet. (default 7d)",
+            help="How long the bus keeps messages that are not captured yet. (default 7d)",
             rich_help_panel=_CURSOR,
         ),
     ] = None,
@@ -122,7 +124,7 @@ def run(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="How much of it the bus keeps for each fragment. (default 10g)",
+            help="How much uncaptured data the bus keeps for each fragment. (default 10g)",
             rich_help_panel=_CURSOR,
         ),
     ] = None,
@@ -130,14 +132,14 @@ def run(
         bool,
         typer.Option(
             "--accept-loss",
-            help="Go on when the bus has let messages go that were not captured yet.",
+            help="Continue when the bus has discarded messages before they were captured.",
             rich_help_panel=_CURSOR,
         ),
     ] = False,
     retry: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="How long a bus that is away is waited for. (default 5m)"
+            metavar="TIME", help="How long to wait for a bus that is unreachable. (default 5m)"
         ),
     ] = None,
 ) -> None:
@@ -209,7 +211,7 @@ def compact(
 def show(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A folder, or a URI.")],
     last: Annotated[
-        int, typer.Option(metavar="N", help="So many windows, the newest last.", min=1)
+        int, typer.Option(metavar="N", help="How many windows to show, the newest last.", min=1)
     ] = 20,
     json: AsJson = False,
 ) -> None:

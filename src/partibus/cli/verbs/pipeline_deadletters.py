@@ -52,8 +52,8 @@ def deadletters(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="How long messages are waited for that another receiver has locked."
-            " (default: as long as the entity locks)",
+            help="How long to wait for messages that another receiver has locked. "
+            "(default: the lock duration of the entity)",
             rich_help_panel=_RULES,
         ),
     ] = None,
@@ -61,7 +61,7 @@ def deadletters(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="How long a bus that is away is waited for. (default 60s)",
+            help="How long to wait for a bus that is unreachable. (default 60s)",
             rich_help_panel=_RULES,
         ),
     ] = None,
@@ -76,11 +76,11 @@ def deadletters(
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Show so many dead letters of each cause. (default 3)"),
+        typer.Option(metavar="N", help="How many dead letters of each cause to show. (default 3)"),
     ] = None,
     sample_characters: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Of their bodies, so many characters. (default 200)"),
+        typer.Option(metavar="N", help="How many characters of each body to show. (default 200)"),
     ] = None,
 ) -> None:
     """Report on the dead letters of all queues and subscriptions, and carry out rules on them.

@@ -37,11 +37,13 @@ def replay(
     entity: Destination,
     pace: Annotated[
         Literal["full", "original"] | None,
-        typer.Option(help="As fast as the bus takes it, or as it came. (default full)"),
+        typer.Option(
+            help="As fast as the bus accepts messages, or at the original pace. (default full)"
+        ),
     ] = None,
     speed: Annotated[
         float | None,
-        typer.Option(metavar="N", help="The original pace, so many times as fast."),
+        typer.Option(metavar="N", help="A multiple of the original pace."),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -84,21 +86,23 @@ def replay(
     ] = False,
     id_prefix: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="The same with other words.", rich_help_panel=_CHANGES),
+        typer.Option(
+            metavar="TEXT", help="The same, with a prefix of your own.", rich_help_panel=_CHANGES
+        ),
     ] = None,
     schedule: Annotated[
         Literal["keep", "shift", "drop"] | None,
         typer.Option(
-            help="Scheduled times: keep them, shift them as far as the replay is later, or drop"
-            " them. (default keep)",
+            help="Scheduled times: keep them, shift them by the delay of the replay, or drop "
+            "them. (default keep)",
             rich_help_panel=_CHANGES,
         ),
     ] = None,
     deliver: Annotated[
         Literal["staged", "atLeastOnce"] | None,
         typer.Option(
-            help="Each message once, or with half the work for the bus and, after an interruption,"
-            " some of them twice. (default staged)",
+            help="staged: each message exactly once; atLeastOnce: half the work for the bus, but "
+            "duplicates after an interruption. (default staged)",
             rich_help_panel=_RESUMING,
         ),
     ] = None,
@@ -106,7 +110,7 @@ def replay(
         bool,
         typer.Option(
             "--restart",
-            help="Begin anew, even if a replay was interrupted.",
+            help="Start from the beginning, even if a replay was interrupted.",
             rich_help_panel=_RESUMING,
         ),
     ] = False,
@@ -122,14 +126,14 @@ def replay(
         int | None,
         typer.Option(
             metavar="N",
-            help="Messages after which the positions are kept. (default 20000)",
+            help="Save the positions after this many messages. (default 20000)",
             rich_help_panel=_RESUMING,
         ),
     ] = None,
     retry: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="How long a bus that is away is waited for. (default 5m)"
+            metavar="TIME", help="How long to wait for a bus that is unreachable. (default 5m)"
         ),
     ] = None,
 ) -> None:

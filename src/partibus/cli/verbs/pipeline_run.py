@@ -37,11 +37,11 @@ def run(
     running: Running,
     file: PipelineFile,
     once: Annotated[
-        bool, typer.Option("--once", help="Run once now, whatever the schedule says.")
+        bool, typer.Option("--once", help="Run once now, regardless of the schedule.")
     ] = False,
     metrics_port: Annotated[
         int | None,
-        typer.Option(metavar="PORT", help="Answer Prometheus on this port of this machine."),
+        typer.Option(metavar="PORT", help="Serve Prometheus metrics on this local port."),
     ] = None,
 ) -> None:
     """Run the pipeline that a file declares, by its schedule.
@@ -82,7 +82,7 @@ def check(
     running: Running,
     file: PipelineFile,
     reach: Annotated[
-        bool, typer.Option("--reach-master", help="Also ask whether Spark's master answers.")
+        bool, typer.Option("--reach-master", help="Also check that the Spark master answers.")
     ] = False,
 ) -> None:
     """Say whether the pipeline of a file would work; no message is touched.
@@ -191,7 +191,7 @@ class _Teller:
     def failed(self, error: Exception) -> None:
         from partibus.cli.failures import say
 
-        say(f"{self._name} failed: {error} The next run comes at its time.")
+        say(f"{self._name} failed: {error} The next run starts as scheduled.")
 
     def waiting(self, until: "datetime.datetime") -> None:
         if not self._as_json:

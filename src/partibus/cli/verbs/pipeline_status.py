@@ -74,7 +74,8 @@ def _states(name: str | None, state_dir: Any) -> "list[PipelineState]":
     if not chosen:
         known = ", ".join(state.name for state in states) or "none"
         raise CommandFailed(
-            f"no pipeline '{name}' has run yet, as far as {directory} tells; there are: {known}.",
+            f"no pipeline '{name}' has run yet, according to {directory}; known pipelines: "
+            f"{known}.",
             EXIT_NOT_FOUND,
         )
     return chosen

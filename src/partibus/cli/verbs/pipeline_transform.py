@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
     from pyspark_servicebus.pipelines.transform_settings import TransformSettings
 
-_WORK: Final = "What is done to messages"
+_WORK: Final = "Transformation"
 _PROMISE: Final = "What is promised"
-_READ: Final = "How messages are read"
+_READ: Final = "Reading"
 
 
 @on_server
@@ -71,7 +71,7 @@ def transform(
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="A function (key, rows, state) -> rows that remembers; with --key.",
+            help="A stateful function (key, rows, state) -> rows; with --key.",
             rich_help_panel=_WORK,
         ),
     ] = None,
@@ -79,7 +79,7 @@ def transform(
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="With --stateful: the values of this column have a state each; may be repeated.",
+            help="With --stateful: keep one state per value of this column; may be repeated.",
             rich_help_panel=_WORK,
         ),
     ] = None,
@@ -87,14 +87,14 @@ def transform(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="With --stateful: forget keys that were silent so long.",
+            help="With --stateful: discard the state of keys idle for this long.",
             rich_help_panel=_WORK,
         ),
     ] = None,
     extra_columns: Annotated[
         Literal["refuse", "properties"] | None,
         typer.Option(
-            help="What columns become that messages do not have. (default refuse)",
+            help="What to do with columns that messages do not have. (default refuse)",
             rich_help_panel=_WORK,
             show_default=False,
         ),
@@ -111,7 +111,7 @@ def transform(
         bool,
         typer.Option(
             "--continuous",
-            help="Go on until Ctrl-C, instead of taking what is there.",
+            help="Run until Ctrl-C, instead of processing what is there and ending.",
             rich_help_panel=_READ,
         ),
     ] = False,
@@ -125,7 +125,7 @@ def transform(
     ] = None,
     max_messages: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Messages of a batch at most.", rich_help_panel=_READ),
+        typer.Option(metavar="N", help="The most messages in one batch.", rich_help_panel=_READ),
     ] = None,
     watermark: Annotated[
         str | None,
@@ -147,7 +147,7 @@ def transform(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Where Spark keeps how far it is. (default in the state directory)",
+            help="Where Spark keeps its checkpoint. (default in the state directory)",
             rich_help_panel=_READ,
         ),
     ] = None,
@@ -172,7 +172,8 @@ def transform(
         str | None,
         typer.Option(
             metavar="QUEUE",
-            help="Where messages go that fail, with the reason; else the first ends the run.",
+            help="Where failing messages go, with the reason; without it the first failure ends "
+            "the run.",
             rich_help_panel=_PROMISE,
         ),
     ] = None,
@@ -180,12 +181,13 @@ def transform(
         int | None,
         typer.Option(
             metavar="N",
-            help="End the run when more messages of a batch fail. (default 100)",
+            help="End the run when more messages than this fail in one batch. (default 100)",
             rich_help_panel=_PROMISE,
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Say whether it would work; touch no message.")
+        bool,
+        typer.Option("--check", help="Check whether it would work, without touching a message."),
     ] = False,
 ) -> None:
     """Send the messages of SOURCE on to TARGET, changed by SQL or a function.

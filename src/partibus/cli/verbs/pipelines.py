@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
 
 claims = typer.Typer(
-    help="Claims: messages that pipelines hold until their batch is done.", no_args_is_help=True
+    help="Claims: messages that pipelines hold until their batch is complete.", no_args_is_help=True
 )
 cursors = typer.Typer(
-    help="Cursors: how far pipelines have read along, and what is kept for them.",
+    help="Cursors: how far pipelines have read, and what is retained for them.",
     no_args_is_help=True,
 )
 
@@ -37,7 +37,7 @@ def list_claims(place: "Place", name: Entity, json: AsJson = False) -> None:
         print_json(answer)
         return
     if not answer["claims"]:
-        typer.echo(f"Nobody claims messages of {answer['name']}.")
+        typer.echo(f"No pipeline has claimed messages of {answer['name']}.")
         return
     from partibus.cli.quantities import spoken_bytes
     from partibus.cli.tables import print_table
@@ -67,7 +67,7 @@ def release(
     name: Entity,
     owner: Annotated[str, typer.Argument(metavar="OWNER", help="As `claim list` shows it.")],
     forget: Annotated[
-        bool, typer.Option("--forget", help="Forget the owner too, for one that is no more.")
+        bool, typer.Option("--forget", help="Also remove the owner, when it no longer exists.")
     ] = False,
     yes: Yes = False,
     json: AsJson = False,
@@ -79,13 +79,15 @@ def release(
     """
     from partibus.cli.confirming import confirm
 
-    confirm(f"Take the messages that '{owner}' holds of '{name}' away from it?", yes)
+    confirm(f"Release the messages of '{name}' that '{owner}' has claimed?", yes)
     body = {"owner": owner, "forget": forget}
     answer = server_at(place).ask("POST", f"/entities/{name}/claims/release", body)
     if json:
         print_json(answer)
     else:
-        typer.echo(f"{answer['name']}: {answer['released']} messages of '{owner}' given back")
+        typer.echo(
+            f"{answer['name']}: {answer['released']} messages of '{owner}' returned to the queue"
+        )
 
 
 @cursors.command("list")
@@ -134,7 +136,7 @@ def drop(
     """Forget a cursor and what is kept for it alone; nobody can read that any more."""
     from partibus.cli.confirming import confirm
 
-    confirm(f"Drop the cursor '{cursor}' of '{name}' and what is kept for it?", yes)
+    confirm(f"Drop the cursor '{cursor}' of '{name}' and the messages retained for it?", yes)
     answer = server_at(place).ask("POST", f"/entities/{name}/cursors/drop", {"name": cursor})
     if json:
         print_json(answer)

@@ -42,21 +42,22 @@ OnEntity = Annotated[
     ),
 ]
 WithKeys = Annotated[
-    bool, typer.Option("--keys", help="Show the keys, and the connection string with the first.")
+    bool,
+    typer.Option("--keys", help="Show the keys, and the connection string with the primary key."),
 ]
 InDirectory = Annotated[
     Path | None,
     typer.Option(
         "--data",
         metavar="DIR",
-        help="Read it from this data directory of a server, in the place of asking a server.",
+        help="Read it from the data directory of a server instead of asking a server.",
         show_default=False,
     ),
 ]
 PrimaryKey = Annotated[
     str | None,
     typer.Option(
-        metavar="TEXT", help="A key of your own. (default: one is made)", show_default=False
+        metavar="TEXT", help="A key of your own. (default: generated)", show_default=False
     ),
 ]
 SecondaryKey = Annotated[
@@ -263,7 +264,7 @@ def _put(place: "Place", entity: str, name: str, body: Policy) -> Policy:
 
 def _path(name: str) -> str:
     if "/" in name:
-        raise typer.BadParameter(f"'{name}' is no policy name; it holds a slash.")
+        raise typer.BadParameter(f"'{name}' is not a valid policy name: it contains a slash.")
     return f"/policies/{name}"
 
 

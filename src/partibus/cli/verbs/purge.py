@@ -62,13 +62,13 @@ async def purge_lane(
 
     lane = "dead-letter" if dead_letter else "active"
     if place.connection.is_cloud:
-        confirm(f"Delete the {_spoken(lane)} of '{name}' for good?", yes)
+        confirm(f"Delete the {_spoken(lane)} of '{name}' permanently?", yes)
         with progress_of("purging", None) as advance:
             answer = await _in_the_cloud(place, name, lane, before, advance)
     else:
         server = server_at(place)
         count = _waiting(server.ask("GET", f"/entities/{name}")["totals"], dead_letter)
-        confirm(f"Delete about {count} {_spoken(lane)} of '{name}' for good?", yes)
+        confirm(f"Delete about {count} {_spoken(lane)} of '{name}' permanently?", yes)
         with progress_of("purging", max(count, 1)) as advance:
             answer = _portions(server, name, lane, before, advance)
     if json:
@@ -78,7 +78,7 @@ async def purge_lane(
         typer.echo(f"{answer['name']}: {count} {_spoken(lane, count)} deleted")
     missing = answer["unavailable_fragments"]
     if missing:
-        say(f"their store is down, so they were passed over: {', '.join(map(str, missing))}")
+        say(f"skipped, because their store is down: {', '.join(map(str, missing))}")
         raise typer.Exit(1)
 
 

@@ -15,7 +15,7 @@ from partibus.cli.quantities import span_ms
 if TYPE_CHECKING:
     from partibus.cli.place import Place
 
-_AFTER: Final = "What happens to a message once it is printed"
+_AFTER: Final = "Settlement"
 _WHICH: Final = "Which messages"
 
 
@@ -24,14 +24,16 @@ async def receive(
     place: "Place",
     entity: Entity,
     max: Annotated[  # noqa: A002 - the word of the flag
-        int, typer.Option(metavar="N", min=1, help="At most so many.", rich_help_panel=_WHICH)
+        int, typer.Option(metavar="N", min=1, help="At most this many.", rich_help_panel=_WHICH)
     ] = 1,
     all: Annotated[  # noqa: A002 - the word of the flag
         bool,
-        typer.Option("--all", help="All there are, until none is left.", rich_help_panel=_WHICH),
+        typer.Option(
+            "--all", help="All messages, until the queue is empty.", rich_help_panel=_WHICH
+        ),
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.", rich_help_panel=_WHICH)
+        bool, typer.Option("--follow", "-f", help="Run until Ctrl-C.", rich_help_panel=_WHICH)
     ] = False,
     wait: Annotated[
         int,
@@ -54,7 +56,7 @@ async def receive(
         list[int] | None,
         typer.Option(
             metavar="NUMBER",
-            help="The deferred message with this sequence number; give it once for each.",
+            help="The deferred message with this sequence number; repeat for each.",
             rich_help_panel=_WHICH,
         ),
     ] = None,
@@ -62,7 +64,7 @@ async def receive(
         bool,
         typer.Option(
             "--delete",
-            help="Receive and delete: quicker, but what is lost on the way is lost.",
+            help="Receive and delete: faster, but a message lost in transit is lost.",
             rich_help_panel=_AFTER,
         ),
     ] = False,
@@ -73,15 +75,19 @@ async def receive(
     reason: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Why, with --settle dead-letter.", rich_help_panel=_AFTER
+            metavar="TEXT", help="The reason, with --settle dead-letter.", rich_help_panel=_AFTER
         ),
     ] = None,
     description: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="More about why, likewise.", rich_help_panel=_AFTER),
+        typer.Option(
+            metavar="TEXT",
+            help="The error description, with --settle dead-letter.",
+            rich_help_panel=_AFTER,
+        ),
     ] = None,
     fail_empty: Annotated[
-        bool, typer.Option("--fail-empty", help="Exit with code 7 when nothing came.")
+        bool, typer.Option("--fail-empty", help="Exit with code 7 if no message was received.")
     ] = False,
     look: LookOption = None,
     json: AsJson = False,
@@ -128,6 +134,6 @@ async def receive(
         else:
             await receive_each(bus, wish, printer.show)
     if printer.count == 0:
-        say(f"no message came from {wish.path}.")
+        say(f"no message was received from {wish.path}.")
         if fail_empty:
             raise typer.Exit(EXIT_NOTHING)

@@ -34,7 +34,7 @@ Config = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="The rules of this file, in the place of those of a server: TOML, or the vendor"
+        help="Use the rules in this file instead of those of a server: TOML, or the vendor"
         " emulator's Config.json.",
     ),
 ]
@@ -53,11 +53,11 @@ Message = Annotated[
     typer.Option(
         metavar="FILE",
         help="The message as JSON ('-' reads stdin): application_properties, subject, ... ; flags "
-        "are put on top of it.",
+        "override it.",
         rich_help_panel=_MESSAGE,
     ),
 ]
-Subject = Annotated[str | None, _flag("Subject, also called label.")]
+Subject = Annotated[str | None, _flag("Subject (label).")]
 MessageId = Annotated[str | None, _flag("MessageId.")]
 CorrelationId = Annotated[str | None, _flag("CorrelationId.")]
 SessionId = Annotated[str | None, _flag("SessionId.")]
@@ -171,7 +171,7 @@ def explain(
     elif subscription is not None:
         reach = _reach_of(_source(find, config, _topic_of(subscription)), subscription, view)
     else:
-        raise typer.BadParameter("say which SUBSCRIPTION, or give a filter: --sql-filter.")
+        raise typer.BadParameter("name a SUBSCRIPTION, or give a filter: --sql-filter.")
     if json:
         _print_json([reach])
     else:

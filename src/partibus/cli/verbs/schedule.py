@@ -44,7 +44,7 @@ async def create(
     entity: Destination,
     body: Annotated[str | None, typer.Argument(help="The body.")] = None,
     file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The body is the content of this file.")
+        Path | None, typer.Option(metavar="FILE", help="Read the body from this file.")
     ] = None,
     at: At = None,
     delay: Delay = None,
@@ -77,7 +77,7 @@ async def create(
     if (body is None) == (file is None):
         raise typer.BadParameter("give a body, or --file.")
     if (at is None) == (delay is None):
-        raise typer.BadParameter("say when: give --at or --delay.")
+        raise typer.BadParameter("give the time: --at or --delay.")
     message = make_template(
         message_id=message_id or uuid.uuid4().hex,
         session_id=session_id,
@@ -108,7 +108,7 @@ async def list_scheduled(
     place: "Place",
     entity: Destination,
     max: Annotated[  # noqa: A002 - the word of the flag
-        int, typer.Option(metavar="N", min=1, help="Show at most so many.")
+        int, typer.Option(metavar="N", min=1, help="Show at most this many.")
     ] = 10,
     look: LookOption = None,
     json: AsJson = False,

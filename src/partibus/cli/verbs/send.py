@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from partibus.client.message import OutgoingMessage
 
 _WHAT: Final = "What is sent"
-_HOW: Final = "How it is sent"
+_HOW: Final = "Sending"
 PLACEHOLDER: Final = "{n}"
 
 
@@ -46,21 +46,23 @@ async def send(
         str | None,
         typer.Argument(
             metavar="BODY",
-            help="What it says. Without it, each line of standard input is a message.",
+            help="The message body. Without it, each line of standard input is one message.",
         ),
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The body is the content of this file, whatever it is.",
+            help="Read the body from this file, as bytes.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
     input: Annotated[  # noqa: A002 - the word of the flag
         Path | None,
         typer.Option(
-            metavar="FILE", help="Read lines from here, not standard input.", rich_help_panel=_WHAT
+            metavar="FILE",
+            help="Read lines from this file instead of standard input.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     jsonl: Annotated[
@@ -76,7 +78,7 @@ async def send(
         typer.Option(
             metavar="N",
             min=1,
-            help="Send the body so many times; {n} in body, id, session and key is the number.",
+            help="Send the body this many times; {n} in body, id, session and key is the number.",
             rich_help_panel=_WHAT,
         ),
     ] = 1,
@@ -107,7 +109,7 @@ async def send(
         typer.Option(
             metavar="N",
             min=1,
-            help="Send so many in one batch; the bus takes a batch whole or not at all.",
+            help="Messages per batch; the bus accepts a whole batch or none of it.",
             rich_help_panel=_HOW,
         ),
     ] = 1,
@@ -165,7 +167,9 @@ def check_input(
     if body is not None and file is not None:
         raise typer.BadParameter("give a body or --file, not both.")
     if (body is not None or file is not None) and (lines is not None or jsonl):
-        raise typer.BadParameter("a body or --file is one message; leave out --input and --jsonl.")
+        raise typer.BadParameter(
+            "a body or --file is a single message; it cannot be combined with --input or --jsonl."
+        )
     if body is None and file is None:
         if count != 1:
             raise typer.BadParameter("--count needs a body or --file.")

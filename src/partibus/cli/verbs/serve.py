@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 _WHERE: Final = "Where it listens"
-_KEEPS: Final = "What it keeps, and where"
+_KEEPS: Final = "Data"
 _LIMITS: Final = "How it behaves"
 
 
@@ -20,7 +20,7 @@ def serve(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Directory of the messages and entities, made when missing."
+            help="Directory for messages and entities, created if missing."
             " (default ./partibus-data)",
             rich_help_panel=_KEEPS,
         ),
@@ -29,7 +29,7 @@ def serve(
         bool,
         typer.Option(
             "--memory",
-            help="Keep everything in memory; it is gone when the server stops.",
+            help="Keep everything in memory; it is lost when the server stops.",
             rich_help_panel=_KEEPS,
         ),
     ] = False,
@@ -46,7 +46,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="N",
-            help="Spread the fragments over N directories below --data. (default 1)",
+            help="Spread the fragments over N directories under --data. (default 1)",
             rich_help_panel=_KEEPS,
         ),
     ] = None,
@@ -54,7 +54,7 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="URL",
-            help="A place to keep fragments in; give it once for each store.",
+            help="A directory for a store; repeat it for each store.",
             rich_help_panel=_KEEPS,
         ),
     ] = None,
@@ -62,7 +62,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="HOST",
-            help="Address to listen on; 0.0.0.0 lets other machines in, * also by IPv6."
+            help="Address to listen on; 0.0.0.0 accepts other machines, * also over IPv6."
             " (default 127.0.0.1)",
             rich_help_panel=_WHERE,
         ),
@@ -71,8 +71,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="PORT",
-            help="Port for clients. It takes AMQP, TLS and HTTP alike; 0 picks a free one, none"
-            " switches it off. (default 5672)",
+            help="Port for clients, for AMQP, TLS and HTTP alike; 0 picks a free port, none "
+            "disables it. (default 5672)",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -80,7 +80,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="PORT",
-            help="The same on the port where clients look for TLS. (default 5671)",
+            help="A second port, where clients expect TLS. (default 5671)",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -88,7 +88,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="PORT",
-            help="The same on the port where tools look for HTTP. (default 5300)",
+            help="A third port, where tools expect HTTP. (default 5300)",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -96,8 +96,8 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Your certificate with its chain, in PEM. A new one is served as soon as the file"
-            " changes. (default: one of the development CA, see `partibus cert`)",
+            help="Your certificate with its chain, in PEM. It is reloaded when the file "
+            "changes. (default: a certificate of the development CA, see `partibus cert`)",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -112,7 +112,7 @@ def serve(
     workers: Annotated[
         str | None,
         typer.Option(
-            metavar="N", help="Processes to share the work. (default 1)", rich_help_panel=_LIMITS
+            metavar="N", help="Number of worker processes. (default 1)", rich_help_panel=_LIMITS
         ),
     ] = None,
     profile: Annotated[
@@ -128,8 +128,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Memory for messages on their way, over all clients: bytes, or 64M, 2G. Senders"
-            " wait when it is used up. (default 512M, or a quarter of the memory that the server"
+            help="Memory for messages in transit, over all clients: bytes, or 64M, 2G. Senders "
+            "wait when it is used up. (default 512M, or a quarter of the memory that the server"
             " may use if that is less)",
             rich_help_panel=_LIMITS,
         ),
@@ -138,8 +138,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help="What stays free of a store's disk, as 5% or 200M; below it no messages are"
-            " taken, but they are received and settled. (default 5%, at least 64M)",
+            help="Space to keep free on a store's disk, as 5% or 200M; below it, sends are "
+            "refused, while receiving and settling continue. (default 5%, at least 64M)",
             rich_help_panel=_LIMITS,
         ),
     ] = None,
@@ -147,8 +147,8 @@ def serve(
         str | None,
         typer.Option(
             metavar="MODE",
-            help="How partitioned entities are peeked: merged, or first-responder as in the cloud,"
-            " where the first fragment to answer decides. (default merged)",
+            help="How partitioned entities are peeked: merged, or first-responder as in Azure, "
+            "where the first fragment to answer is used. (default merged)",
             rich_help_panel=_LIMITS,
         ),
     ] = None,
@@ -156,9 +156,9 @@ def serve(
         bool,
         typer.Option(
             "--emulator",
-            help="Stand in for the vendor's emulator: every interface, ports 5672 and 5300, its"
-            " well-known key, its Config.json or its default entities, and the line that tools"
-            " wait for. For development and tests.",
+            help="Replace the vendor's emulator: all interfaces, ports 5672 and 5300, its "
+            "well-known key, its Config.json or default entities, and the log line that "
+            "tools wait for. For development and tests.",
             rich_help_panel=_LIMITS,
         ),
     ] = False,
@@ -166,8 +166,8 @@ def serve(
         bool,
         typer.Option(
             "--faults",
-            help="Let `partibus fault` break things on demand: stores, latency, throttling, locks."
-            " For tests of your own programs.",
+            help="Allow `partibus fault` to inject faults: stores, latency, throttling, locks. For "
+            "testing your own programs.",
             rich_help_panel=_LIMITS,
         ),
     ] = False,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOCK_WAIT_MS: Final = 5_000
 
-app = typer.Typer(help="Look at sessions and their state.", no_args_is_help=True)
+app = typer.Typer(help="Inspect sessions and their state.", no_args_is_help=True)
 state_app = typer.Typer(help="Read and write the state of a session.", no_args_is_help=True)
 app.add_typer(state_app, name="state")
 
@@ -30,7 +30,7 @@ SessionId = Annotated[str, typer.Argument(metavar="ID", help="The session.")]
 
 @app.callback()
 def session() -> None:
-    """Look at sessions and their state."""
+    """Inspect sessions and their state."""
 
 
 @app.command("list")
@@ -94,7 +94,7 @@ async def set_state(
         typer.Argument(help="The state. Without it, all of standard input is the state."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The state is the content of this file.")
+        Path | None, typer.Option(metavar="FILE", help="Read the state from this file.")
     ] = None,
 ) -> None:
     """Write the state of a session.
@@ -126,7 +126,7 @@ async def clear_state(place: "Place", entity: Entity, session_id: SessionId) -> 
     """
     async with _held(place, entity, session_id) as management:
         await management.set_session_state(session_id, None)
-    typer.echo(f"{entity}: session {session_id} has no state any more")
+    typer.echo(f"{entity}: state of session {session_id} cleared")
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
 
 app = typer.Typer(
-    help="Stages: what pipelines have written and nobody sees until they publish it.",
+    help="Stages: what pipelines have written but not yet published.",
     no_args_is_help=True,
 )
 
@@ -34,7 +34,7 @@ def list_stages(place: "Place", name: Entity, json: AsJson = False) -> None:
         print_json(answer)
         return
     if not answer["writers"]:
-        typer.echo(f"Nobody stages messages in {answer['name']}.")
+        typer.echo(f"No pipeline has staged messages in {answer['name']}.")
         return
     from partibus.cli.quantities import spoken_bytes
     from partibus.cli.tables import print_table
@@ -66,7 +66,9 @@ def drop(
     writer: Annotated[str, typer.Argument(metavar="WRITER", help="As `stage list` shows it.")],
     forget: Annotated[
         bool,
-        typer.Option("--forget", help="Forget the writer and what it has published, too."),
+        typer.Option(
+            "--forget", help="Also remove the writer and its record of what it has published."
+        ),
     ] = False,
     yes: Yes = False,
     json: AsJson = False,

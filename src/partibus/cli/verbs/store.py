@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
     from partibus.server.config import ServeSettings
 
-app = typer.Typer(help="Look at the stores, and put them right.", no_args_is_help=True)
+app = typer.Typer(help="Inspect and repair the stores.", no_args_is_help=True)
 
 Result = TypeVar("Result")
 Data = Annotated[
@@ -27,17 +27,17 @@ Data = Annotated[
 ]
 Stores = Annotated[
     int | None,
-    typer.Option(metavar="N", help="How many stores; without it, those in the data directory."),
+    typer.Option(metavar="N", help="How many stores. (default: those in the data directory)"),
 ]
 Places = Annotated[
     list[str] | None,
-    typer.Option("--store", metavar="DIR", help="The place of a store, as given to `serve`."),
+    typer.Option("--store", metavar="DIR", help="The directory of a store, as given to `serve`."),
 ]
 
 
 @app.callback()
 def store() -> None:
-    """Look at the stores, and put them right."""
+    """Inspect and repair the stores."""
 
 
 @app.command("list")
@@ -150,7 +150,7 @@ def adopt(
         stores,
         lambda settings: adopt_data(settings, given, drops_unknown=drop_unknown),
     )
-    print("\n".join([*steps, "catalog and stores belong together"]))
+    print("\n".join([*steps, "the catalog and the stores belong together"]))
 
 
 @app.command()
@@ -166,7 +166,7 @@ def repair(data: Data = Path("partibus-data"), stores: Stores = None, place: Pla
     from partibus.server.store_repair import repair_data
 
     steps = _offline(data, place, stores, repair_data)
-    print("\n".join(steps or ["the catalog is sound: nothing to repair"]))
+    print("\n".join(steps or ["the catalog is intact: nothing to repair"]))
 
 
 def _offline(

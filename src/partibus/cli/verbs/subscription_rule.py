@@ -31,7 +31,7 @@ Correlation = Annotated[
         "--correlation",
         metavar="NAME=VALUE",
         help="Take what has this value in a field (message_id, correlation_id, label, to, reply_to,"
-        " session_id, reply_to_session_id, content_type); give it once for each.",
+        " session_id, reply_to_session_id, content_type); repeat for each.",
     ),
 ]
 Property = Annotated[
@@ -40,7 +40,7 @@ Property = Annotated[
         "--property",
         "-p",
         metavar="NAME[:TYPE]=VALUE",
-        help="Take what has this application property; give it once for each.",
+        help="Take what has this application property; repeat for each.",
     ),
 ]
 Action = Annotated[
@@ -50,7 +50,7 @@ Action = Annotated[
 
 @app.callback()
 def rule() -> None:
-    """Create, look at and change rules of subscriptions.
+    """Create, inspect and change rules of subscriptions.
 
     A subscription takes a message when one of its rules does. A new one has the rule $Default,
     which takes everything; delete it once you have rules of your own.

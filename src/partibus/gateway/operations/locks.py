@@ -97,7 +97,7 @@ def disposition(
     status = request.fields.get("disposition-status")
     outcome = _OUTCOMES.get(text_of(status) or "")
     if outcome is None:
-        raise ArgumentError(f"'{status}' is no disposition; allowed are {', '.join(_OUTCOMES)}.")
+        raise ArgumentError(f"'{status}' is not a disposition; allowed are {', '.join(_OUTCOMES)}.")
     groups, _ = _locks(request)
     return groups, outcome, _overlay(request, outcome)
 

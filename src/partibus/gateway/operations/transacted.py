@@ -121,5 +121,5 @@ def refusal(name: str, entity: Entity) -> BusError:
         )
     return InvalidOperation(
         f"The operation '{name}' cannot be part of a transaction; allowed are "
-        f"{', '.join(IN_TRANSACTIONS)}. Ask for it outside."
+        f"{', '.join(IN_TRANSACTIONS)}. Run it outside the transaction."
     )

@@ -65,7 +65,7 @@ class EntityWork:
     wait_s: float
     """How long messages are waited for that another receiver has locked."""
     patience_s: float
-    """How long a bus that is away is waited for."""
+    """How long to wait for a bus that is unreachable."""
     advance: Advance = lambda count: None
     fragments_up: Callable[[], set[int]] | None = None
     """The fragments that answer now: a look at the others shows nothing, and proves nothing.

@@ -95,7 +95,7 @@ def patched(body: bytes, patch: object) -> bytes:
     try:
         document = json.loads(body)
     except ValueError:
-        raise NotFixable("its body is no JSON, and body_merge takes JSON") from None
+        raise NotFixable("its body is not JSON, which body_merge needs") from None
     return json.dumps(_merge(document, patch), ensure_ascii=False, separators=(",", ":")).encode()
 
 

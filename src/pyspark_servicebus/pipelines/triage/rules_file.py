@@ -81,7 +81,7 @@ def load_rules(file: Path) -> tuple[Rule, ...]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise SettingsError(f"rules: {file} cannot be read: {reason}.") from None
     return parse_rules(text, file.name)
 
@@ -91,11 +91,11 @@ def parse_rules(text: str, name: str = "rules") -> tuple[Rule, ...]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{name}: this is no TOML: {error}.") from None
+        raise SettingsError(f"{name}: this is not valid TOML: {error}.") from None
     reading = _Reading(text, name)
     for key in document:
         if key != "rule":
-            reading.complain(None, key, f"there is no such key; did you mean [[rule]]{_HINT}")
+            reading.complain(None, key, f"unknown key; did you mean [[rule]]{_HINT}")
     tables = document.get("rule", [])
     if not isinstance(tables, list) or not tables:
         reading.complain(None, "rule", f"there are no rules. Write them as [[rule]]{_HINT}")
@@ -114,7 +114,9 @@ def _complain_of_doubles(reading: "_Reading", rules: list[Rule | None]) -> None:
     seen: set[str] = set()
     for index, rule in enumerate(rules):
         if rule is not None and rule.name in seen:
-            reading.complain(index, "name", f"'{rule.name}' is there twice; give each its own.")
+            reading.complain(
+                index, "name", f"'{rule.name}' appears twice; give each rule its own name."
+            )
         seen.add(rule.name if rule is not None else "")
 
 
@@ -153,7 +155,7 @@ class _Reading:
         before = len(self.complaints)
         self._rule_name = ""
         if not isinstance(table, dict):
-            self.complain(index, "rule", "it is no table; write [[rule]] and its keys below.")
+            self.complain(index, "rule", "expected a table; write [[rule]] and its keys below.")
             return None
         told = table.get("name")
         self._rule_name = f"'{told}'" if isinstance(told, str) else ""
@@ -186,7 +188,7 @@ class _Reading:
         for key in table:
             if key not in keys:
                 close = nearest(key, keys)
-                self.complain(index, key, f"there is no such key; did you mean {close}?")
+                self.complain(index, key, f"unknown key; did you mean {close}?")
 
     def _plain(self, index: int, kind: type[Any], table: Mapping[str, object]) -> Any:
         """The keys with simple values; None when one of them is wrong."""
@@ -217,7 +219,7 @@ class _Reading:
 
     def _when(self, index: int, table: object) -> When | None:
         if not isinstance(table, dict):
-            text = 'it is no table; write when = { reason = "..." } or [rule.when].'
+            text = 'expected a table; write when = { reason = "..." } or [rule.when].'
             self.complain(index, "when", text)
             return None
         self._known(index, table, WHEN_KEYS)
@@ -250,7 +252,7 @@ class _Reading:
 
     def _globs(self, index: int, given: object) -> dict[str, str]:
         if not isinstance(given, dict):
-            self.complain(index, "properties", 'it is no table; write { tenant = "acme*" }.')
+            self.complain(index, "properties", 'expected a table; write { tenant = "acme*" }.')
             return {}
         found: dict[str, str] = {}
         for name, value in given.items():
@@ -277,13 +279,15 @@ class _Reading:
 
     def _texts(self, index: int, key: str, given: object) -> tuple[str, ...]:
         if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
-            self.complain(index, key, f'{given!r} is no list of texts; write ["one", "two"].')
+            self.complain(
+                index, key, f'{given!r} is not a list of strings; for example: ["one", "two"].'
+            )
             return ()
         return tuple(given)
 
     def _set(self, index: int, given: object) -> dict[str, object]:
         if not isinstance(given, dict):
-            self.complain(index, "set", 'it is no table; write { currency = "EUR" }.')
+            self.complain(index, "set", 'expected a table; write { currency = "EUR" }.')
             return {}
         found: dict[str, object] = {}
         for name, value in given.items():

@@ -45,5 +45,5 @@ def test_a_wrong_setting_ends_a_script_before_spark_starts(
 
 def test_settings_of_spark() -> None:
     assert pairs(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
-    with pytest.raises(SettingsError, match="conf: 'a' is no K=V"):
+    with pytest.raises(SettingsError, match="conf: 'a' is not of the form K=V"):
         pairs(["a"])

@@ -176,7 +176,7 @@ def test_an_interruption_ends_it(tmp_path: Path) -> None:
 
 def test_the_same_pipeline_does_not_run_twice(tmp_path: Path) -> None:
     def again(bench: Bench) -> None:
-        with pytest.raises(PipelineFailed, match="'p' runs already on this machine"):
+        with pytest.raises(PipelineFailed, match="'p' is already running on this machine"):
             Bench(tmp_path, "once = true", [takes(1)]).run()
 
     assert Bench(tmp_path, "once = true", [again]).run().told == ["done"]

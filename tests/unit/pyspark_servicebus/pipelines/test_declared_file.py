@@ -157,21 +157,21 @@ def test_everything_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
         declared(tmp_path, BROKEN)
     told = [line.removeprefix(f"{tmp_path}/p.toml:") for line in str(caught.value).splitlines()]
     assert told == [
-        "1: nam: there is no such key; did you mean name?",
-        "4: mod: there is no such key; did you mean mode?",
-        "6: step 1: filtr: there is no such key; did you mean filter?",
+        "1: nam: unknown key; did you mean name?",
+        "4: mod: unknown key; did you mean mode?",
+        "6: step 1: filtr: unknown key; did you mean filter?",
         "8: step 2 (sql): a text is needed, not 7.",
-        "11: deliver: 'perhaps' is none of staged, dedup, atLeastOnce.",
-        "12: shedule: there is no such key; did you mean schedule?",
-        "15: mastre: there is no such key; did you mean master?",
-        "17: port: it is no port; write for example 9100.",
+        "11: deliver: 'perhaps' is not one of staged, dedup, atLeastOnce.",
+        "12: shedule: unknown key; did you mean schedule?",
+        "15: mastre: unknown key; did you mean master?",
+        "17: port: expected a port number, for example 9100.",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[source]\nqueue = ?", r"this is not TOML: .*line 2"),
+        ("[source]\nqueue = ?", r"this is not valid TOML: .*line 2"),
         ("", "p.toml: source: it is missing"),
         ('kind = "captre"', r"1: kind: there is no pipeline 'captre'; did you mean capture\?"),
         ('[source]\ntopic = "a"\n[sink]\nqueue = "b"', "1: source: write queue, or topic and"),
@@ -185,11 +185,11 @@ def test_everything_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
             'kind = "capture"\n[source]\nqueue = "a"',
             r"2: source: .*has its settings in \[capture\]",
         ),
-        ('name = "a/b"', "1: name: 'a/b' is no name"),
-        ('name = "x"\n[schedule]\nat = "noon"', "3: at: 'noon' is no time"),
+        ('name = "a/b"', "1: name: 'a/b' is not a valid name"),
+        ('name = "x"\n[schedule]\nat = "noon"', "3: at: 'noon' is not a valid time"),
         (
             '[source]\nqueue = "a"\n[sink]\nqueue = "b"\n[[step]]\nsql = "x"\nfilter = "y"',
-            "6: .*two",
+            "6: .*separate",
         ),
     ],
 )

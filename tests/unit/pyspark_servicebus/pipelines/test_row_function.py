@@ -47,7 +47,7 @@ def test_one_none_and_many() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("text", "it returned a str; a row, rows or None is needed"),
+        ("text", "it returned a str; expected a row, rows or None"),
         (7, "it returned a int"),
         (["x"], "it returned a str among its rows"),
         ({"bdy": b""}, "a column 'bdy' that messages do not have"),

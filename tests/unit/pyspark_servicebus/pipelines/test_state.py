@@ -38,7 +38,7 @@ def test_a_failure_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_name_is_a_file_name(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="is no name"):
+    with pytest.raises(SettingsError, match="is not a valid name"):
         RecordedProgress("../x", "capture", tmp_path)
 
 

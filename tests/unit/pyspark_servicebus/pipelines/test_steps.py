@@ -17,15 +17,21 @@ def test_a_step_with_options() -> None:
     ("table", "words"),
     [
         ({}, "step 3: it is empty; write one of sql, filter"),
-        ({"sq": "x"}, r"step 3: sq: there is no such key; did you mean sql\?"),
-        ({"sql": "x", "filter": "y"}, "step 3: it is sql and filter at once; write two steps"),
+        ({"sq": "x"}, r"step 3: sq: unknown key; did you mean sql\?"),
+        (
+            {"sql": "x", "filter": "y"},
+            "step 3: it has sql and filter; write them as separate steps",
+        ),
         ({"sql": ""}, r"step 3 \(sql\): a text is needed"),
         ({"select": "body"}, r"step 3 \(select\): a list of texts is needed, not 'body'"),
         ({"rename": {"a": 1}}, r"step 3 \(rename\): a table of texts is needed"),
-        ({"sql": "x", "key": "a"}, r"step 3 \(sql\): key: there is no such key"),
+        ({"sql": "x", "key": "a"}, r"step 3 \(sql\): key: unknown key"),
         ({"python": "m:f", "argument": {}}, "argument: .*did you mean arguments"),
         ({"stateful": "m:f"}, r"step 3 \(stateful\): key: it is missing"),
-        ({"stateful": "m:f", "key": "a", "forget_after": "x"}, "forget_after: 'x' is no duration"),
+        (
+            {"stateful": "m:f", "key": "a", "forget_after": "x"},
+            "forget_after: 'x' is not a valid duration",
+        ),
     ],
 )
 def test_refused(table: dict[str, object], words: str) -> None:

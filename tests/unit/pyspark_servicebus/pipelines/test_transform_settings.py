@@ -68,16 +68,16 @@ def test_another_outlet() -> None:
     [
         ({"source": None}, "source: it is missing"),
         ({"target": None}, "target: it is missing"),
-        ({"soruce": "x"}, "soruce: there is no such setting; did you mean source"),
-        ({"mode": "peek"}, "mode: 'peek' is none of claim, cursor"),
-        ({"deliver": "once"}, "deliver: 'once' is none of staged, dedup, atLeastOnce"),
+        ({"soruce": "x"}, "soruce: unknown setting; did you mean source"),
+        ({"mode": "peek"}, "mode: 'peek' is not one of claim, cursor"),
+        ({"deliver": "once"}, "deliver: 'once' is not one of staged, dedup, atLeastOnce"),
         ({"sql": "x", "rows": "m:f"}, "sql, rows: give one of them"),
         ({"sql": "x", "step": [{"sql": "x"}]}, "sql, step: give one of them"),
         ({"stateful": "m:f"}, "key: stateful needs"),
         ({"key": "a"}, "key: it is for stateful"),
-        ({"watermark": "1m", "failure_queue": "q"}, "watermark, failure_queue: windows reach"),
+        ({"watermark": "1m", "failure_queue": "q"}, "watermark, failure_queue: windows span"),
         ({"step": "x"}, "step: write steps as tables"),
-        ({"max_messages": "many"}, "max_messages: 'many' is no whole number"),
+        ({"max_messages": "many"}, "max_messages: 'many' is not a whole number"),
     ],
 )
 def test_refused(table: dict[str, Any], words: str) -> None:

@@ -122,21 +122,25 @@ HEAD = '[[rule]]\nname = "r"\n'
     ("text", "complaint"),
     [
         ("", "rules, line 1, rule: there are no rules. Write them as [[rule]]"),
-        ("rules = 1", "line 1, rules: there is no such key; did you mean [[rule]]"),
-        ("[[rule]\n", "this is no TOML: Expected ']]' at the end of an array declaration (at line"),
+        ("rules = 1", "line 1, rules: unknown key; did you mean [[rule]]"),
+        (
+            "[[rule]\n",
+            "this is not valid TOML: Expected ']]' at the end of an array declaration (at line",
+        ),
         ("[[rule]]\n", "line 1, rule 1, name: it is missing."),
         (HEAD, "line 1, rule 'r', action: it is missing."),
         (
             HEAD + 'action = "resend"',
-            "line 3, rule 'r', action: 'resend' is none of resubmit, fix, park, purge, leave.",
+            "line 3, rule 'r', action: 'resend' is not one of resubmit, fix, park, purge, leave.",
         ),
         (
             HEAD + 'action = "resubmit"\nmax_atempts = 3',
-            "line 4, rule 'r', max_atempts: there is no such key; did you mean max_attempts?",
+            "line 4, rule 'r', max_atempts: unknown key; did you mean max_attempts?",
         ),
         (
             HEAD + 'action = "resubmit"\ndelay = "soon"',
-            "line 4, rule 'r', delay: 'soon' is no duration; write for example 30s, 5m or 1h30m.",
+            "line 4, rule 'r', delay: 'soon' is not a valid duration; for example: 30s, 5m or "
+            "1h30m.",
         ),
         (
             HEAD + 'action = "resubmit"\nbackoff = 2',
@@ -153,10 +157,10 @@ HEAD = '[[rule]]\nname = "r"\n'
             "line 4, rule 'r', body_merge: Expecting property name enclosed in double quotes",
         ),
         (HEAD + 'action = "fix"\nset = { a = [1] }', "line 4, rule 'r', set: a: a property is a"),
-        (HEAD + 'action = "fix"\nremove = "a"', "line 4, rule 'r', remove: 'a' is no list"),
+        (HEAD + 'action = "fix"\nremove = "a"', "line 4, rule 'r', remove: 'a' is not a list"),
         (
             HEAD + 'action = "leave"\n[rule.when]\nreasons = "x"',
-            "line 5, rule 'r', reasons: there is no such key; did you mean reason?",
+            "line 5, rule 'r', reasons: unknown key; did you mean reason?",
         ),
         (
             HEAD + 'action = "leave"\nwhen = { description = "(" }',
@@ -168,10 +172,13 @@ HEAD = '[[rule]]\nname = "r"\n'
         ),
         (
             HEAD + 'action = "leave"\nwhen = { older_than = 5 }',
-            "line 4, rule 'r', older_than: 5 is no duration",
+            "line 4, rule 'r', older_than: 5 is not a valid duration",
         ),
-        (HEAD + 'action = "leave"\nwhen = "x"', "line 4, rule 'r', when: it is no table"),
-        (HEAD + 'action = "leave"\n' + HEAD + 'action = "leave"', "line 5, rule 'r', name: 'r' is"),
+        (HEAD + 'action = "leave"\nwhen = "x"', "line 4, rule 'r', when: expected a table"),
+        (
+            HEAD + 'action = "leave"\n' + HEAD + 'action = "leave"',
+            "line 5, rule 'r', name: 'r' appears",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(text: str, complaint: str) -> None:
