@@ -32,20 +32,20 @@ HOT: Final = {
     "client": "head_columns message_columns message_rows property_text",
     "cluster": "command_rows hosting remote rows",
     "fragment": (
-        "broker changes commands effects handle machine message ports records refusing replay"
-        " snapshot state"
+        "broker changes commands effects feature handle machine message ports records refusing"
+        " replay snapshot state"
     ),
-    "fragment.claims": "behaviour changes commands effects records state",
-    "fragment.cursors": "behaviour changes commands effects retention",
-    "fragment.outbox": "changes commands departures marks records sealing state transfers",
+    "fragment.claims": "behaviour changes commands effects feature records state",
+    "fragment.cursors": "behaviour changes commands effects feature retention",
+    "fragment.outbox": "changes commands departures feature marks records sealing state transfers",
     "fragment.queue": (
-        "arrivals delivery dispatch duplicates expiry history kept_locks scheduling settlement"
-        " subqueue table"
+        "arrivals delivery dispatch duplicates expiry feature history kept_locks scheduling"
+        " settlement subqueue table"
     ),
-    "fragment.sessions": "dispatch lane locks numbers records session_state state",
-    "fragment.stages": "behaviour changes commands departures effects records state",
-    "fragment.topics": "changes commands copies due publishing records selection state",
-    "fragment.transactions": "atomic behaviour commands numbered_arrivals",
+    "fragment.sessions": "dispatch feature lane locks numbers records session_state state",
+    "fragment.stages": "behaviour changes commands departures effects feature records state",
+    "fragment.topics": "changes commands copies due feature publishing records selection state",
+    "fragment.transactions": "atomic behaviour commands feature numbered_arrivals",
     "fragment.upkeep": "alarms damage log recovering removal shortage slices store_marks",
     "gateway": "connection memory_account reading_turns router",
     "gateway.links": "inbound outbound outcomes session session_source source submission",

@@ -1,0 +1,60 @@
+"""Claims, as a feature: messages that a pipeline holds until its batch is complete.
+
+Owns the declaration from which the machine takes this feature: its commands, its durable
+changes and what passing time means for it. The behaviour itself is in the modules beside it;
+nothing but `machine` reads this one.
+"""
+
+from typing import Final
+
+from partibus.fragment.claims import behaviour
+from partibus.fragment.claims.changes import (
+    Claiming,
+    ClaimLapse,
+    ClaimRelease,
+    ClaimRenewal,
+    ClaimSettlement,
+)
+from partibus.fragment.claims.commands import (
+    ClaimMessages,
+    ListClaims,
+    ReadClaim,
+    ReleaseClaim,
+    RenewClaim,
+    SettleClaim,
+)
+from partibus.fragment.feature import Feature
+from partibus.fragment.state import State
+
+
+def deadlines(state: State) -> list[int | None]:
+    """When the next claim lapses."""
+    return [] if state.claims is None else [state.claims.next_lapse_ms()]
+
+
+def shift(state: State, delta_ms: int) -> None:
+    """Claims last for an interval."""
+    if state.claims is not None:
+        state.claims.shift_ms(delta_ms)
+
+
+CLAIMS: Final = Feature(
+    {
+        ClaimMessages: behaviour.claim_messages,
+        RenewClaim: behaviour.renew_claim,
+        SettleClaim: behaviour.settle_claim,
+        ReleaseClaim: behaviour.release_claim,
+        ReadClaim: behaviour.read_claim,
+        ListClaims: behaviour.list_claims,
+    },
+    {
+        Claiming: (behaviour.claim_taken, behaviour.abort_claim),
+        ClaimRenewal: (behaviour.claim_renewed, behaviour.abort_renewal),
+        ClaimSettlement: (behaviour.claim_settled, behaviour.abort_claim_settlement),
+        ClaimRelease: (behaviour.claim_released, behaviour.abort_release),
+        ClaimLapse: (behaviour.claim_lapsed, behaviour.abort_lapse),
+    },
+    on_tick=behaviour.lapse_claims,
+    deadlines=deadlines,
+    shift=shift,
+)

@@ -1,0 +1,52 @@
+"""Cursors, as a feature: positions of pipelines, and the messages retained for them.
+
+Owns the declaration from which the machine takes this feature: its commands, its durable
+changes and what passing time means for it. The behaviour itself is in the modules beside it;
+nothing but `machine` reads this one.
+"""
+
+from typing import Final
+
+from partibus.fragment.cursors import behaviour
+from partibus.fragment.cursors.changes import CursorDrop, CursorPlacement, Trim
+from partibus.fragment.cursors.commands import (
+    DropCursor,
+    FindTime,
+    ListCursors,
+    PlaceCursor,
+    PlanRange,
+    ReadRange,
+)
+from partibus.fragment.effects import Effects
+from partibus.fragment.feature import Feature
+from partibus.fragment.state import State
+from partibus.fragment.upkeep.slices import Allowance
+
+
+def on_tick(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
+    """Discard what is retained beyond its time."""
+    behaviour.trim(state, now_ms, out)
+
+
+def deadlines(state: State) -> list[int | None]:
+    """When the next retained message is to be discarded."""
+    return [] if state.retention is None else [state.retention.next_trim_ms()]
+
+
+CURSORS: Final = Feature(
+    {
+        PlaceCursor: behaviour.place_cursor,
+        DropCursor: behaviour.drop_cursor,
+        ListCursors: behaviour.list_cursors,
+        PlanRange: behaviour.plan_range,
+        FindTime: behaviour.find_time,
+        ReadRange: behaviour.read_range,
+    },
+    {
+        CursorPlacement: (behaviour.cursor_placed, behaviour.abort_placement),
+        CursorDrop: (behaviour.cursor_dropped, behaviour.abort_drop),
+        Trim: (behaviour.trimmed, behaviour.abort_trim),
+    },
+    on_tick=on_tick,
+    deadlines=deadlines,
+)

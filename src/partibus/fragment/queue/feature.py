@@ -1,0 +1,102 @@
+"""The queue itself, as a feature: arrival, delivery, settlement, scheduling, browsing, expiry.
+
+Owns the declaration from which the machine takes this feature: its commands, its durable
+changes and what passing time means for it. The behaviour itself is in the modules beside it;
+nothing but `machine` reads this one.
+"""
+
+from typing import Final
+
+from partibus.fragment.changes import (
+    Activation,
+    Answer,
+    Arrival,
+    Cancellation,
+    Consumption,
+    DeadLettering,
+    Deferral,
+    DeferredConsumption,
+    Removal,
+    Return,
+)
+from partibus.fragment.commands import (
+    CancelScheduled,
+    Demand,
+    Detach,
+    Enqueue,
+    Interest,
+    Peek,
+    Purge,
+    ReceiveDeferred,
+    Renew,
+    Settle,
+    Undelivered,
+)
+from partibus.fragment.effects import Effects
+from partibus.fragment.feature import Feature
+from partibus.fragment.queue import arrivals, browsing, dispatch, scheduling, settlement
+from partibus.fragment.queue.expiry import expire, next_sweep_ms
+from partibus.fragment.state import State
+from partibus.fragment.upkeep.slices import Allowance
+
+
+def on_tick(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
+    """Let locks lapse, messages expire and scheduled ones become active."""
+    for lane in state.lanes:
+        settlement.lapse(state, lane, allowance, now_ms, out)
+    # What is about to be forwarded expires at its destination (FWD-12).
+    if not state.spec.forward_to:
+        expired = state.main.ready.take_expired(now_ms, allowance.left)
+        if expired:
+            allowance.spend(len(expired))
+            expire(state, expired, out)
+    scheduling.activate_due(state, allowance, now_ms, out)
+    state.history.sweep(now_ms, state.spec.duplicate_window_ms)
+
+
+def deadlines(state: State) -> list[int | None]:
+    """Locks, expiry, due messages, and the window of duplicate detection."""
+    times = [lane.next_lapse_ms() for lane in state.lanes]
+    times.append(next_sweep_ms(state))
+    times.append(state.scheduled.next_expiry_ms())
+    times.append(state.history.next_sweep_ms())
+    return times
+
+
+def shift(state: State, delta_ms: int) -> None:
+    """Locks and the window of duplicate detection are intervals."""
+    for lane in state.lanes:
+        lane.shift_ms(delta_ms)
+    state.history.shift_ms(delta_ms)
+
+
+QUEUE: Final = Feature(
+    {
+        Enqueue: arrivals.enqueue,
+        Settle: settlement.settle,
+        Demand: dispatch.demand,
+        Interest: dispatch.interest,
+        Detach: dispatch.detach,
+        Renew: settlement.renew,
+        CancelScheduled: scheduling.cancel,
+        ReceiveDeferred: browsing.receive_deferred,
+        Peek: browsing.peek,
+        Purge: browsing.purge,
+        Undelivered: dispatch.undelivered,
+    },
+    {
+        Arrival: (arrivals.arrived, arrivals.abort_arrival),
+        Activation: (scheduling.activated, scheduling.abort_activation),
+        Cancellation: (scheduling.cancelled, scheduling.abort_cancellation),
+        Removal: (settlement.removed, settlement.abort_held),
+        Consumption: (dispatch.consumed, dispatch.abort_consumption),
+        DeferredConsumption: (browsing.deferred_consumed, browsing.abort_deferred_consumption),
+        Return: (settlement.returned, settlement.abort_held),
+        Deferral: (settlement.deferred, settlement.abort_held),
+        DeadLettering: (settlement.dead_lettered, settlement.abort_held),
+        Answer: (settlement.answered, settlement.abort_answer),
+    },
+    on_tick=on_tick,
+    deadlines=deadlines,
+    shift=shift,
+)

@@ -1,0 +1,52 @@
+"""Sessions, as a feature: who holds one, and its state.
+
+Owns the declaration from which the machine takes this feature: its commands, its durable
+changes and what passing time means for it. The behaviour itself is in the modules beside it;
+nothing but `machine` reads this one.
+"""
+
+from typing import Final
+
+from partibus.fragment.changes import SessionStateChange
+from partibus.fragment.commands import (
+    AcceptSession,
+    DropLocks,
+    FindOldestSession,
+    GetSessionState,
+    ListSessions,
+    RenewSession,
+    SetSessionState,
+)
+from partibus.fragment.effects import Effects
+from partibus.fragment.feature import Feature
+from partibus.fragment.sessions import locks, session_state
+from partibus.fragment.state import State
+from partibus.fragment.upkeep.slices import Allowance
+
+
+def on_tick(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
+    """Let locks of sessions lapse."""
+    if state.sessions is not None:
+        locks.lapse_sessions(state, allowance, now_ms, out)
+
+
+def shift(state: State, delta_ms: int) -> None:
+    """Locks are intervals."""
+    if state.sessions is not None:
+        state.sessions.shift_ms(delta_ms)
+
+
+SESSIONS: Final = Feature(
+    {
+        AcceptSession: locks.accept,
+        FindOldestSession: locks.find_oldest,
+        RenewSession: locks.renew_session,
+        DropLocks: locks.drop_locks,
+        GetSessionState: session_state.get_state,
+        SetSessionState: session_state.set_state,
+        ListSessions: session_state.list_sessions,
+    },
+    {SessionStateChange: (session_state.state_was_set, session_state.abort_state)},
+    on_tick=on_tick,
+    shift=shift,
+)

@@ -1,0 +1,49 @@
+"""Stages, as a feature: what pipelines have written and not yet published.
+
+Owns the declaration from which the machine takes this feature: its commands, its durable
+changes and what passing time means for it. The behaviour itself is in the modules beside it;
+nothing but `machine` reads this one.
+"""
+
+from typing import Final
+
+from partibus.fragment.feature import Feature
+from partibus.fragment.stages import behaviour, departures
+from partibus.fragment.stages.changes import (
+    StageArrival,
+    StageDeparture,
+    StageDrop,
+    StagePublication,
+)
+from partibus.fragment.stages.commands import DropStages, ListWriters, PublishStages, StageMessages
+from partibus.fragment.state import State
+
+
+def deadlines(state: State) -> list[int | None]:
+    """When the next abandoned stage expires."""
+    return [] if state.stages is None else [state.stages.next_expiry_ms()]
+
+
+def shift(state: State, delta_ms: int) -> None:
+    """Stages last for an interval."""
+    if state.stages is not None:
+        state.stages.shift_ms(delta_ms)
+
+
+STAGES: Final = Feature(
+    {
+        StageMessages: behaviour.stage_messages,
+        PublishStages: behaviour.publish_stages,
+        DropStages: behaviour.drop_stages,
+        ListWriters: behaviour.list_writers,
+    },
+    {
+        StageArrival: (behaviour.stage_arrived, behaviour.abort_stage_arrival),
+        StagePublication: (behaviour.stages_published, behaviour.abort_publication),
+        StageDrop: (behaviour.stages_dropped, behaviour.abort_drop),
+        StageDeparture: (departures.stage_has_departed, departures.abort_stage_departure),
+    },
+    on_tick=behaviour.drop_abandoned,
+    deadlines=deadlines,
+    shift=shift,
+)

@@ -1,0 +1,27 @@
+"""Transactions, as a feature: what several commands do together, or not at all.
+
+Owns the declaration from which the machine takes this feature: its commands, its durable
+changes and what passing time means for it. The behaviour itself is in the modules beside it;
+nothing but `machine` reads this one.
+"""
+
+from typing import Final
+
+from partibus.fragment.feature import Feature
+from partibus.fragment.transactions import behaviour, numbered_arrivals
+from partibus.fragment.transactions.behaviour import Discharge, Releasing
+from partibus.fragment.transactions.commands import CheckLocks, EnqueueNumbered, ReserveNumbers
+from partibus.fragment.transactions.numbered_arrivals import NumberedArrival
+
+TRANSACTIONS: Final = Feature(
+    {
+        CheckLocks: behaviour.check_locks,
+        ReserveNumbers: numbered_arrivals.reserve_numbers,
+        EnqueueNumbered: numbered_arrivals.enqueue_numbered,
+    },
+    {
+        NumberedArrival: (numbered_arrivals.numbered_arrived, numbered_arrivals.abort_numbered),
+        Releasing: (behaviour.released, behaviour.abort_release),
+        Discharge: (behaviour.discharged, behaviour.abort_discharge),
+    },
+)
