@@ -31,6 +31,7 @@ HOT: Final = {
     "amqp.codec": "decode encode fields properties scalars section_walk sections soundness text",
     "client": "head_columns message_columns message_rows property_text",
     "cluster": "command_rows hosting remote rows",
+    "domain": "sequence",
     "fragment": (
         "broker changes commands effects feature handle machine message ports records refusing"
         " replay snapshot state"

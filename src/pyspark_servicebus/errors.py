@@ -11,6 +11,8 @@ import re
 import time
 from typing import Final
 
+from partibus.domain.sequence import SEQUENCE_BITS
+
 UNREACHABLE: Final = "partibus:unreachable"
 CLAIM_LOST: Final = "partibus:claim-lost"
 FIRST_PAUSE_S: Final = 0.1
@@ -44,9 +46,9 @@ class UnreadableMessage(Exception):
 
     def __init__(self, entity: str, sequence_number: int, reason: str) -> None:
         super().__init__(
-            f"Message {sequence_number} in fragment {sequence_number >> 48} of '{entity}' cannot "
-            f"become a row: {reason}. Receive and settle it with another client, or leave the "
-            "column out with the option columns."
+            f"Message {sequence_number} in fragment {sequence_number >> SEQUENCE_BITS} of "
+            f"'{entity}' cannot become a row: {reason}. Receive and settle it with another "
+            "client, or leave the column out with the option columns."
         )
         self.entity = entity
         self.sequence_number = sequence_number

@@ -6,15 +6,13 @@ everything that is wrong at once. Which options there are, and what goes with wh
 """
 
 import difflib
-import re
 from collections.abc import Mapping
 from typing import Final
 
+from partibus.domain.errors import ArgumentError
+from partibus.domain.quantities import duration_ms, size_bytes
+
 MEBIBYTE: Final = 1024 * 1024
-_DURATION: Final = re.compile(r"^(\d+)\s*(ms|s|m|h|d)?$")
-_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SIZE: Final = re.compile(r"^(\d+)\s*(b|k|kb|kib|m|mb|mib|g|gb|gib)?$")
-_UNIT_BYTES: Final = {"b": 1, "k": 1024, "m": MEBIBYTE, "g": 1024 * MEBIBYTE}
 
 
 class OptionsError(ValueError):
@@ -62,25 +60,24 @@ class Given:
         value = self.text(name)
         if value is None:
             return default
-        match = _DURATION.match(value.strip().lower())
-        if match is None:
-            self.complaints.append(
-                f"{name}: '{value}' is not a valid duration; for example: 30s, 5m or 12h."
-            )
+        try:
+            # A bare number is in milliseconds.
+            return int(value) if value.isdecimal() else duration_ms(value.strip().lower())
+        except ArgumentError as error:
+            self.complaints.append(f"{name}: {error.text}")
             return default
-        return int(match[1]) * _UNIT_MS[match[2] or "ms"]
 
     def size(self, name: str, default: int) -> int:
         value = self.text(name)
         if value is None:
             return default
-        match = _SIZE.match(value.strip().lower())
-        if match is None or not int(match[1]):
-            self.complaints.append(
-                f"{name}: '{value}' is not a valid size; for example: 64MiB or a number of bytes."
-            )
+        try:
+            size = size_bytes(value)
+        except ArgumentError as error:
+            self.complaints.append(f"{name}: {error.text}")
             return default
-        return int(match[1]) * _UNIT_BYTES[(match[2] or "b")[0]]
+        self.complain(not size, f"{name}: '{value}' is not a valid size; it must be above 0.")
+        return size or default
 
     def names(self, name: str) -> tuple[str, ...]:
         value = self.text(name) or ""

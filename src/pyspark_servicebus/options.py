@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from partibus.domain.errors import ArgumentError
+from partibus.domain.quantities import moment_ms
 from pyspark_servicebus.choices import complain_of_choice
 from pyspark_servicebus.credentials import Credentials, given_credentials
 from pyspark_servicebus.given_options import MEBIBYTE, Given
@@ -307,21 +309,12 @@ def _starting(given: Given) -> tuple[str | None, int | None, dict[int, int]]:
 
 
 def _timestamp_ms(given: Given, name: str) -> int | None:
-    import datetime
-
     text = given.text(name)
-    if text is None:
-        return None
     try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        given.complain(
-            True, f"{name}: '{text}' is not a valid time; for example: 2026-01-31T12:00:00Z."
-        )
+        return None if text is None else moment_ms(text)
+    except ArgumentError as error:
+        given.complain(True, f"{name}: {error.text}")
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return int(moment.timestamp() * 1000)
 
 
 def _positions(given: Given, name: str) -> dict[int, int]:

@@ -13,9 +13,9 @@ from partibus.amqp.codec.decode import DecodeError
 from partibus.bulk.answers import Messages
 from partibus.bulk.requests import Choice
 from partibus.domain.errors import ArgumentError
+from partibus.domain.sequence import client_sequence
 from partibus.fragment.message import Held
 from partibus.message.envelope import lay_over
-from partibus.message.lanes import client_sequence
 from partibus.message.view import StoredView
 from partibus.rules.errors import EvaluationError
 from partibus.rules.sql_filter import SqlFilter

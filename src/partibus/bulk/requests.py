@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from partibus.domain.errors import ArgumentError
+from partibus.domain.sequence import SEQUENCE_MAX
 
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 """A claim over a thousand fragments needs less."""
@@ -23,7 +24,7 @@ BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Path = Annotated[str, Meta(min_length=1, max_length=400)]
-Number = Annotated[int, Meta(ge=0, lt=1 << 48)]
+Number = Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
 Index = Annotated[int, Meta(ge=0, lt=1 << 16)]
 Run = Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
 Epoch = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -151,7 +152,7 @@ class Ticket(Request, rename={"first": "from", "last": "to"}):
     fragment: Index
     mode: Annotated[str, Meta(pattern="^(range|claim)$")]
     first: Number = 0
-    last: Annotated[int, Meta(ge=0, le=1 << 48)] = 1 << 48
+    last: Annotated[int, Meta(ge=0, le=SEQUENCE_MAX + 1)] = SEQUENCE_MAX + 1
     sub_queue: SubQueue = "none"
     owner: str = ""
     start: str = ""

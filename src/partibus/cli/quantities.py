@@ -1,41 +1,48 @@
-"""Durations, moments and rates as people type them: 70ms, 30s, 1m30s, 2d, 100/s.
+"""Durations, times, rates and sizes on the command line, as arguments and in tables.
 
-Owns the reading of such words into milliseconds and sends a second, and the writing of what
-is left of a duration or how large something is. Called by the verbs' options and tables.
+Owns how a wrong one is reported, and how a duration, a time or a size is printed; how they are
+read is in `domain.quantities`. Called by the verbs' options and tables.
 """
 
 import datetime
-import re
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import typer
 
-_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_RATE: Final = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
-_SIZE: Final = re.compile(r"(\d{1,9})([km]?)(?:i?b)?")
+from partibus.domain import quantities
+from partibus.domain.errors import ArgumentError
+
 _BYTES_STEP: Final = 1024
+
+_Value = TypeVar("_Value")
 
 
 def span_ms(text: str) -> int:
     """Milliseconds of a duration such as 70ms, 30s, 5m or 1m30s."""
-    if not _SPAN.fullmatch(text):
-        raise typer.BadParameter(
-            f"'{text}' is not a valid duration; for example: 70ms, 30s or 1m30s."
-        )
-    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text)))
+    return _argument(quantities.duration_ms, text)
 
 
 def moment_ms(text: str) -> int:
-    """Milliseconds since 1970 of an ISO 8601 time; without a zone it is the machine's own."""
+    """Milliseconds since 1970 of an ISO 8601 time; without a zone it is in UTC."""
+    return _argument(quantities.moment_ms, text)
+
+
+def rate_per_s(text: str) -> float:
+    """Sends a second of a rate such as 100/s, 100 or 30/m."""
+    return _argument(quantities.rate_per_s, text)
+
+
+def size_bytes(text: str) -> int:
+    """Bytes of a size such as 512, 4k or 1m."""
+    return _argument(quantities.size_bytes, text)
+
+
+def _argument(read: Callable[[str], _Value], text: str) -> _Value:
     try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise typer.BadParameter(
-            f"'{text}' is not a valid time; for example: 2026-01-31T12:00:00Z."
-        ) from error
-    return round(moment.timestamp() * 1000)
+        return read(text)
+    except ArgumentError as error:
+        raise typer.BadParameter(error.text) from error
 
 
 def spoken_moment(time_ms: int | None) -> str | None:
@@ -47,28 +54,11 @@ def spoken_moment(time_ms: int | None) -> str | None:
 
 
 def clock_time(time_ms: int | None) -> str:
-    """A time for people: theirs, to the second."""
+    """A time for people: in UTC, to the second."""
     if time_ms is None:
         return "-"
-    moment = datetime.datetime.fromtimestamp(time_ms / 1000).astimezone()
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def rate_per_s(text: str) -> float:
-    """Sends a second of a rate such as 100/s, 100 or 30/m."""
-    match = _RATE.fullmatch(text)
-    if match is None:
-        raise typer.BadParameter(f"'{text}' is not a valid rate; for example: 100/s or 30/m.")
-    return float(match[1]) * 1000 / _UNITS_MS[match[2] or "s"]
-
-
-def size_bytes(text: str) -> int:
-    """Bytes of a size such as 512, 4k or 1m."""
-    match = _SIZE.fullmatch(text.lower())
-    if match is None:
-        raise typer.BadParameter(f"'{text}' is not a valid size; for example: 512, 4k or 1m.")
-    steps: int = " km".index(match[2] or " ")
-    return int(match[1]) * int(_BYTES_STEP**steps)
+    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def spoken_span(duration_ms: int) -> str:

@@ -15,12 +15,11 @@ from partibus.amqp.errors import AmqpError
 from partibus.client.errors import RemoteError
 from partibus.client.message import IncomingMessage, OutgoingMessage
 from partibus.client.requests import RequestLinks
+from partibus.domain.sequence import SEQUENCE_BITS
 
 SERVER_TIMEOUT_MS: Final = 60_000
 SESSIONS_WITH_CONTENT_MS: Final = 253_402_300_800_000
 """The year 10000: asks for sessions that hold messages or state, not for recent ones."""
-PARTITION_SHIFT: Final = 48
-"""The top 16 bits of a sequence number name the partition (amqp-contract 8.5)."""
 _SESSIONS_PAGE: Final = 100
 _RULES_PAGE: Final = 1000
 _NOTHING: Final = (204, 404)
@@ -239,7 +238,7 @@ def by_partition(numbers: Sequence[int]) -> list[list[object]]:
     """Sequence numbers in groups: a request may name those of one partition only (8.5)."""
     groups: dict[int, list[object]] = {}
     for number in numbers:
-        groups.setdefault(number >> PARTITION_SHIFT, []).append(number)
+        groups.setdefault(number >> SEQUENCE_BITS, []).append(number)
     return list(groups.values())
 
 

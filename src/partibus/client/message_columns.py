@@ -24,8 +24,8 @@ from partibus.amqp.codec.sections import (
 )
 from partibus.amqp.codec.text import text_of
 from partibus.client.property_text import to_text
+from partibus.domain.sequence import SEQUENCE_BITS
 
-FRAGMENT_SHIFT: Final = 48
 STATES: Final = ("active", "deferred", "scheduled")
 REASON: Final = "DeadLetterReason"
 DESCRIPTION: Final = "DeadLetterErrorDescription"
@@ -191,7 +191,7 @@ class MessageColumns:
         if self._sequences is not None:
             self._sequences.append(number)
         if self._fragments is not None:
-            self._fragments.append(number >> FRAGMENT_SHIFT if isinstance(number, int) else None)
+            self._fragments.append(number >> SEQUENCE_BITS if isinstance(number, int) else None)
         if self._enqueued_sequences is not None:
             # Only a forwarded message carries another than its own (FWD-9).
             self._enqueued_sequences.append(number if enqueued is None else enqueued)

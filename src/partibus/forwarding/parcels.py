@@ -11,6 +11,7 @@ from typing import Final
 from partibus.amqp.codec.decode import DecodeError
 from partibus.domain.address import path_key
 from partibus.domain.errors import MalformedMessage
+from partibus.domain.sequence import client_sequence
 from partibus.forwarding.outcomes import NO_SESSION, TOO_MANY_HOPS, Reason, reason_of
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage, key_of
@@ -18,7 +19,6 @@ from partibus.fragment.outbox.state import Parcel, Purpose
 from partibus.gateway.namespace import Entity, too_large
 from partibus.gateway.router import fragment_of
 from partibus.message.forwarded import HOPS_MAX, Journey, hop_count, to_forwarded
-from partibus.message.lanes import client_sequence
 
 ADDED_BYTES_MAX: Final = 128
 """What the bus itself adds to a message that is stored and sent on: its envelope, and an id. A

@@ -12,11 +12,11 @@ from typing import Final
 from partibus.amqp.codec.decode import DecodeError
 from partibus.control.record import EntityRecord
 from partibus.domain.entity import SubscriptionSpec
+from partibus.domain.sequence import client_sequence
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.topics.selection import NOBODY, Failure, Selection
 from partibus.gateway.links.outcomes import HEADER_SIZE_EXCEEDED, TEXT_CHARS_MAX
 from partibus.message.edits import HeaderTooLarge, rewrite
-from partibus.message.lanes import client_sequence
 from partibus.message.view import StoredView
 from partibus.rules.errors import EvaluationError
 from partibus.rules.ruleset import Match, RuleSet, SubscriptionRules

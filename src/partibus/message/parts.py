@@ -15,10 +15,10 @@ from partibus.amqp.codec.section_walk import (
     parse_sections,
     read_descriptor,
 )
+from partibus.domain.sequence import client_sequence
 from partibus.fragment.message import Held
 from partibus.message import lifetime
 from partibus.message.envelope import STORED_VERSION, Stored, changed
-from partibus.message.lanes import client_sequence
 
 BODY_DATA: Final = 0
 """The body is the bytes of a single data section."""

@@ -22,7 +22,6 @@ application; the command line is its first user.
 """
 
 import asyncio
-import datetime
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
@@ -32,6 +31,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from partibus.domain.errors import ArgumentError, BusError, Unauthorized
+from partibus.domain.quantities import moment_ms
 
 PREFIX: Final = "/$partibus"
 REQUEST_BYTES_MAX: Final = 64 * 1024
@@ -308,14 +308,4 @@ async def _raw_body(request: Request) -> bytes:
 
 def _moment(value: object) -> int | None:
     """Milliseconds since 1970 of a time as ISO 8601 writes it; without a zone it is UTC."""
-    if value is None:
-        return None
-    try:
-        moment = datetime.datetime.fromisoformat(str(value))
-    except ValueError as error:
-        raise ArgumentError(
-            f"'{value}' is not a valid time; for example: 2026-01-31T12:00:00Z."
-        ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return int(moment.timestamp() * 1000)
+    return None if value is None else moment_ms(str(value))

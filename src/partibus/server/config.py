@@ -45,6 +45,7 @@ from partibus.control.declared.limits_config import with_limits
 from partibus.control.jwt_tokens import JwtSettings
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile, profile_named
+from partibus.domain.quantities import size_bytes
 from partibus.server import emulator
 from partibus.store.room import FREE_MIN, FreeMin
 
@@ -54,10 +55,6 @@ _PORT_MAX: Final = 65_535
 _STORES_MAX: Final = 1_024
 _WORKERS_MAX: Final = 1_024
 _WORKER_TIMEOUT_S_MAX: Final = 3_600
-_SIZE: Final = re.compile(
-    r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*(?:([kmgt])(?:i?b)?|b)?", re.ASCII | re.IGNORECASE
-)
-_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 # Less would not hold a few messages of 1 MB on their way.
 _MEMORY_BYTES_MIN: Final = 16 << 20
 MERGED: Final = "merged"
@@ -327,18 +324,8 @@ def _read_stores(value: object) -> dict[str, object]:
     return {"stores": len(places), "store_places": places}
 
 
-def _bytes_of(value: object) -> int | None:
-    """A size as one writes it, 200M or 1.5GiB, in bytes; None when it is not one."""
-    match = None if isinstance(value, bool) else _SIZE.fullmatch(str(value).strip())
-    if match is None:
-        return None
-    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
-
-
 def _read_memory_limit(value: object) -> dict[str, object]:
-    size = _bytes_of(value)
-    if size is None:
-        raise ArgumentError(f"'{value}' is not a valid size; for example: 64M, 2G.")
+    size = size_bytes(str(value))
     if size < _MEMORY_BYTES_MIN:
         raise ArgumentError(f"'{value}' is too small; {_MEMORY_BYTES_MIN >> 20}M is the least.")
     return {"memory_limit": size}
@@ -362,12 +349,12 @@ def _read_free_min(value: object) -> dict[str, object]:
         if float(share[1]) > _FREE_PERCENT_MAX:
             raise ArgumentError(f"'{value}' is not allowed; allowed are 0% to 90%.")
         return {"disk_free_min": FreeMin(float(share[1]) / 100, 0)}
-    size = _bytes_of(value)
-    if size is None:
+    try:
+        return {"disk_free_min": FreeMin(0.0, size_bytes(str(value)))}
+    except ArgumentError:
         raise ArgumentError(
             f"'{value}' is not a valid share or size; for example: 5%, 200M, or 0 for none."
-        )
-    return {"disk_free_min": FreeMin(0.0, size)}
+        ) from None
 
 
 def _whole(value: object) -> int | None:

@@ -7,7 +7,7 @@ the answer, and all of one fragment, since a bus need not take those of several 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from partibus.client.management import PARTITION_SHIFT
+from partibus.domain.sequence import SEQUENCE_BITS
 from pyspark_servicebus.over_amqp.holding import Holding
 
 REQUEST_MESSAGES: Final = 100
@@ -22,7 +22,7 @@ def portions(held: Sequence[Holding]) -> Iterator[list[Holding]]:
         if portion and (
             len(portion) >= REQUEST_MESSAGES
             or byte_count + one.byte_count > REQUEST_BYTES
-            or one.number >> PARTITION_SHIFT != portion[0].number >> PARTITION_SHIFT
+            or one.number >> SEQUENCE_BITS != portion[0].number >> SEQUENCE_BITS
         ):
             yield portion
             portion, byte_count = [], 0

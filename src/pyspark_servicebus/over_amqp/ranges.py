@@ -7,7 +7,7 @@ answer is compared with what was asked; a bus that answers otherwise is read in 
 
 from typing import Final
 
-from partibus.client.management import PARTITION_SHIFT
+from partibus.domain.sequence import SEQUENCE_BITS
 from pyspark_servicebus.over_amqp.browse import page, walk_all
 from pyspark_servicebus.over_amqp.wire import Wire
 from pyspark_servicebus.source.planning import Slice, split
@@ -15,7 +15,7 @@ from pyspark_servicebus.source.planning import Slice, split
 FRAGMENTS_MAX: Final = 1024
 LOOK_PAGES: Final = 20
 """How far the first fragment is looked for."""
-_FRAGMENT: Final = 1 << PARTITION_SHIFT
+_FRAGMENT: Final = 1 << SEQUENCE_BITS
 
 Range = tuple[int, int]
 """Sequence numbers from the first on, without the second."""
@@ -35,10 +35,10 @@ def cut(wire: Wire, path: str, parts_min: int) -> list[Range] | None:
         return None
     if min(shown) < _FRAGMENT:
         firsts = {0: min(shown), **firsts}
-    if not {number >> PARTITION_SHIFT for number in shown} <= firsts.keys():
+    if not {number >> SEQUENCE_BITS for number in shown} <= firsts.keys():
         return None
     if len(firsts) >= parts_min:
-        return [(first, (index + 1) << PARTITION_SHIFT) for index, first in firsts.items()]
+        return [(first, (index + 1) << SEQUENCE_BITS) for index, first in firsts.items()]
     slices = [Slice(index, first, end(wire, path, first), -1, 1) for index, first in firsts.items()]
     return [(part.first, part.last) for part in split(slices, parts_min)]
 
@@ -68,14 +68,14 @@ def _firsts(wire: Wire, path: str) -> dict[int, int] | None:
     while (number := _next(wire, path, at)) is not None:
         if number < at or len(firsts) == FRAGMENTS_MAX:
             return None
-        firsts[number >> PARTITION_SHIFT] = number
-        at = ((number >> PARTITION_SHIFT) + 1) << PARTITION_SHIFT
+        firsts[number >> SEQUENCE_BITS] = number
+        at = ((number >> SEQUENCE_BITS) + 1) << SEQUENCE_BITS
     return firsts
 
 
 def end(wire: Wire, path: str, first: int) -> int:
     """The number behind the last message of the fragment that `first` lies in."""
-    limit = ((first >> PARTITION_SHIFT) + 1) << PARTITION_SHIFT
+    limit = ((first >> SEQUENCE_BITS) + 1) << SEQUENCE_BITS
     low, step = first + 1, 1
     while low + step < limit and (found := _next(wire, path, low + step)) is not None:
         if not low + step <= found < limit:

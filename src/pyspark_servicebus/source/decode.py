@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from partibus.amqp.codec.decode import DecodeError
 from partibus.amqp.codec.section_walk import parse_sections
 from partibus.client.head_columns import HeadColumns
-from partibus.client.message_columns import FRAGMENT_SHIFT, MessageColumns, read_body, state_text
+from partibus.client.message_columns import MessageColumns, read_body, state_text
+from partibus.domain.sequence import SEQUENCE_BITS
 from pyspark_servicebus.errors import UnreadableMessage
 from pyspark_servicebus.schema import RAW_COLUMN, arrow_schema
 
@@ -99,7 +100,7 @@ class Decoder:
         if name == "entity":
             return self._constant(field, self._entity, count)
         if name == "fragment":
-            number = read.column("sequence_number")[0].as_py() >> FRAGMENT_SHIFT
+            number = read.column("sequence_number")[0].as_py() >> SEQUENCE_BITS
             return self._constant(field, number, count)
         if name == "enqueued_time":
             return _moments(read.column("enqueued_ms"), field.type)

@@ -19,10 +19,10 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from partibus.domain.sequence import SEQUENCE_BITS
 from pyspark_servicebus.source.selection import Selection
 
-FRAGMENT_SHIFT: Final = 48
-NUMBER_MAX: Final = 1 << FRAGMENT_SHIFT
+NUMBER_MAX: Final = 1 << SEQUENCE_BITS
 _SEQUENCE_MAX: Final = 1 << 63
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
@@ -46,7 +46,7 @@ class Pushed:
 
     def range_in(self, fragment: int, first: int, last: int) -> tuple[int, int]:
         """Of a range of a fragment, what is wanted; empty when the first is not below the last."""
-        base = fragment << FRAGMENT_SHIFT
+        base = fragment << SEQUENCE_BITS
         return max(first, self._first - base), min(last, self._last - base)
 
     def wants(self, fragment: int) -> bool:

@@ -8,11 +8,12 @@ on behind the last message it gave, wherever the bus is by then.
 import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from partibus.domain.sequence import SEQUENCE_MAX
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Flight, discover
 from pyspark_servicebus.errors import BulkError, DataLoss, Patience
@@ -20,7 +21,6 @@ from pyspark_servicebus.source.decode import Decoder
 from pyspark_servicebus.source.planning import Slice, group, split
 from pyspark_servicebus.source.reading import Reading
 
-_NUMBER_MASK: Final = (1 << 48) - 1
 _flights: dict[tuple[str, str], Flight] = {}
 """Connections of this worker process, which Spark uses for one task after another."""
 _spared: list[bool] = []
@@ -139,7 +139,7 @@ def _read_piece(
                 if told is not None:
                     first = told["next"]
                 elif batch.num_rows:
-                    first = (batch.column(0)[-1].as_py() & _NUMBER_MASK) + 1
+                    first = (batch.column(0)[-1].as_py() & SEQUENCE_MAX) + 1
                 patience.renew()
             return
         except BulkError as error:

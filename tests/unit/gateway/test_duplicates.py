@@ -23,10 +23,10 @@ from partibus.cluster.remote import RemoteFragment
 from partibus.domain.entity import QueueSpec
 from partibus.domain.limits import SELFHOST, STANDARD, Profile
 from partibus.domain.partition_key import fragment_index
+from partibus.domain.sequence import SEQUENCE_MAX
 from partibus.fragment.handle import LocalFragment
 from partibus.gateway.links.inbound import BATCH_FORMAT
 from partibus.message.envelope import to_stored
-from partibus.message.lanes import SEQUENCE_MAX
 from partibus.testing.bus import BusBench, ClientBench
 from support.far_side import FarSide
 

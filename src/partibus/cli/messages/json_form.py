@@ -6,7 +6,6 @@ fields are errors that name the nearest known one.
 """
 
 import base64
-import datetime
 import difflib
 import json
 import uuid
@@ -16,6 +15,8 @@ from partibus.amqp.codec.types import Array, Described, Pairs, Symbol, Timestamp
 from partibus.cli.failures import CommandFailed
 from partibus.cli.quantities import spoken_moment
 from partibus.client.message import DEAD_LETTER_PROPERTIES, IncomingMessage, OutgoingMessage
+from partibus.domain.errors import ArgumentError
+from partibus.domain.quantities import moment_ms
 from partibus.server.failure import EXIT_USAGE
 
 TEXT_FIELDS: Final = (
@@ -235,11 +236,9 @@ def _text(value: object, name: str, where: str) -> str:
 
 def _moment(value: object, where: str) -> int:
     try:
-        moment = datetime.datetime.fromisoformat(str(value))
-    except ValueError as error:
-        text = f"{where}: '{value}' is not a valid time; for example: 2026-01-31T12:00:00Z."
-        raise CommandFailed(text, EXIT_USAGE) from error
-    return round(moment.timestamp() * 1000)
+        return moment_ms(str(value))
+    except ArgumentError as error:
+        raise CommandFailed(f"{where}: {error.text}", EXIT_USAGE) from error
 
 
 def _bytes(value: object, where: str) -> bytes:

@@ -8,8 +8,9 @@ end of a long queue takes a few questions, not a walk. Called by `peek`, `tail` 
 from collections.abc import AsyncIterator
 from typing import Final
 
-from partibus.client.management import PARTITION_SHIFT, Management
+from partibus.client.management import Management
 from partibus.client.message import IncomingMessage
+from partibus.domain.sequence import SEQUENCE_BITS
 
 ROUND_MESSAGES_MAX: Final = 100
 
@@ -42,7 +43,7 @@ class Walk:
         """Find the last number by halving; False where several partitions number messages."""
         low, high = self._next, max(self._next, 1)
         while found := await self._management.peek(high, 1, self._session_id):
-            if found[-1].sequence_number >> PARTITION_SHIFT:
+            if found[-1].sequence_number >> SEQUENCE_BITS:
                 return False
             low = found[-1].sequence_number + 1
             high = low * 2

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from partibus.amqp.delivery import Delivery
 from partibus.domain.errors import BusError
+from partibus.domain.sequence import client_sequence
 from partibus.fragment.commands import (
     Consumer,
     Demand,
@@ -21,7 +22,6 @@ from partibus.fragment.commands import (
 )
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held, Overlay
-from partibus.message.lanes import client_sequence
 
 if TYPE_CHECKING:
     from partibus.gateway.gateway import Gateway

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from partibus.domain.errors import ArgumentError, BusError, InvalidOperation, MessageNotFound
+from partibus.domain.sequence import client_sequence, split_sequence
 from partibus.fragment.commands import Outcome, ReceiveDeferred, Settle
 from partibus.fragment.handle import Fragment
 from partibus.gateway.namespace import Entity, require_receivable
 from partibus.gateway.operations.fanout import FanOut, Messages, MessagesPart
 from partibus.message.envelope import to_delivery
-from partibus.message.lanes import client_sequence, split_sequence
 from partibus.message.lock_token import pack_number
 
 if TYPE_CHECKING:

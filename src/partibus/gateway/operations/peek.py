@@ -15,6 +15,7 @@ from partibus.amqp.codec.sections import parse_sections
 from partibus.domain.errors import ArgumentError, BusError
 from partibus.domain.limits import KILOBYTE
 from partibus.domain.partition_key import fragment_index
+from partibus.domain.sequence import client_sequence, split_sequence
 from partibus.fragment.commands import Peek
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
@@ -22,7 +23,6 @@ from partibus.gateway.namespace import require_receivable
 from partibus.gateway.operations.fanout import FanOut, Messages, MessagesPart
 from partibus.message.damaged import damaged_message
 from partibus.message.envelope import to_peeked
-from partibus.message.lanes import client_sequence, split_sequence
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest

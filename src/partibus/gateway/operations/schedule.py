@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from partibus.amqp.codec.types import LONG, Array
 from partibus.domain.errors import ArgumentError
+from partibus.domain.sequence import SEQUENCE_MAX, client_sequence
 from partibus.fragment.commands import CancelScheduled, Enqueue
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
@@ -18,7 +19,6 @@ from partibus.gateway.operations.deferred import by_fragment
 from partibus.gateway.operations.fanout import CountPart, FanOut, SendPart, Stored
 from partibus.gateway.router import Router
 from partibus.message.envelope import to_stored
-from partibus.message.lanes import SEQUENCE_MAX, client_sequence
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest

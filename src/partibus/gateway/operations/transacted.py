@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from partibus.domain.errors import BusError, InvalidOperation, NotImplementedHere
+from partibus.domain.sequence import client_sequence
 from partibus.fragment.commands import CancelScheduled
 from partibus.fragment.transactions.commands import SILENT, EnqueueNumbered, ReserveNumbers
 from partibus.gateway.namespace import Entity
@@ -18,7 +19,6 @@ from partibus.gateway.operations.locks import disposition
 from partibus.gateway.operations.schedule import messages_to_schedule, tell_numbers
 from partibus.gateway.transactions.enlistment import Settling, enlist_settlements, place_messages
 from partibus.gateway.transactions.transaction import Transaction
-from partibus.message.lanes import client_sequence
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest

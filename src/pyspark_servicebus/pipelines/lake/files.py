@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from partibus.domain.sequence import SEQUENCE_MAX
 from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import STAGING
 from pyspark_servicebus.pipelines.lake.template import PathTemplate
@@ -111,7 +112,7 @@ class StagedFile:
         byte_count = self.lake.size(self.staged)
         spans = self._spans.by_fragment
         lowest = min(spans)
-        number = spans[lowest][0] & ((1 << 48) - 1)
+        number = spans[lowest][0] & SEQUENCE_MAX
         path = f"{self.folder}/{self._window}-f{lowest:04d}-{number:012d}.parquet"
         for fragment, (first, last, rows, low, high) in spans.items():
             yield dict(

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from partibus.domain.sequence import SEQUENCE_MAX
 from pyspark_servicebus.pipelines.lake.delta import commit_window, is_delta
 from pyspark_servicebus.pipelines.lake.folder import OWN, Lake
 from pyspark_servicebus.pipelines.lake.manifest import (
@@ -38,7 +39,6 @@ DESCRIPTION: Final = f"{OWN}/capture.json"
 REACHED: Final = f"{OWN}/reached.json"
 EMPTY_APP: Final = "empty"
 NO_WINDOW: Final = -1
-NUMBER_MASK: Final = (1 << 48) - 1
 
 
 class CaptureTarget:
@@ -192,7 +192,7 @@ class CaptureTarget:
 def next_numbers(windows: Iterable[Window]) -> dict[int, int]:
     """The number behind the last one that was captured, of each fragment."""
     spans = spans_of(file for window in windows for file in window.files)
-    return {index: (span.last & NUMBER_MASK) + 1 for index, span in spans.items()}
+    return {index: (span.last & SEQUENCE_MAX) + 1 for index, span in spans.items()}
 
 
 def files_told(told: Iterable[Any]) -> list[CapturedFile]:

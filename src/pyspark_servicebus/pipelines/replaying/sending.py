@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
+from partibus.domain.sequence import SEQUENCE_BITS
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.pipelines.replaying.once import FragmentWriter, ReplayRun
@@ -24,7 +25,6 @@ from pyspark_servicebus.sink.plan import SinkPlan
 BATCH_BYTES: Final = 1024 * 1024
 GROUP_BYTES: Final = 8 * BATCH_BYTES
 """What is published at once, at full pace."""
-FRAGMENT_SHIFT: Final = 48
 NAP_S: Final = 0.005
 """Less than this is not waited for: messages that are due together travel together."""
 DUE_COLUMN: Final = "_due_ms"
@@ -68,7 +68,7 @@ class OnceSender:
         self._waiting_bytes = 0
 
     def send(self, payload: bytes, number: int, due_ms: int | None) -> None:
-        writer = self._writer(number >> FRAGMENT_SHIFT)
+        writer = self._writer(number >> SEQUENCE_BITS)
         if writer.has(number):
             return
         if number != writer.last:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from partibus.domain.sequence import SEQUENCE_BITS
 from pyspark_servicebus.pipelines.lake.delta import is_delta, open_table
 from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import CapturedFile, Window, current_files
 from pyspark_servicebus.pipelines.lake.target import DESCRIPTION
-from pyspark_servicebus.pipelines.replaying.sending import FRAGMENT_SHIFT
 from pyspark_servicebus.pipelines.replaying.settings import ReplaySettings
 from pyspark_servicebus.pipelines.run.progress import plain_words
 from pyspark_servicebus.pipelines.run.settings import SettingsError
@@ -111,7 +111,7 @@ class ReplaySource:
         from pyspark.sql import functions as f
 
         frame = self._chosen(self._read(self._files))
-        fragment = f.shiftright("sequence_number", FRAGMENT_SHIFT).cast("int")
+        fragment = f.shiftright("sequence_number", SEQUENCE_BITS).cast("int")
         if behind:
             done = f.create_map(*(f.lit(n) for pair in behind.items() for n in pair))
             frame = frame.where(
@@ -167,7 +167,7 @@ class ReplaySource:
         for first, last in batch.ranges.values():
             condition = condition | f.col("sequence_number").between(first, last)
         frame = self._chosen(self._read(self._files_of(batch))).where(condition)
-        fragment = f.shiftright("sequence_number", FRAGMENT_SHIFT).cast("int")
+        fragment = f.shiftright("sequence_number", SEQUENCE_BITS).cast("int")
         return frame.withColumn("fragment", fragment)
 
     def first_rows(self, count: int) -> list[Any]:
@@ -207,7 +207,7 @@ def batches_of(
     for part in sorted(lasts):
         ranges: dict[int, tuple[int, int]] = {}
         for fragment, last in sorted(lasts[part].items()):
-            first = reached.get(fragment, (fragment << FRAGMENT_SHIFT) - 1) + 1
+            first = reached.get(fragment, (fragment << SEQUENCE_BITS) - 1) + 1
             if last >= first:
                 ranges[fragment] = (first, last)
                 reached[fragment] = last

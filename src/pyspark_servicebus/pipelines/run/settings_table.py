@@ -8,21 +8,18 @@ without its unit (`window_time` for `window_time_ms`). Combinations are for each
 import dataclasses
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
+from partibus.domain import quantities
+from partibus.domain.errors import ArgumentError
 from pyspark_servicebus.pipelines.run.place import PLACE_KEYS, BusPlace
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
 Form = Literal["text", "texts", "number", "real", "switch", "duration", "size", "moment", "bus"]
 Settings = TypeVar("Settings")
 _UNITS: Final = ("_ms", "_bytes")
-_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_SIZE: Final = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?")
-_STEPS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _SWITCHES: Final = {"true": True, "false": False}
 
 
@@ -179,35 +176,29 @@ def _switch(key: str, given: object) -> bool:
 
 
 def _duration(key: str, given: object) -> int:
-    if not isinstance(given, str) or not _SPAN.fullmatch(given):
-        raise SettingsError(
-            f"{key}: {given!r} is not a valid duration; for example: 30s, 5m or 1h30m."
-        )
-    return round(sum(float(number) * _UNIT_MS[unit] for number, unit in _PART.findall(given)))
+    return _quantity(quantities.duration_ms, key, given)
 
 
 def _size(key: str, given: object) -> int:
-    match = _SIZE.fullmatch(str(given).strip().lower())
-    if match is None or isinstance(given, bool) or not int(match[1]):
-        raise SettingsError(f"{key}: {given!r} is not a valid size; for example: 64MiB or 500k.")
-    return int(match[1]) * _STEPS[match[2]]
+    if isinstance(given, int) and not isinstance(given, bool):
+        given = str(given)
+    size = _quantity(quantities.size_bytes, key, given)
+    if not size:
+        raise SettingsError(f"{key}: {given!r} is too small; write 1 or more.")
+    return size
 
 
 def _moment(key: str, given: object) -> int:
-    if isinstance(given, str):
-        try:
-            given = datetime.datetime.fromisoformat(given)
-        except ValueError:
-            raise SettingsError(
-                f"{key}: '{given}' is not a valid time; for example: 2026-01-31T12:00:00Z."
-            ) from None
-    if not isinstance(given, datetime.datetime):
-        raise SettingsError(
-            f"{key}: {given!r} is not a valid time; for example: 2026-01-31T12:00:00Z."
-        )
-    if given.tzinfo is None:
-        given = given.replace(tzinfo=datetime.UTC)
-    return round(given.timestamp() * 1000)
+    if isinstance(given, datetime.datetime):
+        return quantities.timestamp_ms(given)
+    return _quantity(quantities.moment_ms, key, given)
+
+
+def _quantity(read: Callable[[str], int], key: str, given: object) -> int:
+    try:
+        return read(_text(key, given))
+    except ArgumentError as error:
+        raise SettingsError(f"{key}: {error.text}") from None
 
 
 _READERS: Final = {

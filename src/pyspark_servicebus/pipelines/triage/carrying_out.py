@@ -19,9 +19,9 @@ from partibus.client.bus import Bus
 from partibus.client.connection_string import ConnectionString
 from partibus.client.errors import RemoteError
 from partibus.client.links import ReceivedMessage
-from partibus.client.management import PARTITION_SHIFT
 from partibus.client.message import IncomingMessage
 from partibus.client.transactions import Fate, Move, TransactedLinks
+from partibus.domain.sequence import SEQUENCE_BITS
 from pyspark_servicebus.pipelines.triage.rewriting import Destination, NotFixable, rewritten
 from pyspark_servicebus.pipelines.triage.rules import Rule
 
@@ -220,7 +220,7 @@ class EntityWork:
         there = await self._numbers(bus)
         still_up = await self._up()
         for number in [n for n in self.wanted if n not in there]:
-            fragment = number >> PARTITION_SHIFT
+            fragment = number >> SEQUENCE_BITS
             if up is None or (still_up is not None and fragment in up & still_up):
                 is_ours = number in self._doubtful
                 self._note(number, self.outcome.done if is_ours else self.outcome.gone)

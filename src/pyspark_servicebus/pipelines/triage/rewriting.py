@@ -10,9 +10,9 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from partibus.client.management import PARTITION_SHIFT
 from partibus.client.message import DEAD_LETTER_PROPERTIES, IncomingMessage
 from partibus.domain.partition_key import fragment_index
+from partibus.domain.sequence import SEQUENCE_BITS
 from pyspark_servicebus.pipelines.triage.rules import ATTEMPTS_PROPERTY, Rule, attempts_of
 
 PARKED_REASON: Final = "x-partibus-dead-letter-reason"
@@ -115,7 +115,7 @@ def _merge(target: object, patch: object) -> object:
 
 
 def _own_fragment(message: IncomingMessage) -> int:
-    return message.sequence_number >> PARTITION_SHIFT
+    return message.sequence_number >> SEQUENCE_BITS
 
 
 def _has_key(message: IncomingMessage) -> bool:

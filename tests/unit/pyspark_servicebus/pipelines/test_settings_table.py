@@ -66,7 +66,7 @@ def test_the_same_as_texts() -> None:
         ("count", True, "not a whole number"),
         ("speed", "fast", "not a number"),
         ("is_dry", "perhaps", "neither true nor false"),
-        ("wait", "5 minutes", "30s, 5m"),
+        ("wait", "5 minutes", "30s or 1h30m"),
         ("window", "large", "64MiB"),
         ("since", "yesterday", "2026-01-31T12:00:00Z"),
         ("queue", "", "expected a string"),

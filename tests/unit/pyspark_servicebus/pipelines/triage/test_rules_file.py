@@ -139,7 +139,7 @@ HEAD = '[[rule]]\nname = "r"\n'
         ),
         (
             HEAD + 'action = "resubmit"\ndelay = "soon"',
-            "line 4, rule 'r', delay: 'soon' is not a valid duration; for example: 30s, 5m or "
+            "line 4, rule 'r', delay: 'soon' is not a valid duration; for example: 70ms, 30s or "
             "1h30m.",
         ),
         (
@@ -172,7 +172,7 @@ HEAD = '[[rule]]\nname = "r"\n'
         ),
         (
             HEAD + 'action = "leave"\nwhen = { older_than = 5 }',
-            "line 4, rule 'r', older_than: 5 is not a valid duration",
+            "line 4, rule 'r', older_than: expected a string, got 5",
         ),
         (HEAD + 'action = "leave"\nwhen = "x"', "line 4, rule 'r', when: expected a table"),
         (

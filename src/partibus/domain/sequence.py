@@ -1,0 +1,22 @@
+"""Sequence numbers as clients see them: a fragment's index over the fragment's own number.
+
+Owns the layout, which every part of the bus and of its clients shares: the top 16 bits of the
+64 are the index of the fragment, the other 48 the number that the fragment gave (SEQ-4).
+"""
+
+from typing import Final
+
+SEQUENCE_BITS: Final = 48
+"""The bits of a fragment's own number; those above are the index of the fragment."""
+SEQUENCE_MAX: Final = (1 << SEQUENCE_BITS) - 1
+"""No fragment gives a number as high as this."""
+
+
+def split_sequence(sequence: int) -> tuple[int, int]:
+    """The fragment's index and its own number, of a client's sequence number."""
+    return sequence >> SEQUENCE_BITS & 0xFFFF, sequence & SEQUENCE_MAX
+
+
+def client_sequence(index: int, sequence: int) -> int:
+    """The sequence number as clients see it."""
+    return index << SEQUENCE_BITS | sequence
