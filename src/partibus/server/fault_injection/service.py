@@ -34,7 +34,7 @@ SWITCHED_OFF: Final = (
 )
 
 
-class FaultDesk:
+class FaultService:
     """Takes requests for faults and spreads them over the workers."""
 
     def __init__(self, settings: ServeSettings, catalog: Catalog, control: ControlHub) -> None:
