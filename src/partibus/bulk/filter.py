@@ -1,7 +1,7 @@
 """Which messages of a read are wanted, judged where they lie.
 
-Owns the sieve of one read: an SQL filter in the language of subscription rules, sessions, ids and a
-span of time. What does not pass never leaves the bus. Messages are seen as one who peeks sees
+Owns the filter of one read: an SQL filter in the language of subscription rules, sessions, ids and
+a span of time. What does not pass never leaves the bus. Messages are seen as one who peeks sees
 them, with what was laid over them since (a dead-letter reason, say). Called by the Flight
 server for reads that ask for less than everything.
 """
@@ -50,7 +50,7 @@ class HeldView(StoredView):
         return super()._of_broker(name)
 
 
-class Sieve:
+class MessageFilter:
     """What a read lets through."""
 
     def __init__(self, choice: Choice, index: int) -> None:

@@ -19,7 +19,7 @@ import pyarrow.flight as flight
 
 from partibus.bulk import requests as asked
 from partibus.bulk.answers import Messages
-from partibus.bulk.filter import Sieve
+from partibus.bulk.filter import MessageFilter
 from partibus.bulk.putting import Batch
 from partibus.bulk.record_batches import SCHEMAS, record_batch
 from partibus.bulk.service import BulkService, Fields, error_fields
@@ -218,7 +218,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         ticket = asked.read_request(raw, asked.Ticket)
         self._authorize(token, ticket.entity, Rights.LISTEN)
         if ticket.choice is not None:
-            Sieve(ticket.choice, ticket.fragment)  # a filter that is wrong is told at once
+            MessageFilter(ticket.choice, ticket.fragment)  # a filter that is wrong is told at once
         return ticket
 
     async def _put_request(self, token: str, raw: bytes) -> Put:
@@ -259,11 +259,11 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             yield record_batch(ticket, (messages, bodies))
 
     def _sifted(self, ticket: asked.Ticket) -> Generator[Sifted, None, None]:
-        """What a sieve lets through; with each batch, how many messages were looked at.
+        """What the filter lets through; with each batch, how many messages were looked at.
 
         A batch may be empty: the reader counts what was there, and sees that the read goes on."""
         assert ticket.choice is not None
-        sieve = Sieve(ticket.choice, ticket.fragment)
+        chosen = MessageFilter(ticket.choice, ticket.fragment)
         coming = self._read(ticket, ticket.first)
         while True:
             messages, bodies = _outcome(coming)
@@ -271,7 +271,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
                 return
             coming = self._read(ticket, messages[-1].sequence + 1)
             told = {"read": len(messages), "next": messages[-1].sequence + 1}
-            batch = record_batch(ticket, sieve.sift(messages, bodies))
+            batch = record_batch(ticket, chosen.sift(messages, bodies))
             yield batch, pa.py_buffer(asked.write_answer(told))
 
     def _read(self, ticket: asked.Ticket, first: int) -> "Future[Messages]":

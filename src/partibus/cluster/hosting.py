@@ -8,7 +8,7 @@ unlocked (DLV-5). It knows no socket: `cluster.peers` carries the rows.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from partibus.cluster.command_rows import DECODERS
 from partibus.cluster.rows import (
@@ -42,6 +42,7 @@ from partibus.cluster.rows import (
     SETTLED,
     STATE_FOUND,
     UNSENDABLE,
+    PeerWriter,
     Row,
     error_row,
     held_row,
@@ -68,14 +69,6 @@ UNANSWERED_BYTES_MAX: Final = 32 * 1024 * 1024
 """Sends of one far process that may wait for the stores before it is read no more."""
 
 
-class Outbox(Protocol):
-    """Where rows for the far process go."""
-
-    def post(self, row: Row, byte_count: int) -> None:
-        """Send a row, with others of this turn."""
-        ...
-
-
 Answerer = Callable[[str, bytes], bytes]
 """Answers administrative questions: a name and a JSON object in, a JSON object out."""
 
@@ -85,7 +78,7 @@ class Host:
 
     def __init__(
         self,
-        outbox: Outbox,
+        outbox: PeerWriter,
         find: Callable[[int], Fragment | None],
         answer: Answerer,
         store_bytes: Callable[[], Sequence[tuple[int, int]]] = tuple,

@@ -10,7 +10,7 @@ ask anew when it is back. It knows no socket: `cluster.peers` carries the rows.
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from partibus.cluster.command_rows import ENCODERS
 from partibus.cluster.rows import (
@@ -34,6 +34,7 @@ from partibus.cluster.rows import (
     SESSION_LOST,
     STORES_DOWN,
     UNSENDABLE,
+    PeerWriter,
     Row,
     is_request,
     to_error,
@@ -62,19 +63,6 @@ from partibus.fragment.refusing import fail
 from partibus.fragment.transactions.commands import Transact
 
 _log: Final = logging.getLogger(__name__)
-
-
-class Outbox(Protocol):
-    """Where rows for the far process go."""
-
-    @property
-    def is_full(self) -> bool:
-        """The far process does not read: it should be sent no more messages for now."""
-        ...
-
-    def post(self, row: Row, byte_count: int) -> None:
-        """Send a row, with others of this turn."""
-        ...
 
 
 class FarConsumer:
@@ -108,7 +96,7 @@ class FarBroker:
     def __init__(self, worker: int, scheduler: Scheduler) -> None:
         self.worker = worker
         self._scheduler = scheduler
-        self._outbox: Outbox | None = None
+        self._outbox: PeerWriter | None = None
         self._stores_down: frozenset[int] = frozenset()
         self.store_bytes: dict[int, int] = {}
         """What the stores of the far process held when it was last heard of."""
@@ -168,7 +156,7 @@ class FarBroker:
 
     # --- life -----------------------------------------------------------------------------
 
-    def connected(self, outbox: Outbox) -> None:
+    def connected(self, outbox: PeerWriter) -> None:
         """It can be reached, and knows nothing of what was asked before."""
         self._answer_later()
         self._outbox = outbox
@@ -309,7 +297,7 @@ class FarBroker:
             receiver = command.consumer.session_receiver
             self._soon(partial(receiver.not_accepted, self._unavailable()))
 
-    def _open(self, far: FarConsumer) -> Outbox | None:
+    def _open(self, far: FarConsumer) -> PeerWriter | None:
         """Make the receiver known to the far process; None when that is out of reach."""
         outbox = self._outbox
         if outbox is not None and not far.is_open:

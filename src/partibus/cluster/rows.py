@@ -8,7 +8,7 @@ Nothing here sends, waits or decides; `remote` and `hosting` are the two ends.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from partibus.cluster.transaction_rows import RESERVE_NUMBERS, RESERVED, TRANSACT, numbers_reserved
 from partibus.cluster.transfer_rows import SEAL
@@ -22,6 +22,20 @@ from partibus.fragment.outbox.commands import Transfer
 
 Row = Sequence[Any]
 """A code, a number, and the fields of one command or answer."""
+
+
+class PeerWriter(Protocol):
+    """Where rows for the far process go: the sending side of a connection to it."""
+
+    @property
+    def is_full(self) -> bool:
+        """The far process does not read: it should be sent no more messages for now."""
+        ...
+
+    def post(self, row: Row, byte_count: int) -> None:
+        """Send a row, with others of this turn."""
+        ...
+
 
 # --- codes: requests -----------------------------------------------------------------------------
 

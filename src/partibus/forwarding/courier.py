@@ -13,8 +13,8 @@ from typing import Final
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.errors import BusError, EntityNotFound, StoreCorrupt
 from partibus.forwarding.leg import Leg
-from partibus.forwarding.outcomes import Fate, failure_lane, home_lane, reason_of
-from partibus.forwarding.parcels import Item, PackingDesk
+from partibus.forwarding.outcomes import ParcelOutcome, failure_lane, home_lane, reason_of
+from partibus.forwarding.parcels import Item, ParcelPacker
 from partibus.fragment.broker import Scheduler
 from partibus.fragment.commands import Command, Lane
 from partibus.fragment.handle import Fragment
@@ -53,7 +53,7 @@ class Courier:
         self.fragment = fragment
         self.scheduler = scheduler
         self._namespace = namespace
-        self._desk = PackingDesk(fragment.fragment_id, fragment.index, path)
+        self._desk = ParcelPacker(fragment.fragment_id, fragment.index, path)
         self._forward_failures = forward_failures
         self._routes: dict[Purpose, str] = {}
         """Where the entity forwards what, at present."""
@@ -126,7 +126,7 @@ class Courier:
             return
         self._next_number = parcels[-1].number + 1
         touched: dict[Leg, None] = {}
-        unrouted: dict[Fate, list[int]] = {}
+        unrouted: dict[ParcelOutcome, list[int]] = {}
         for parcel, body in zip(parcels, bodies, strict=True):
             entity = self.entity(parcel.path)
             if entity is None:
@@ -136,8 +136,8 @@ class Courier:
             leg = self._leg(self._desk.fragment_for(item, entity), parcel.path)
             leg.put(item, parcel.is_recovered)
             touched[leg] = None
-        for fate, numbers in unrouted.items():
-            self._return_unrouted(numbers, fate)
+        for outcome, numbers in unrouted.items():
+            self._return_unrouted(numbers, outcome)
         for leg in touched:
             leg.go()
         self.collect()
@@ -154,7 +154,7 @@ class Courier:
             (parcel,) = parcels
             self._next_number = parcel.number + 1
             lane = failure_lane(parcel.purpose, self._forward_failures)
-            self._return_unrouted([parcel.number], Fate(lane, reason_of(error)))
+            self._return_unrouted([parcel.number], ParcelOutcome(lane, reason_of(error)))
 
     def _leg(self, fragment: Fragment, path: str) -> Leg:
         leg = self._legs.get(fragment.fragment_id)
@@ -176,14 +176,14 @@ class Courier:
             return None
 
     def prepare(self, parcel: Parcel, body: bytes, entity: Entity | None) -> Item:
-        """A parcel as its destination will store it; without one it only awaits its fate."""
+        """A parcel as its destination will store it; without one it only awaits its outcome."""
         if entity is None:
             return Item(parcel.number, NewMessage(body, -1), parcel.purpose)
         return self._desk.make_ready(parcel, body, entity)
 
     # --- verdicts -----------------------------------------------------------------------------
 
-    def fate(self, item: Item, leg: Leg, entity: Entity | None) -> Fate | None:
+    def outcome(self, item: Item, leg: Leg, entity: Entity | None) -> ParcelOutcome | None:
         """What becomes of a parcel instead of being handed over; None when nothing is wrong."""
         wanted = self._routes.get(item.purpose, leg.path)
         if path_key(wanted) != path_key(leg.path) or not leg.is_part_of(entity):
@@ -191,46 +191,48 @@ class Courier:
         assert entity is not None
         lane = failure_lane(item.purpose, self._forward_failures)
         if item.refusal is not None:
-            return Fate(lane, item.refusal)
+            return ParcelOutcome(lane, item.refusal)
         try:
             require_sendable(entity, parse_address(leg.path))
         except BusError as error:
-            return Fate(lane, reason_of(error))
+            return ParcelOutcome(lane, reason_of(error))
         return None
 
-    def _elsewhere(self, purpose: Purpose, wanted: str) -> Fate:
-        return Fate(path=wanted) if wanted else Fate(home_lane(purpose))
+    def _elsewhere(self, purpose: Purpose, wanted: str) -> ParcelOutcome:
+        return ParcelOutcome(path=wanted) if wanted else ParcelOutcome(home_lane(purpose))
 
-    def _lost(self, parcel: Parcel) -> Fate:
-        """The fate of a parcel whose destination is no more, and so has no copy of it."""
+    def _lost(self, parcel: Parcel) -> ParcelOutcome:
+        """The outcome of a parcel whose destination is no more, and so has no copy of it."""
         wanted = self._routes.get(parcel.purpose, parcel.path)
         if path_key(wanted) != path_key(parcel.path):
             return self._elsewhere(parcel.purpose, wanted)
         lane = failure_lane(parcel.purpose, self._forward_failures)
-        return Fate(lane, reason_of(EntityNotFound.named(parcel.path)))
+        return ParcelOutcome(lane, reason_of(EntityNotFound.named(parcel.path)))
 
-    def decide(self, numbers: list[int], fate: Fate, port: AnswerPort) -> None:
+    def decide(self, numbers: list[int], outcome: ParcelOutcome, port: AnswerPort) -> None:
         """Have a verdict carried out by the outbox."""
         command: Command
-        if fate.path:
-            command = Redirect(port, numbers, fate.path)
+        if outcome.path:
+            command = Redirect(port, numbers, outcome.path)
         else:
-            overlay = None if fate.reason is None else fate.reason.overlay()
-            command = BringBack(port, numbers, fate.lane, overlay)
+            overlay = None if outcome.reason is None else outcome.reason.overlay()
+            command = BringBack(port, numbers, outcome.lane, overlay)
         self.fragment.submit(command)
 
-    def _return_unrouted(self, numbers: list[int], fate: Fate) -> None:
+    def _return_unrouted(self, numbers: list[int], outcome: ParcelOutcome) -> None:
         self._unrouted += len(numbers)
-        self.decide(numbers, fate, _Unrouted(self, numbers, fate))
+        self.decide(numbers, outcome, _Unrouted(self, numbers, outcome))
 
     def unrouted_returned(self, count: int) -> None:
         """Parcels without a destination are where they belong."""
         self._unrouted -= count
         self.collect()
 
-    def retry_unrouted(self, numbers: list[int], fate: Fate) -> None:
+    def retry_unrouted(self, numbers: list[int], outcome: ParcelOutcome) -> None:
         """The outbox's store failed: try again."""
-        self.later(RETRY_MS, lambda: self.decide(numbers, fate, _Unrouted(self, numbers, fate)))
+        self.later(
+            RETRY_MS, lambda: self.decide(numbers, outcome, _Unrouted(self, numbers, outcome))
+        )
 
     # --- handed over --------------------------------------------------------------------------
 
@@ -279,15 +281,15 @@ class _Told:
 class _Unrouted:
     """The port of one verdict about parcels without a destination."""
 
-    __slots__ = ("_courier", "_fate", "_numbers")
+    __slots__ = ("_courier", "_numbers", "_outcome")
 
-    def __init__(self, courier: Courier, numbers: list[int], fate: Fate) -> None:
+    def __init__(self, courier: Courier, numbers: list[int], outcome: ParcelOutcome) -> None:
         self._courier = courier
         self._numbers = numbers
-        self._fate = fate
+        self._outcome = outcome
 
     def done(self, count: int) -> None:
         self._courier.unrouted_returned(len(self._numbers))
 
     def failed(self, error: BusError) -> None:
-        self._courier.retry_unrouted(self._numbers, self._fate)
+        self._courier.retry_unrouted(self._numbers, self._outcome)

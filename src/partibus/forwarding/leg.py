@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from partibus.domain.errors import BusError, ParcelSealed, QuotaExceeded, StoreCorrupt
-from partibus.forwarding.outcomes import Fate, reason_of, waits_for_room
+from partibus.forwarding.outcomes import ParcelOutcome, reason_of, waits_for_room
 from partibus.forwarding.parcels import Item
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.handle import Fragment
@@ -52,7 +52,7 @@ class Leg:
         self._sealed_up_to = 0
         """Parcels up to this number are never taken there under their numbers."""
         self._read_max = BATCH_MESSAGES_MAX
-        self._verdict: tuple[list[int], Fate] | None = None
+        self._verdict: tuple[list[int], ParcelOutcome] | None = None
 
     def put(self, item: Item, maybe_sent: bool) -> None:
         """One more parcel, with a higher number than all before it."""
@@ -80,13 +80,13 @@ class Leg:
             self._read_again()
             return
         entity = self._courier.entity(self.path)
-        fate = self._fate(self._items[0], entity)
-        run = self._run(fate, entity)
+        outcome = self._outcome(self._items[0], entity)
+        run = self._run(outcome, entity)
         self._is_busy = True
-        if fate is None:
+        if outcome is None:
             self._send(run)
         else:
-            self._dispose(run, fate)
+            self._dispose(run, outcome)
 
     def _read_again(self) -> None:
         if self._numbers:
@@ -96,14 +96,14 @@ class Leg:
         elif not self.is_part_of(self._courier.entity(self.path)):
             self._courier.forget(self)
 
-    def _fate(self, item: Item, entity: Entity | None) -> Fate | None:
-        fate = self._courier.fate(item, self, entity)
-        if fate is None and item.number <= self._sealed_up_to:
-            return Fate(path=self.path)
-        return fate
+    def _outcome(self, item: Item, entity: Entity | None) -> ParcelOutcome | None:
+        outcome = self._courier.outcome(item, self, entity)
+        if outcome is None and item.number <= self._sealed_up_to:
+            return ParcelOutcome(path=self.path)
+        return outcome
 
-    def _run(self, fate: Fate | None, entity: Entity | None) -> list[Item]:
-        """The parcels at the front that share a fate, as many as one step takes."""
+    def _run(self, outcome: ParcelOutcome | None, entity: Entity | None) -> list[Item]:
+        """The parcels at the front that share a outcome, as many as one step takes."""
         run: list[Item] = []
         byte_count = 0
         for item in self._items:
@@ -112,7 +112,7 @@ class Leg:
                 len(run) >= self._batch_max
                 or byte_count > BATCH_BYTES_MAX
                 or item.purpose is not run[0].purpose
-                or self._fate(item, entity) != fate
+                or self._outcome(item, entity) != outcome
             ):
                 break
             run.append(item)
@@ -224,29 +224,29 @@ class Leg:
 
     # --- disposing ------------------------------------------------------------------------------
 
-    def _dispose(self, run: list[Item], fate: Fate) -> None:
+    def _dispose(self, run: list[Item], outcome: ParcelOutcome) -> None:
         """Parcels do not go there: make sure that none of them is there already."""
         numbers = [item.number for item in run]
-        self._verdict = (numbers, fate)
+        self._verdict = (numbers, outcome)
         if numbers[0] <= self._sent_up_to and self.is_part_of(self._courier.entity(self.path)):
             origin_id = self._courier.fragment.fragment_id
             self.fragment.submit(Seal(_Seal(self), origin_id, numbers[-1]))
         else:
-            self._courier.decide(numbers, fate, _Decision(self))
+            self._courier.decide(numbers, outcome, _Decision(self))
 
     def sealed(self, mark: int) -> None:
         """All up to the mark is there, and the rest of the run never will be."""
         assert self._verdict is not None
-        numbers, fate = self._verdict
+        numbers, outcome = self._verdict
         self._sealed_up_to = numbers[-1]
         there = [number for number in numbers if number <= mark]
         rest = numbers[len(there) :]
         if there:
             self._courier.delivered(there)
             self._drop(len(there))
-        self._verdict = (rest, fate)
+        self._verdict = (rest, outcome)
         if rest:
-            self._courier.decide(rest, fate, _Decision(self))
+            self._courier.decide(rest, outcome, _Decision(self))
         else:
             self._done()
 

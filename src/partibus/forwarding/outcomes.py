@@ -44,7 +44,7 @@ def reason_of(error: BusError) -> Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class ParcelOutcome:
     """Back to a lane with a reason, or on to another path."""
 
     lane: Lane = Lane.MAIN

@@ -43,7 +43,7 @@ class Item:
         return len(self.message.body)
 
 
-class PackingDesk:
+class ParcelPacker:
     """Packs the parcels of one origin."""
 
     __slots__ = ("_fragment_id", "_index", "_key", "_path")

@@ -41,7 +41,7 @@ from partibus.gateway.links.inbound import InboundLink
 from partibus.gateway.links.outbound import OutboundLink
 from partibus.gateway.links.session import SessionLink
 from partibus.gateway.memory_account import Share
-from partibus.gateway.operations.peek import Cursor
+from partibus.gateway.operations.peek import PeekPosition
 from partibus.gateway.reading_turns import Intake
 from partibus.gateway.requests import RequestLink, RequestQueue, ResponseLink
 from partibus.gateway.transactions.coordinator import CoordinatorLink
@@ -77,7 +77,7 @@ class ClientConnection:
         self._links: dict[Link, LinkOwner] = {}
         self.requests = RequestQueue(self)
         self.transactions = OpenTransactions(self)
-        self.peek_cursors: dict[tuple[str, int, str | None, str], Cursor] = {}
+        self.peek_positions: dict[tuple[str, int, str | None, str], PeekPosition] = {}
         """Where this client's peeks stand, by entity, lane, session and receiver."""
         self.held_sessions: dict[tuple[str, str], SessionLink] = {}
         """The sessions that this client holds, by entity and session id."""

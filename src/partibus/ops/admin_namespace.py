@@ -1,7 +1,7 @@
 """Changes of the namespace over HTTP, as JSON under `/$partibus`.
 
 Owns the paths of entities and policies that can be written; what a change may be is the
-node's, reached through its `NamespaceDesk`. Mounted by `ops.admin`, which checks the token and
+node's, reached through its `NamespaceService`. Mounted by `ops.admin`, which checks the token and
 answers errors. Policies of an entity are named by `?entity=NAME`, since its name has slashes.
 
     POST   /$partibus/entities                       {"name", "kind", "properties"}

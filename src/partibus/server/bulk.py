@@ -35,7 +35,7 @@ INSTALL_COMMAND: Final = "pip install 'partibus[flight]'"
 _log: Final = logging.getLogger(__name__)
 
 
-class BulkDesk:
+class BulkPath:
     """Bulk, as the other parts of the server ask for it."""
 
     def __init__(

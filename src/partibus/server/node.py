@@ -36,7 +36,7 @@ from partibus.gateway.fault_injection import Trouble
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
-from partibus.server.bulk import BulkDesk
+from partibus.server.bulk import BulkPath
 from partibus.server.clock_watch import ClockWatch
 from partibus.server.config import MERGED, ServeSettings
 from partibus.server.data_directory.belonging import Belonging, begin_stores, refuse_lost_catalog
@@ -110,7 +110,7 @@ class Node:
         self._idle_times: dict[int, int] = {}
         """By entity, how long it had been idle when the server last ran."""
         self.administration: Administration
-        self.bulk: BulkDesk
+        self.bulk: BulkPath
         self._faults: FaultBox | None = None
         self._couriers: Couriers
         self.gateway: Gateway
@@ -328,7 +328,7 @@ class Node:
         """Let operators look at this process, and break it where that was asked for."""
         Inspection(self._brokers, self._machines).register(self.control)
         gateway = self.gateway
-        self.bulk = BulkDesk(
+        self.bulk = BulkPath(
             self._settings,
             gateway.namespace,
             gateway.access,

@@ -4,7 +4,7 @@ Owns the run: windows behind a cursor, taken once or again and again until stopp
 a window as a stream would and keeps the positions in the manifests; a task reads its part of it
 from the bus and writes the files, all in one Python process, since the way of the messages through
 the JVM would cost more than the rest. Other consumers are not touched: a cursor locks and settles
-nothing. What makes it exact is `capture_target`'s.
+nothing. What makes it exact is `lake.target`'s.
 """
 
 import json

@@ -3,7 +3,7 @@
 Owns the run: what to send in which batches, a note of the positions after each, and the report.
 Messages of one key keep their order, since each fragment is sent by one task after the other. A
 replay that was killed goes on behind its last batch; what that batch had sent already is known to
-the bus (`replay_once`) and not sent again.
+the bus (`replaying.once`) and not sent again.
 """
 
 import time

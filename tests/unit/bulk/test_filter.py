@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from partibus.bulk.filter import FILTER_CHARS_MAX, Sieve, compile_filter
+from partibus.bulk.filter import FILTER_CHARS_MAX, MessageFilter, compile_filter
 from partibus.bulk.requests import Choice
 from partibus.client.message import OutgoingMessage
 from partibus.domain.errors import ArgumentError
@@ -24,8 +24,8 @@ def held(number: int, overlay: Overlay | None = None, deliveries: int = 0) -> He
 
 
 def kept(choice: Choice, *messages: tuple[Held, bytes]) -> list[int]:
-    sieve = Sieve(choice, FRAGMENT)
-    found, bodies = sieve.sift([each for each, _ in messages], [body for _, body in messages])
+    chosen = MessageFilter(choice, FRAGMENT)
+    found, bodies = chosen.sift([each for each, _ in messages], [body for _, body in messages])
     assert len(found) == len(bodies)
     return [each.sequence for each in found]
 
@@ -67,6 +67,6 @@ def test_what_was_changed_since_is_seen() -> None:
 
 def test_what_is_no_filter() -> None:
     with pytest.raises(FilterError, match="At character"):
-        Sieve(Choice(filter="colour = ="), FRAGMENT)
+        MessageFilter(Choice(filter="colour = ="), FRAGMENT)
     with pytest.raises(ArgumentError, match="characters"):
         compile_filter("a" * (FILTER_CHARS_MAX + 1))

@@ -9,32 +9,18 @@ compiled while this module is not: native classes cannot extend `int` or `str`.
 
 from typing import Final
 
-# --- the element codes that an `Array` may carry, by name [1.6] -----------------------------
+# --- element codes of an `Array` that are spoken of by name [1.6] -----------------------------
 
 NULL: Final = 0x40
 BOOLEAN: Final = 0x56
-UBYTE: Final = 0x50
-USHORT: Final = 0x60
-UINT: Final = 0x70
-ULONG: Final = 0x80
-BYTE: Final = 0x51
-SHORT: Final = 0x61
 INT: Final = 0x71
 LONG: Final = 0x81
-FLOAT: Final = 0x72
-DOUBLE: Final = 0x82
-CHAR: Final = 0x73
 TIMESTAMP: Final = 0x83
 UUID16: Final = 0x98
-BINARY8: Final = 0xA0
 STRING8: Final = 0xA1
 SYMBOL8: Final = 0xA3
-BINARY32: Final = 0xB0
 STRING32: Final = 0xB1
-SYMBOL32: Final = 0xB3
 LIST32: Final = 0xD0
-MAP32: Final = 0xD1
-ARRAY32: Final = 0xF0
 
 
 class Symbol(str):

@@ -1,7 +1,7 @@
 """`queue`, `topic` and `subscription`: the same five verbs for each kind of entity.
 
 Owns create, show, list, update and delete over the management API, so they work against
-Partibus and against the vendor's cloud. The flags come from `entity_options`. A group of verbs
+Partibus and against the vendor's cloud. The flags come from `options`. A group of verbs
 is made for each kind by `entity_app`; nothing is kept between calls.
 """
 

@@ -2,7 +2,7 @@
 
 Owns what happens to messages that were chosen for a receiver: the lock, or their removal and
 then their delivery (receive-and-delete), and the answer to a drain. Who gets which message is
-`dispatch`'s and `session_dispatch`'s.
+`dispatch`'s and `sessions.dispatch`'s.
 """
 
 from partibus.fragment.changes import Consumption

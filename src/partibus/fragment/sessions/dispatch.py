@@ -2,7 +2,7 @@
 
 Owns the delivery of a session's messages in strict order to the one who holds it (SES-9), and
 which waiting receiver gets which free session (SES-4, SES-25). Called by `dispatch` whenever
-something happened to the lane; how sessions are accepted and lost is `session_locks`'s.
+something happened to the lane; how sessions are accepted and lost is `locks`'s.
 """
 
 from partibus.domain.errors import BusError, InvalidOperation, SessionCannotBeLocked

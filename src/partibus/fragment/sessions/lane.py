@@ -2,7 +2,7 @@
 
 Owns the join of the lane's tables with the index of sessions: whatever puts a message into a
 table or takes it out, the index follows. A message in flight is locked by its session and has
-no lock of its own (SES-8). Who is served when is `session_dispatch`'s.
+no lock of its own (SES-8). Who is served when is `dispatch`'s.
 """
 
 from partibus.fragment.commands import Consumer, Lane, SessionConsumer

@@ -3,7 +3,7 @@
 Owns who may hold a session and until when. The lock is an umbrella over the session's messages
 (SES-8): when its time is up everything in flight ends as a delivery that counts (SES-13), and
 the session is free once that is durable. A receiver that leaves releases its session without
-counting; `session_lane` does that.
+counting; `lane` does that.
 """
 
 from partibus.domain.errors import (

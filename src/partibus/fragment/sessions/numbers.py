@@ -20,7 +20,7 @@ NOBODY: Final = 0
 """In place of a session's number: the message is in none."""
 
 
-class Chunk:
+class NumberChunk:
     """The session numbers of CHUNK_SEQUENCES messages, and how many of them are there."""
 
     __slots__ = ("live", "numbers")
@@ -36,13 +36,13 @@ class SessionNumbers:
     __slots__ = ("_chunks",)
 
     def __init__(self) -> None:
-        self._chunks: dict[int, Chunk] = {}
+        self._chunks: dict[int, NumberChunk] = {}
 
     def put(self, sequence: int, number: int) -> None:
         """Note the session of a message that has none yet."""
         chunk = self._chunks.get(sequence >> CHUNK_BITS)
         if chunk is None:
-            chunk = Chunk(array("I", bytes(_CHUNK_BYTES)), 0)
+            chunk = NumberChunk(array("I", bytes(_CHUNK_BYTES)), 0)
             self._chunks[sequence >> CHUNK_BITS] = chunk
         chunk.numbers[sequence & _PLACE] = number
         chunk.live += 1
@@ -85,6 +85,6 @@ class SessionNumbers:
             numbers.frombytes(data[offset : offset + _CHUNK_BYTES])
             offset += _CHUNK_BYTES
             live = [number for number in numbers if number]
-            self._chunks[base] = Chunk(numbers, len(live))
+            self._chunks[base] = NumberChunk(numbers, len(live))
             every += live
         return every

@@ -1,7 +1,7 @@
 """What is prepared about stages, until it is durable.
 
 Owns the changes that the commands about stages make: each has its records and what is needed to
-carry it out or to take it back. Made and finished by `staging` and `stage_departures`.
+carry it out or to take it back. Made and finished by `staging` and `departures`.
 """
 
 from partibus.fragment.changes import Change

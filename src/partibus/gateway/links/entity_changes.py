@@ -38,9 +38,9 @@ def _deleted(connection: "ClientConnection", path: str) -> None:
     """Links go with their entity, those of its management node too (ERR-1)."""
     for link, owner in _links_of(connection, path):
         _end(connection, link, owner, EntityNotFound.named(path))
-    cursors = connection.peek_cursors
-    for key in [key for key in cursors if path_key(key[0]) == path_key(path)]:
-        del cursors[key]
+    positions = connection.peek_positions
+    for key in [key for key in positions if path_key(key[0]) == path_key(path)]:
+        del positions[key]
     # Policies of the entity went with it.
     connection.recheck_claims()
 

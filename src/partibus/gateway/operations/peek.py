@@ -1,6 +1,6 @@
 """Peek: copies of messages from a sequence number on, over all fragments of an entity.
 
-Owns `peek-message` and the cursors that let repeated peeks walk a partitioned entity: what
+Owns `peek-message` and the positions that let repeated peeks walk a partitioned entity: what
 the fragments show is merged by enqueued time (PEK-9), and each receiver's next peek goes on
 where its last one ended in every fragment. A sequence number that is not that of the last
 peek starts anew in the fragment it names and goes on to those with higher indexes. Where the
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 PEEK_BYTES_MAX: Final = 256 * KILOBYTE
 """Size of one answer (PEK-7); a single larger message is still shown."""
-CURSORS_MAX: Final = 256
+POSITIONS_MAX: Final = 256
 """Cursors a connection keeps; the oldest is forgotten and its walk starts anew."""
 
 
-class Cursor:
+class PeekPosition:
     """Where one receiver's walk over several fragments stands."""
 
     __slots__ = ("is_merged", "last", "next_numbers")
@@ -80,18 +80,18 @@ def peek_message(request: "ManagementRequest") -> None:
     from_sequence = max(0, request.number("from-sequence-number", 0))
     session_id = request.session_id() if request.is_in_sessions else None
     omits_body = request.fields.get("omit-message-body") is True  # PEK-11
-    cursor = _cursor(request, from_sequence, session_id)
+    position = _position(request, from_sequence, session_id)
     asked = [
         fragment
         for fragment in request.entity.fragments
-        if fragment.index in cursor.next_numbers and fragment.is_available
+        if fragment.index in position.next_numbers and fragment.is_available
     ]
     if not asked:
         request.succeed_empty()
         return
 
     def finish(results: list[Messages | None]) -> None:
-        shown = _choose(cursor, _ordered(cursor, asked, results), count, omits_body)
+        shown = _choose(position, _ordered(position, asked, results), count, omits_body)
         if shown:
             request.succeed({"messages": shown})
         else:
@@ -103,50 +103,54 @@ def peek_message(request: "ManagementRequest") -> None:
     else:
         fan_out = FirstToShow(len(asked), finish, request.fail_fan_out)
     for part, fragment in enumerate(asked):
-        number = cursor.next_numbers[fragment.index]
+        number = position.next_numbers[fragment.index]
         port = MessagesPart(fan_out, part)
         fragment.submit(Peek(port, request.lane, number, count, PEEK_BYTES_MAX, session_id))
 
 
-def _cursor(request: "ManagementRequest", from_sequence: int, session_id: str | None) -> Cursor:
+def _position(
+    request: "ManagementRequest", from_sequence: int, session_id: str | None
+) -> PeekPosition:
     """The walk that a peek goes on with, or a new one."""
-    cursors = request.node.connection.peek_cursors
+    positions = request.node.connection.peek_positions
     key = (request.entity.record.path, request.lane, session_id, request.link_name)
-    cursor = cursors.get(key)
-    if cursor is not None and from_sequence == cursor.last + 1 and cursor.last >= 0:
-        return cursor
+    position = positions.get(key)
+    if position is not None and from_sequence == position.last + 1 and position.last >= 0:
+        return position
     index, number = split_sequence(from_sequence)
     indexes = [fragment.index for fragment in request.entity.fragments]
     if session_id is not None:
         # All of a session is in the fragment of its id (SEED-31).
         indexes = [fragment_index(session_id, len(indexes))]
     if from_sequence <= 1:
-        cursor = Cursor(dict.fromkeys(indexes, 0), True)
+        position = PeekPosition(dict.fromkeys(indexes, 0), True)
     else:
         later = {i: number if i == index else 0 for i in indexes if i >= index}
-        cursor = Cursor(later, False)
-    cursors.pop(key, None)
-    if len(cursors) >= CURSORS_MAX:
-        del cursors[next(iter(cursors))]
-    cursors[key] = cursor
-    return cursor
+        position = PeekPosition(later, False)
+    positions.pop(key, None)
+    if len(positions) >= POSITIONS_MAX:
+        del positions[next(iter(positions))]
+    positions[key] = position
+    return position
 
 
 def _ordered(
-    cursor: Cursor, asked: Sequence[Fragment], results: Sequence[Messages | None]
+    position: PeekPosition, asked: Sequence[Fragment], results: Sequence[Messages | None]
 ) -> Iterator[Found]:
     """What the fragments showed, in the order of the walk."""
     found: list[Found] = []
     for fragment, result in zip(asked, results, strict=True):
         assert result is not None
         found += [(fragment, held, body) for held, body in zip(*result, strict=True)]
-    if cursor.is_merged and len(asked) > 1:
+    if position.is_merged and len(asked) > 1:
         found.sort(key=lambda item: (item[1].enqueued_ms, item[0].index, item[1].sequence))
     return iter(found)
 
 
-def _choose(cursor: Cursor, found: Iterator[Found], count: int, omits_body: bool) -> list[object]:
-    """As many as were asked for and fit, and the cursor moved behind them."""
+def _choose(
+    position: PeekPosition, found: Iterator[Found], count: int, omits_body: bool
+) -> list[object]:
+    """As many as were asked for and fit, and the position moved behind them."""
     shown: list[object] = []
     byte_count = 0
     for fragment, held, body in found:
@@ -157,8 +161,8 @@ def _choose(cursor: Cursor, found: Iterator[Found], count: int, omits_body: bool
         stored = body if body else damaged_message(sequence)
         peeked = to_peeked(stored, held, sequence)
         shown.append({"message": without_body(peeked) if omits_body else peeked})
-        cursor.next_numbers[fragment.index] = held.sequence + 1
-        cursor.last = sequence
+        position.next_numbers[fragment.index] = held.sequence + 1
+        position.last = sequence
     return shown
 
 

@@ -19,8 +19,6 @@ from partibus.server.data_directory.directory import CATALOG_NAME
 from partibus.server.data_directory.offline import RebuiltStore, catalog_to_read, claimed
 from partibus.store.checking import StoreUnderCheck
 
-PROBLEMS_SHOWN_MAX = 20
-
 
 @dataclass(slots=True)
 class PartReport:

@@ -2,7 +2,7 @@
 
 Owns the settings such a verb works with, a store that is opened for writing without a loop, and
 the copy of a catalog that may be opened and thrown away. The data directory is claimed before
-anything is read, as by a server. Called by `store_check`, `store_adopt` and `store_repair`.
+anything is read, as by a server. Called by `check`, `adopt` and `repair`.
 """
 
 import contextlib

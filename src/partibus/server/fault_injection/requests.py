@@ -1,7 +1,7 @@
 """Faults as they are asked for: typed requests, from JSON and back.
 
 Owns the shapes and the limits of what may be asked. It knows nothing of a running server:
-whether a store or an entity exists is the desk's question, what a fault does the box's.
+whether a store or an entity exists is the service's question, what a fault does the box's.
 `for_ms` None means until it is cleared.
 """
 

@@ -1,7 +1,7 @@
 """Faults on demand: what users ask for to see how their programs bear it.
 
 Owns the decision whether a fault may be made here and what it concerns, and the answer of the
-whole server. Each process makes its own share (`fault_box`), reached through the control
+whole server. Each process makes its own share (`box`), reached through the control
 hub. A server that was started without `--faults` refuses everything here. Called by the
 HTTP side (`ops.admin`).
 """
@@ -34,7 +34,7 @@ SWITCHED_OFF: Final = (
 )
 
 
-class FaultDesk:
+class FaultService:
     """Takes requests for faults and spreads them over the workers."""
 
     def __init__(self, settings: ServeSettings, catalog: Catalog, control: ControlHub) -> None:

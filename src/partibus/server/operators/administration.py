@@ -23,14 +23,14 @@ from partibus.domain.entity import SubscriptionSpec, fragment_bytes_max
 from partibus.domain.errors import Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.namespace import Namespace
-from partibus.server.bulk import BulkDesk
+from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
-from partibus.server.fault_injection.service import FaultDesk
+from partibus.server.fault_injection.service import FaultService
 from partibus.server.operators.inspection import COUNTS, FRAGMENTS, STORES, is_available
-from partibus.server.operators.namespace import NamespaceDesk
-from partibus.server.operators.pipelines import PipelineDesk
+from partibus.server.operators.namespace import NamespaceService
+from partibus.server.operators.pipelines import PipelineService
 from partibus.server.operators.purge import PurgeRun
-from partibus.server.operators.stages import StageDesk
+from partibus.server.operators.stages import StageService
 
 NO_ANSWER: Final = "down"
 """The state of a fragment or store whose worker does not answer."""
@@ -48,7 +48,7 @@ class Administration:
         access: AccessControl,
         clock: Clock,
         control: ControlHub,
-        bulk: BulkDesk,
+        bulk: BulkPath,
         live: LiveNamespace | None = None,
     ) -> None:
         self._settings = settings
@@ -58,10 +58,10 @@ class Administration:
         self._clock = clock
         self._control = control
         self.bulk = bulk
-        self.faults = FaultDesk(settings, catalog, control)
-        self.desk = NamespaceDesk(catalog, LocalNamespace(catalog) if live is None else live)
-        self.pipelines = PipelineDesk(namespace, control)
-        self.stages = StageDesk(namespace, control)
+        self.faults = FaultService(settings, catalog, control)
+        self.desk = NamespaceService(catalog, LocalNamespace(catalog) if live is None else live)
+        self.pipelines = PipelineService(namespace, control)
+        self.stages = StageService(namespace, control)
 
     def authorize(self, token: str | None, path: str) -> None:
         """Raise Unauthorized unless the token grants Manage on the namespace's own paths."""

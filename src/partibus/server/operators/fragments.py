@@ -30,7 +30,7 @@ class Unheard:
         pass
 
 
-class FragmentDesk:
+class FragmentQuestions:
     """One question about the fragments of an entity."""
 
     def __init__(

@@ -21,7 +21,7 @@ from partibus.domain.rights import names_of_rights, rights_from_names
 KEY_NAMES: Final[tuple[KeyName, ...]] = get_args(KeyName)
 
 
-class NamespaceDesk:
+class NamespaceService:
     """Where operators change the namespace."""
 
     def __init__(self, catalog: Catalog, live: LiveNamespace) -> None:

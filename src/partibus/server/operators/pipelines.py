@@ -13,19 +13,19 @@ from partibus.fragment.claims.commands import ReleaseClaim
 from partibus.fragment.cursors.commands import DropCursor
 from partibus.fragment.handle import LocalFragment
 from partibus.gateway.namespace import Namespace
-from partibus.server.operators.fragments import FragmentDesk, Unheard
+from partibus.server.operators.fragments import FragmentQuestions, Unheard
 
 PIPELINES: Final = "pipelines"
 RELEASE: Final = "pipelines.release"
 DROP: Final = "pipelines.drop"
 
 
-class PipelineDesk:
+class PipelineService:
     """Claims and cursors, for operators."""
 
     def __init__(self, namespace: Namespace, control: ControlHub) -> None:
         self._control = control
-        self._desk = FragmentDesk(namespace, control, PIPELINES, _state_of)
+        self._desk = FragmentQuestions(namespace, control, PIPELINES, _state_of)
         control.register(RELEASE, self._release)
         control.register(DROP, self._drop)
 

@@ -13,18 +13,18 @@ from partibus.domain.errors import EntityNotFound
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.stages.commands import DropStages
 from partibus.gateway.namespace import Namespace
-from partibus.server.operators.fragments import FragmentDesk, Unheard, out_of_reach
+from partibus.server.operators.fragments import FragmentQuestions, Unheard, out_of_reach
 
 STAGES: Final = "stages"
 DROP: Final = "stages.drop"
 
 
-class StageDesk:
+class StageService:
     """Writers and their stages, for operators."""
 
     def __init__(self, namespace: Namespace, control: ControlHub) -> None:
         self._control = control
-        self._desk = FragmentDesk(namespace, control, STAGES, _state_of)
+        self._desk = FragmentQuestions(namespace, control, STAGES, _state_of)
         control.register(DROP, self._drop)
 
     # --- this worker ----------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Owns the sections of the file and the way from them to the settings of a pipeline. Every complaint
 has the line that it is about, and all of them come at once. Nothing but the file is read here:
-whether entities and columns exist is `declared_check`'s to say.
+whether entities and columns exist is `check`'s to say.
 """
 
 import re

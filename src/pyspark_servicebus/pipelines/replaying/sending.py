@@ -3,7 +3,7 @@
 Owns the order and the pace within a task: a group of messages is confirmed before the next one
 leaves, so that messages of one key stay in line, and a message leaves when its time has come. A
 message that the bus refuses for good ends the replay with its number. That each arrives once is
-`replay_once`'s.
+`once`'s.
 """
 
 import time

@@ -16,7 +16,6 @@ from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
 PLACE_KEYS: Final = ("connection_string_ref", "connection_string", "ca_file")
-DEAD_LETTER_SUFFIX: Final = "/$DeadLetterQueue"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
 from pyspark_servicebus.pipelines.run.settings import SettingsError
 from pyspark_servicebus.pipelines.traffic.arithmetic import AGE_BINS, AGE_S_MIN, AGES_S, age_at
-from pyspark_servicebus.pipelines.traffic.report import Ages, FragmentTraffic, KeyTraffic, Window
+from pyspark_servicebus.pipelines.traffic.report import (
+    Ages,
+    FragmentTraffic,
+    KeyTraffic,
+    TrafficWindow,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -122,7 +127,7 @@ def facts(messages: "DataFrame", window_ms: int) -> "DataFrame":
 # --- answers ----------------------------------------------------------------------------------
 
 
-def windows_and_fragments(facts: "DataFrame") -> tuple[list[Window], list[FragmentTraffic]]:
+def windows_and_fragments(facts: "DataFrame") -> tuple[list[TrafficWindow], list[FragmentTraffic]]:
     """Both from one pass, without the keys."""
     from pyspark.sql import functions as f
 
@@ -139,7 +144,7 @@ def windows_and_fragments(facts: "DataFrame") -> tuple[list[Window], list[Fragme
             sums[1] += row["b"]
     return (
         [
-            Window(start=start, entity=entity, messages=n, bytes=b)
+            TrafficWindow(start=start, entity=entity, messages=n, bytes=b)
             for (start, entity), (n, b) in sorted(windows.items())
         ],
         [

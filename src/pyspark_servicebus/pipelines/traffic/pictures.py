@@ -20,7 +20,7 @@ from pyspark_servicebus.pipelines.traffic.arithmetic import (
     spoken_age,
     steps,
 )
-from pyspark_servicebus.pipelines.traffic.report import EntityTraffic, TrafficReport, Window
+from pyspark_servicebus.pipelines.traffic.report import EntityTraffic, TrafficReport, TrafficWindow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +72,7 @@ def bytes_chart(report: TrafficReport) -> Chart:
 def _over_time(
     report: TrafficReport,
     name: str,
-    measure: Callable[[Window], int],
+    measure: Callable[[TrafficWindow], int],
     spoken: Callable[[float], str],
     what: str,
 ) -> Chart:
@@ -109,7 +109,7 @@ def _over_time(
 
 def _series(
     report: TrafficReport,
-    measure: Callable[[Window], int],
+    measure: Callable[[TrafficWindow], int],
     starts: list[datetime.datetime],
     step: datetime.timedelta,
 ) -> dict[str, list[float]]:

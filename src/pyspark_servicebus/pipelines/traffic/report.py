@@ -20,7 +20,7 @@ KEY_SHOWN: Final = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class TrafficWindow:
     """Messages of an entity that were enqueued in one window."""
 
     start: Time
@@ -103,7 +103,7 @@ class TrafficReport:
     window_s: float
     entities_looked_at: int
     entities: tuple[EntityTraffic, ...]
-    windows: tuple[Window, ...]
+    windows: tuple[TrafficWindow, ...]
     fragments: tuple[FragmentTraffic, ...]
     keys: tuple[KeyTraffic, ...]
     """The hottest of each entity."""
@@ -202,7 +202,7 @@ class TrafficReport:
 
 def entity_traffic(
     entity: str,
-    windows: list[Window],
+    windows: list[TrafficWindow],
     fragments: list[FragmentTraffic],
     fragment_count: int,
     keys: list[KeyTraffic],

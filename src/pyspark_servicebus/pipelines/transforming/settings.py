@@ -1,7 +1,7 @@
 """The settings of a transform: from where to where, what is done between, and what is promised.
 
 Owns their names, defaults and what goes with what. They are read from a file, a command line or
-a dict alike. Nothing is opened here: whether entities and columns exist is `transform_check`'s to
+a dict alike. Nothing is opened here: whether entities and columns exist is `check`'s to
 say.
 """
 

@@ -8,7 +8,7 @@ from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import ArgumentError, EntityNotFound, InvalidOperation
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.box import CLEAR_FAULTS, LIST_FAULTS, SET_FAULT
-from partibus.server.fault_injection.service import FaultDesk
+from partibus.server.fault_injection.service import FaultService
 from partibus.server.operators.inspection import STORES
 
 
@@ -37,7 +37,7 @@ class Desk:
             control.register(name, lambda payload, name=name: self.answer(0, name, payload))
         if workers == 2:
             control.reach(FarWorker(self))
-        self.desk = FaultDesk(ServeSettings(stores=2, faults=faults), catalog, control)
+        self.desk = FaultService(ServeSettings(stores=2, faults=faults), catalog, control)
 
     def answer(self, worker: int, name: str, payload: Payload) -> Payload:
         self.asked.append((worker, name, payload))

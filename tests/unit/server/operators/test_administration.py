@@ -11,7 +11,7 @@ from partibus.control.sas import sign
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import EntityNotFound, Unauthorized
 from partibus.domain.rights import Rights
-from partibus.server.bulk import BulkDesk
+from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.operators.administration import Administration, availability
 from partibus.server.operators.inspection import COUNTS, Inspection
@@ -33,7 +33,7 @@ class Bench:
         Inspection(brokers, self.machines).register(self.control)  # type: ignore[arg-type]
         settings = ServeSettings(stores=3, memory=True)
         bus = self.bus
-        bulk = BulkDesk(
+        bulk = BulkPath(
             settings, bus.namespace, bus.access, bus.clock, self.control, bus.gateway.memory
         )
         self.node = Administration(

@@ -8,13 +8,13 @@ from partibus.domain.entity import EntityKind, EntityStatus, QueueSpec
 from partibus.domain.errors import ArgumentError, EntityNotFound, QuotaExceeded
 from partibus.domain.limits import SELFHOST
 from partibus.domain.refusal import PropertyRefused
-from partibus.server.operators.namespace import NamespaceDesk
+from partibus.server.operators.namespace import NamespaceService
 
 
 class Bench:
     def __init__(self) -> None:
         self.catalog = Catalog()
-        self.desk = NamespaceDesk(self.catalog, LocalNamespace(self.catalog))
+        self.desk = NamespaceService(self.catalog, LocalNamespace(self.catalog))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pyspark_servicebus.pipelines.traffic.report import (
     FragmentTraffic,
     KeyTraffic,
     TrafficReport,
-    Window,
+    TrafficWindow,
     entity_traffic,
 )
 from pyspark_servicebus.pipelines.traffic.writing import write_report
@@ -32,7 +32,7 @@ def traffic(hot_messages: int = 500) -> TrafficReport:
     counts = [20] * 60
     counts[30] += hot_messages
     windows = [
-        Window(start=NOW + n * MINUTE, entity="orders", messages=count, bytes=100 * count)
+        TrafficWindow(start=NOW + n * MINUTE, entity="orders", messages=count, bytes=100 * count)
         for n, count in enumerate(counts)
     ]
     total = sum(counts)
