@@ -58,16 +58,56 @@ def _note_imports(made: Module, node: ast.ImportFrom) -> None:
         made.imported[alias.asname or alias.name] = place
 
 
+@cache
+def features() -> dict[str, ast.Call]:
+    """The declaration of each feature, `Feature(...)`, by the module that it is in."""
+    found: dict[str, ast.Call] = {}
+    for name, _ in module(MACHINE).imported.values():
+        if not name.endswith(".feature"):
+            continue
+        path = SOURCE.joinpath(*name.split(".")).with_suffix(".py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
+                found[name] = node.value
+    return found
+
+
 def table(name: str) -> dict[str, Place]:
     """One table of the machine: the class of a command or change, and its function."""
-    machine = module(MACHINE)
-    rows = machine.tables[name]
+    found = dict(_rows(module(MACHINE), module(MACHINE).tables[name]))
+    for feature, call in features().items():
+        inside = module(feature)
+        handlers, changes = call.args
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        if name in ("HANDLERS", "TOPIC_HANDLERS"):
+            found |= _rows(inside, handlers)
+        if name == "TOPIC_HANDLERS" and "topic_handlers" in given:
+            found |= _rows(inside, given["topic_handlers"])
+        if name in ("COMMITS", "ABORTS"):
+            found |= _rows(inside, changes, ("COMMITS", "ABORTS").index(name))
+    return found
+
+
+def _rows(inside: Module, rows: ast.expr, which: int | None = None) -> dict[str, Place]:
+    """A dict of functions, or of pairs of them of which one is chosen."""
+    assert isinstance(rows, ast.Dict)
     found: dict[str, Place] = {}
     for key, value in zip(rows.keys, rows.values, strict=True):
-        if key is not None:
-            place = _resolve(machine, value)
-            assert place is not None, ast.unparse(value)
-            found[ast.unparse(key)] = place
+        assert key is not None
+        chosen = value.elts[which] if isinstance(value, ast.Tuple) and which is not None else value
+        place = _resolve(inside, chosen)
+        assert place is not None, ast.unparse(value)
+        found[ast.unparse(key)] = place
+    return found
+
+
+def prepared_by_time(changes: frozenset[str]) -> set[str]:
+    """The changes that a tick may prepare, through the features."""
+    found: set[str] = set()
+    for feature, call in features().items():
+        for keyword in call.keywords:
+            place = _resolve(module(feature), keyword.value) if keyword.arg == "on_tick" else None
+            found |= prepared_by(place, changes) if place else set()
     return found
 
 
@@ -128,6 +168,8 @@ def diagrams() -> dict[str, str]:
         own = {name: place for name, place in every.items() if feature_of(place) == feature}
         kept = {name: place for name, place in commits.items() if feature_of(place) == feature}
         prepares = {n: prepared_by(p, changes) for n, p in {**own, "Tick": every["Tick"]}.items()}
+        if feature != "topics":
+            prepares["Tick"] = prepared_by_time(changes)
         made[feature] = "\n".join(
             [*_diagram(prepares, kept), *_commands(own, prepares), *_changes(kept, aborts)]
         )
