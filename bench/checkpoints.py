@@ -89,7 +89,7 @@ async def _watch_turns(longest: list[float]) -> None:
 async def fill(directory: Path, messages: int, size: int, extra: int) -> None:
     """Fill the queue, send on, say what that took, and die."""
     loop = asyncio.get_running_loop()
-    store = SegmentStore(directory, notify=loop.call_soon_threadsafe)
+    store = SegmentStore(directory, notify=LoopScheduler(loop).call_from_thread)
     broker = Broker(store, SystemClock(), LoopScheduler(loop))
     broker.open()
     machine = broker.add(1, SPEC)
@@ -119,7 +119,7 @@ async def start(directory: Path) -> None:
     """Open the store as a server does after a kill."""
     loop = asyncio.get_running_loop()
     began, used = time.perf_counter(), time.process_time()
-    store = SegmentStore(directory, notify=loop.call_soon_threadsafe)
+    store = SegmentStore(directory, notify=LoopScheduler(loop).call_from_thread)
     broker = Broker(store, SystemClock(), LoopScheduler(loop))
     broker.open()
     machine = broker.add(1, SPEC)

@@ -238,7 +238,8 @@ class SegmentTable:
         first, last = min(positions), max(positions)
         segment = self._segments[max(0, bisect_right(self._bases, first) - 1)]
         base = segment.base
-        if first < base or last + max(lengths) > segment.end or segment.extents is not None:
+        is_within = first >= base and last + max(lengths) <= segment.end
+        if not is_within or not min(lengths) or segment.extents is not None:
             for position, length in zip(positions, lengths, strict=True):
                 if length:
                     self.retain(position, length)
