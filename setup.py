@@ -31,17 +31,18 @@ HOT: Final = {
         " soundness terminus text transfer unfinished"
     ),
     "fragment": (
-        " alarms arrivals broker changes checkpointing claim_changes claim_commands claim_effects claim_records"
-        " claiming claims command_rows commands copies cursor_changes cursor_commands"
+        " alarms arrivals broker changes checkpointing claim_changes claim_commands claim_effects"
+        " claim_records claiming claims command_rows commands copies cursor_changes cursor_commands"
         " cursor_effects cursors damage delivery departures dispatch due duplicates effects expiry"
         " handle history kept_locks"
-        " hosting machine marks message numbered outbox outbox_records paging ports publishing records"
+        " hosting machine marks message numbered outbox outbox_records paging ports publishing"
+        " records"
         " recovering remote removal replay retention rows scheduling sealing selection"
         " session_dispatch session_lane session_locks session_numbers session_records"
         " session_state sessions settlement shortage slices snapshot stage_changes stage_commands"
         " stage_departures stage_effects stage_records stages staging state store_marks subqueue"
-        " table table_snapshot topic topic_changes topic_commands topic_records transacted transacting"
-        " transaction_commands transfer_changes"
+        " table table_snapshot topic topic_changes topic_commands topic_records transacted"
+        " transacting transaction_commands transfer_changes"
         " transfer_commands transfers upkeep"
     ),
     "gateway": (
