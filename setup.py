@@ -81,7 +81,7 @@ def stay_interpreted(reason: object) -> None:
 
 
 def drop_compiled(folder: Path) -> None:
-    for pattern in (f"{PACKAGE}__mypyc.*.so", f"{PACKAGE}/*/*.so"):
+    for pattern in (f"{PACKAGE}__mypyc.*.so", f"{PACKAGE}/**/*.so"):
         for compiled in folder.glob(pattern):
             compiled.unlink(missing_ok=True)
 
@@ -155,7 +155,7 @@ class BuildHotModules(build_ext):
             check=True,
             env={**os.environ, "PYTHONPATH": paths},
         )
-        for compiled in where.glob(f"{PACKAGE}/*/*.so"):
+        for compiled in where.glob(f"{PACKAGE}/**/*.so"):
             # Newer than every source, so that a source edited later shows.
             os.utime(compiled)
 
