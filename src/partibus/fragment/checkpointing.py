@@ -14,7 +14,7 @@ from partibus.fragment.changes import Change
 from partibus.fragment.machine import Machine
 from partibus.fragment.paging import NewPages
 from partibus.fragment.snapshot import dump
-from partibus.fragment.store_marks import StoreMarks
+from partibus.fragment.upkeep.store_marks import StoreMarks
 from partibus.store.interface import Done, Increment, Store
 
 ROWS_PER_TURN: Final = 2000

@@ -12,8 +12,8 @@ from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.message import Overlay
+from partibus.fragment.queue.table import COLUMNS, ROW_BYTES, Chunk
 from partibus.fragment.records import pack_overlay, unpack_overlay
-from partibus.fragment.table import COLUMNS, ROW_BYTES, Chunk
 from partibus.store.pages import PageSource
 
 PAGE_ROWS_MIN: Final = 33

@@ -13,19 +13,21 @@ from functools import partial
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.fragment import claims, retention, stages
-from partibus.fragment.claims import Claims
-from partibus.fragment.history import Part, Shard
-from partibus.fragment.kept_locks import dump_locks
+from partibus.fragment.claims import state as claims
+from partibus.fragment.claims.state import Claims
+from partibus.fragment.cursors import retention
+from partibus.fragment.cursors.retention import Retention
 from partibus.fragment.message import Held
-from partibus.fragment.outbox_records import dump_outbox, load_outbox, load_unpaged_outbox
+from partibus.fragment.outbox.records import dump_outbox, load_outbox, load_unpaged_outbox
 from partibus.fragment.paging import PAGE_BYTES_MIN, NewPages, encode_bytes, encode_words
-from partibus.fragment.retention import Retention
-from partibus.fragment.session_records import dump_sessions, load_sessions
+from partibus.fragment.queue.history import Part, Shard
+from partibus.fragment.queue.kept_locks import dump_locks
+from partibus.fragment.queue.table import MessageTable
+from partibus.fragment.sessions.records import dump_sessions, load_sessions
 from partibus.fragment.spec import FragmentSpec
-from partibus.fragment.stages import Stages
+from partibus.fragment.stages import state as stages
+from partibus.fragment.stages.state import Stages
 from partibus.fragment.state import State
-from partibus.fragment.table import MessageTable
 from partibus.fragment.table_snapshot import PAGED_VERSION, TableReader, dump_table
 from partibus.store.interface import NoPages, Pages
 

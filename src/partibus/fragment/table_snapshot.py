@@ -9,7 +9,6 @@ from array import array
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.fragment.history import Part
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.paging import (
     PAGE_ROWS_MIN,
@@ -19,8 +18,8 @@ from partibus.fragment.paging import (
     page_of,
     unpack_overlays,
 )
-from partibus.fragment.records import unpack_overlay
-from partibus.fragment.table import (
+from partibus.fragment.queue.history import Part
+from partibus.fragment.queue.table import (
     COLUMNS,
     ROW_BYTES,
     Chunk,
@@ -29,6 +28,7 @@ from partibus.fragment.table import (
     packed,
     unpacked,
 )
+from partibus.fragment.records import unpack_overlay
 from partibus.store.interface import Pages
 
 PAGED_VERSION: Final = 4

@@ -10,8 +10,8 @@ from partibus.fragment.checkpointing import FRAGMENT_ROWS, ROWS_PER_TURN
 from partibus.fragment.commands import Enqueue, Lane, Outcome
 from partibus.fragment.machine import Machine
 from partibus.fragment.message import NewMessage, Overlay
+from partibus.fragment.queue.table import CHUNK_MESSAGES
 from partibus.fragment.spec import FragmentSpec
-from partibus.fragment.table import CHUNK_MESSAGES
 from partibus.store.interface import Done, Increment
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import FragmentBench

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from partibus.fragment.message import Held
+from partibus.fragment.queue.table import MessageTable
 from partibus.fragment.spec import FragmentSpec
-from partibus.fragment.table import MessageTable
 from partibus.store.log import SegmentStore
 from partibus.testing.fragment import FragmentBench
 
