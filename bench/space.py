@@ -19,6 +19,7 @@ from typing import Final
 
 from partibus.domain.errors import BusError
 from partibus.fragment.upkeep.log import Upkeep
+from partibus.store.interface import Done
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
 from partibus.store.segment import SEGMENT_BYTES
@@ -126,15 +127,15 @@ class Run:
             directory, notify=self._callbacks.put, segment_bytes=segment_bytes
         )
         self._store.open()
-        self._upkeep = Upkeep(self._store, self._states)
+        self._upkeep = Upkeep(self._store, self._checkpoint)
         self._filler = os.urandom(MIB)
         self._outstanding = 0
         self.written = 0
         self.excess_bytes = -(1 << 62)
         self.commits_s: list[float] = []
 
-    def _states(self) -> dict[int, bytes]:
-        return {1: STATE_ROW * len(self._mix.live)}
+    def _checkpoint(self, done: Done) -> None:
+        self._store.checkpoint({1: STATE_ROW * len(self._mix.live)}, done)
 
     def until(self, total_bytes: int, bytes_per_s: float) -> None:
         """Send so much, no faster than this, and measure on the way."""

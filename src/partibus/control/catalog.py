@@ -317,6 +317,11 @@ class Catalog:
         """A store has dropped a deleted fragment for good: nobody need remember it."""
         self._dropped.add(fragment_id)
 
+    def take_dropped(self) -> frozenset[int]:
+        """What stores have dropped, for whoever writes next in the place of this one."""
+        dropped, self._dropped = frozenset(self._dropped), set()
+        return dropped
+
     def _remove_tombstones(self) -> None:
         self._database.identity.unbury(self._dropped)
 

@@ -7,6 +7,7 @@ catalog's to say. The implementation for one process stands here; the server put
 its place where there are several workers.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from partibus.control.catalog import Catalog
@@ -30,6 +31,8 @@ class LiveNamespace(Protocol):
     async def delete_policy(self, path: str, name: str) -> None: ...
 
     async def regenerate_key(self, path: str, name: str, which: KeyName) -> AccessPolicy: ...
+
+    async def put_idle_times(self, idle_ms: Mapping[int, int]) -> None: ...
 
 
 class LocalNamespace:
@@ -66,3 +69,7 @@ class LocalNamespace:
         policy = regenerate(known, which)
         self._catalog.put_policy(path, policy)
         return policy
+
+    async def put_idle_times(self, idle_ms: Mapping[int, int]) -> None:
+        """Keep for how long entities have been idle (IDL-1)."""
+        self._catalog.put_idle_times(idle_ms)

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from partibus.domain.clock import Clock
 from partibus.domain.errors import BusError, StoreCorrupt, StoreFull
 from partibus.fragment.changes import Change
+from partibus.fragment.checkpointing import Checkpoints
 from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
 from partibus.fragment.effects import (
     BodyEffect,
@@ -33,7 +34,6 @@ from partibus.fragment.effects import (
 from partibus.fragment.machine import Machine
 from partibus.fragment.queue.kept_locks import restore_locks
 from partibus.fragment.replay import NO_SPEC, finish
-from partibus.fragment.snapshot import dump
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
 from partibus.fragment.topics.commands import DueUnread, PublishDue
@@ -48,7 +48,7 @@ from partibus.fragment.upkeep.removal import HOUSEKEEPING, Refusal, Removals, al
 from partibus.fragment.upkeep.shortage import adds_messages
 from partibus.fragment.upkeep.slices import SLICE, Allowance
 from partibus.fragment.upkeep.store_marks import StoreMarks
-from partibus.store.interface import Store, StoreState
+from partibus.store.interface import Done, Store, StoreState
 from partibus.store.record import Record
 
 _log: Final = logging.getLogger(__name__)
@@ -107,7 +107,8 @@ class Broker:
         self._turn_is_due = False
         self._touched: dict[int, Machine] = {}
         self._alarms = Alarms(clock, scheduler, self._tick, slice_messages)
-        self._upkeep = Upkeep(store, self._states)
+        self._checkpoints = Checkpoints(store, scheduler.call_soon)
+        self._upkeep = Upkeep(store, self._begin_checkpoint)
         self._was_down = False
         self._appends_under_way = 0
         self._reads_under_way = 0
@@ -123,6 +124,7 @@ class Broker:
         """Recover the log; fragments added afterwards find their state in it."""
         rebuilt = rebuild(self.store.open())
         self._recovered = rebuilt.states
+        self._checkpoints.recovered(rebuilt.last_page)
         self._was_stopped = rebuilt.was_stopped
         self.marks = rebuilt.marks
         self.store.on_state = self._store_changed
@@ -138,14 +140,14 @@ class Broker:
         if state is None:
             state = State(fragment_id, spec)
         else:
-            for position, length in finish(state, fragment_id, spec):
-                self.store.retain(position, length)
+            finish(state, fragment_id, spec, self.store)
         state.next_token = self._first_token
         if self._was_stopped:
             restore_locks(state, self._clock.now_ms())
         state.topic = topic
         machine = self._machines[fragment_id] = Machine(state)
         machine.used_ms = self._clock.now_ms()
+        self._checkpoints.changed({fragment_id: machine})
         self._alarms.set(machine)
         return machine
 
@@ -200,7 +202,8 @@ class Broker:
         """Checkpoint what is durable, with the locks that stand, and give the store back."""
         self._alarms.stop()
         if self.store.state is not StoreState.DOWN:
-            self.store.checkpoint(self._states(keeps_locks), _ignore)
+            self._checkpoints.begin(self._kept(), self.marks, _ignore, keeps_locks)
+            self._checkpoints.finish()
         self.store.close()
 
     # --- the turn ---------------------------------------------------------------------------
@@ -295,6 +298,7 @@ class Broker:
         now_ms = self._clock.now_ms()
         out = Effects()
         following: list[tuple[Machine, Change]] = []
+        self._checkpoints.before(prepared)
         for machine, change in prepared:
             if error is None:
                 machine.commit(change, now_ms, out)
@@ -305,6 +309,7 @@ class Broker:
                     self._removals.forgo(machine, out)
                 self._gather(machine, out, following)
             self._touched[machine.state.fragment_id] = machine
+        self._checkpoints.changed(self._touched)
         self._finish(following, out)
         self._upkeep.look()
 
@@ -435,6 +440,7 @@ class Broker:
         allowance = self._alarms.allowance()
         for fragment_id, machine in self._machines.items():
             machine.shift_ms(delta_ms)
+            self._checkpoints.changed({fragment_id: machine})
             self._tick(fragment_id, allowance)
 
     def _tick(self, fragment_id: int, allowance: Allowance) -> None:
@@ -464,12 +470,13 @@ class Broker:
         if self.on_state is not None:
             self.on_state(state)
 
-    def _states(self, keeps_locks: bool = False) -> dict[int, bytes]:
-        machines = [*self._machines.values(), *self._removals.unfinished()]
-        kept = [machine.state for machine in machines]
-        states = {state.fragment_id: dump(state, keeps_locks) for state in kept}
-        self.marks.add_to(states)
-        return states
+    def _kept(self) -> list[Machine]:
+        """The fragments that a checkpoint must have."""
+        return [*self._machines.values(), *self._removals.unfinished()]
+
+    def _begin_checkpoint(self, done: Done) -> None:
+        self._checkpoints.begin(self._kept(), self.marks, done)
+        self._checkpoints.go_on()
 
     def _checkpoint(self) -> None:
         self._upkeep.checkpoint()

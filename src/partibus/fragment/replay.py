@@ -43,6 +43,7 @@ from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.stages import records as stage_records
 from partibus.fragment.state import State
 from partibus.fragment.transactions.numbered_arrivals import replay_numbered
+from partibus.store.interface import Store
 
 NO_SPEC: Final = FragmentSpec(lock_duration_ms=0, max_delivery_count=0)
 """A state is rebuilt without its entity's properties; the node gives them to it afterwards."""
@@ -114,8 +115,8 @@ def push_next(
     table.push(sequence, position, length, enqueued_ms, expires_ms, extra)
 
 
-def finish(state: State, fragment_id: int, spec: FragmentSpec) -> list[tuple[int, int]]:
-    """Make a rebuilt state ready to serve; gives (position, length) of its bodies."""
+def finish(state: State, fragment_id: int, spec: FragmentSpec, store: Store) -> None:
+    """Make a rebuilt state ready to serve, and have the store count its bodies as live."""
     state.fragment_id = fragment_id
     state.spec = spec
     # Snapshots of subscriptions once did not tell how far the topic's numbers had come.
@@ -125,27 +126,42 @@ def finish(state: State, fragment_id: int, spec: FragmentSpec) -> list[tuple[int
     outbox.next_number_durable = outbox.recovered_below = outbox.next_number
     if spec.requires_session:
         state.require_sessions()
-    bodies = list(stored_bodies(state))
-    state.size_bytes = sum([length for _, length in bodies])
+    for table in _stored_tables(state):
+        for positions, lengths in table.body_columns():
+            store.retain_many(positions, lengths)
+            state.size_bytes += sum(lengths)
+    for position, length in _loose_bodies(state):
+        store.retain(position, length)
+        state.size_bytes += length
     if state.retention is not None:
         # What is kept for cursors does not count against the entity's size.
-        bodies += state.retention.bodies()
-    return bodies
+        for positions, lengths in state.retention.table.body_columns():
+            store.retain_many(positions, lengths)
 
 
-def stored_bodies(state: State) -> Iterator[tuple[int, int]]:
-    """(position, length) of every body in the tables that counts for the size of a state."""
-    yield from state.scheduled.bodies()
-    yield from state.outbox.table.bodies()
+def _stored_tables(state: State) -> list[MessageTable]:
+    """Every table whose bodies count for the size of a state, but those of claims and stages."""
+    tables = [state.scheduled, state.outbox.table]
     for lane in state.lanes:
-        yield from lane.ready.bodies()
-        yield from lane.deferred.bodies()
+        tables += (lane.ready, lane.deferred)
+    return tables
+
+
+def _loose_bodies(state: State) -> Iterator[tuple[int, int]]:
+    """(position, length) of the other bodies that count."""
     if state.sessions is not None:
         yield from state_bodies(state.sessions)
     if state.claims is not None:
         yield from state.claims.bodies()
     if state.stages is not None:
         yield from state.stages.bodies()
+
+
+def stored_bodies(state: State) -> Iterator[tuple[int, int]]:
+    """(position, length) of every body in the tables that counts for the size of a state."""
+    for table in _stored_tables(state):
+        yield from table.bodies()
+    yield from _loose_bodies(state)
 
 
 def _take(state: State, sequence: int) -> tuple[Held, MessageTable]:

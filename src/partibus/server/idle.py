@@ -84,7 +84,7 @@ class IdleWatch:
         if not watched:
             return []
         idle = await self._idle_times(watched)
-        self._write(idle)
+        await self._write(idle)
         return [r.path for r in watched if is_due(r, idle) and await self._delete(r)]
 
     async def _idle_times(self, records: Iterable[EntityRecord]) -> dict[int, int]:
@@ -106,12 +106,12 @@ class IdleWatch:
             records += self._catalog.subscriptions(record.path)
         return [placement.fragment_id for one in records for placement in one.fragments]
 
-    def _write(self, idle: Mapping[int, int]) -> None:
+    async def _write(self, idle: Mapping[int, int]) -> None:
         """Keep what has changed; in whole steps, so that what is in use is not written."""
         steps = {entity_id: ms // SWEEP_MS * SWEEP_MS for entity_id, ms in idle.items()}
         changed = {e: ms for e, ms in steps.items() if self._written.get(e, 0) != ms}
         if changed:
-            self._catalog.put_idle_times(changed)
+            await self._live.put_idle_times(changed)
         self._written = steps
 
     async def _delete(self, record: EntityRecord) -> bool:

@@ -8,7 +8,7 @@ overlap: the second is refused (PRP-7). What a change may be is the catalog's to
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from partibus.cluster.control_hub import ControlHub
@@ -19,6 +19,7 @@ from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.entity import EntitySpec
 from partibus.domain.errors import CatalogBusy, EntityNotFound, OperationConflict, StoreUnavailable
+from partibus.server.catalog_writer import CatalogWriter
 from partibus.server.follower import FOLLOW
 
 BUSY_S: Final = 0.02
@@ -32,9 +33,13 @@ class ServerNamespace:
     """The `LiveNamespace` of a server, whatever the number of its workers."""
 
     def __init__(
-        self, catalog: Catalog, control: ControlHub, loads: StoreLoads | None = None
+        self,
+        catalog: Catalog,
+        control: ControlHub,
+        loads: StoreLoads | None = None,
+        writer: CatalogWriter | None = None,
     ) -> None:
-        self._catalog = catalog
+        self._writer = CatalogWriter(catalog) if writer is None else writer
         self._control = control
         self._loads = UnknownLoads() if loads is None else loads
         self._under_way: set[str] = set()
@@ -44,30 +49,30 @@ class ServerNamespace:
     async def create(self, path: str, spec: EntitySpec) -> EntityRecord:
         """A new entity, ready for clients of every worker."""
 
-        def write() -> EntityRecord:
-            with self._catalog.batch():
+        def write(catalog: Catalog) -> EntityRecord:
+            with catalog.batch():
                 # Refused inside, so that a refusal leaves nothing: only here its place is known.
-                return self._with_stores(self._catalog.create(path, spec, self._loads))
+                return self._with_stores(catalog.create(path, spec, self._loads))
 
         return await self._change(path, write)
 
     async def update(self, path: str, spec: EntitySpec) -> EntityRecord:
         """An entity with other properties (PRP-3)."""
 
-        def write() -> EntityRecord:
-            with self._catalog.batch():
-                self._with_stores(self._catalog.entity(path))
-                return self._catalog.update(path, spec)
+        def write(catalog: Catalog) -> EntityRecord:
+            with catalog.batch():
+                self._with_stores(catalog.entity(path))
+                return catalog.update(path, spec)
 
         return await self._change(path, write)
 
     async def delete(self, path: str) -> EntityRecord:
         """An entity and its messages are gone, and its links are told."""
 
-        def write() -> EntityRecord:
-            with self._catalog.batch():
-                self._with_stores(self._catalog.entity(path))
-                return self._catalog.delete(path)
+        def write(catalog: Catalog) -> EntityRecord:
+            with catalog.batch():
+                self._with_stores(catalog.entity(path))
+                return catalog.delete(path)
 
         return await self._change(path, write)
 
@@ -87,30 +92,36 @@ class ServerNamespace:
 
     async def put_policy(self, path: str, policy: AccessPolicy) -> None:
         """A policy holds from now on, in every worker."""
-        await self._change(path, lambda: self._catalog.put_policy(path, policy))
+        await self._change(path, lambda catalog: catalog.put_policy(path, policy))
 
     async def delete_policy(self, path: str, name: str) -> None:
         """A policy holds no more."""
-        await self._change(path, lambda: self._catalog.delete_policy(path, name))
+        await self._change(path, lambda catalog: catalog.delete_policy(path, name))
 
     async def regenerate_key(self, path: str, name: str, which: KeyName) -> AccessPolicy:
         """A new key in the place of one of a policy's; what the old one signed falls (SAS-7)."""
 
-        def write() -> AccessPolicy:
-            with self._catalog.batch():
-                policy = self._catalog.policy(path, name)
+        def write(catalog: Catalog) -> AccessPolicy:
+            with catalog.batch():
+                policy = catalog.policy(path, name)
                 if policy is None:
                     where = path or "the namespace"
                     raise EntityNotFound(f"There is no policy '{name}' on '{where}'.")
                 policy = regenerate(policy, which)
-                self._catalog.put_policy(path, policy)
+                catalog.put_policy(path, policy)
                 return policy
 
         return await self._change(path, write)
 
+    # --- idle time ------------------------------------------------------------------------
+
+    async def put_idle_times(self, idle_ms: Mapping[int, int]) -> None:
+        """Keep for how long entities have been idle; nobody else need know."""
+        await self._written(lambda catalog: catalog.put_idle_times(idle_ms))
+
     # --- the order of a change --------------------------------------------------------------
 
-    async def _change(self, path: str, write: Callable[[], _Result]) -> _Result:
+    async def _change(self, path: str, write: Callable[[Catalog], _Result]) -> _Result:
         with self._alone(path):
             result = await self._written(write)
             await self._control.ask_all(FOLLOW, {})
@@ -132,10 +143,10 @@ class ServerNamespace:
         finally:
             self._under_way.discard(key)
 
-    async def _written(self, write: Callable[[], _Result]) -> _Result:
+    async def _written(self, write: Callable[[Catalog], _Result]) -> _Result:
         """Write when no other process does; they are done in milliseconds."""
         for _ in range(BUSY_TRIES_MAX):
             with contextlib.suppress(CatalogBusy):
-                return write()
+                return await self._writer.write(write)
             await asyncio.sleep(BUSY_S)
         raise CatalogBusy

@@ -37,6 +37,7 @@ from partibus.gateway.gateway import Gateway
 from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
 from partibus.server.bulk import BulkPath
+from partibus.server.catalog_writer import CatalogWriter
 from partibus.server.clock_watch import ClockWatch
 from partibus.server.config import MERGED, ServeSettings
 from partibus.server.data_directory.belonging import Belonging, begin_stores, refuse_lost_catalog
@@ -117,6 +118,7 @@ class Node:
         self._topics: Topics
         self.live: LiveNamespace
         self.catalog: Catalog
+        self._writer: CatalogWriter
         self._shows_key = False
         """Whether this start tells the root key; with several workers the supervisor does."""
         self._belonging: Belonging | None = None
@@ -135,7 +137,7 @@ class Node:
             undo.pop_all()
         self._idle_times = self.catalog.idle_times()
         loads = ServerLoads(self._brokers)
-        self.live = ServerNamespace(self.catalog, self.control, loads)
+        self.live = ServerNamespace(self.catalog, self.control, loads, self._writer)
         namespace = Namespace(self.catalog)
         to_transfer = self._settings.forward_failures_to_transfer
         failures = Lane.TRANSFER_DEAD_LETTER if to_transfer else Lane.DEAD_LETTER
@@ -204,6 +206,7 @@ class Node:
             await self._peers.close()
         for broker in self._brokers.values():
             broker.close(self._settings.keep_locks)
+        self._writer.close()
         self._keep_copy()
         self.catalog.close()
 
@@ -296,6 +299,8 @@ class Node:
             refuse_lost_catalog(file, settings)
         self.catalog = open_catalog(file, settings, self._clock)
         undo.callback(self.catalog.close)
+        again = None if file is None else partial(open_catalog, file, settings, self._clock)
+        self._writer = CatalogWriter(self.catalog, again)
         if file is not None and not settings.memory:
             self._belonging = Belonging(file, settings, self.catalog)
             self._belonging.check_places()

@@ -14,6 +14,7 @@ from partibus.store.disk import Disk, OsDisk
 from partibus.store.interface import Recovered, Ref
 from partibus.store.inventory import take_inventory
 from partibus.store.lock import DirectoryLock
+from partibus.store.pages import PageReader
 from partibus.store.reading import BodyReader, plan_runs
 from partibus.store.record import crc32c
 from partibus.store.recovery import LogScan
@@ -53,7 +54,9 @@ class StoreUnderCheck:
             durable=inventory.durable,
             may_cut=inventory.may_cut,
         )
-        return Recovered(checkpoint.states if checkpoint else {}, scan.records())
+        places = checkpoint.places if checkpoint else {}
+        pages = PageReader(self._disk, self._directory, places, inventory.store_id)
+        return Recovered(checkpoint.states if checkpoint else {}, scan.records(), pages)
 
     def damaged_bodies(self, refs: Iterable[Ref]) -> list[str]:
         """What is wrong with the bodies that are, each by its file and offset."""

@@ -1,8 +1,8 @@
 """The checkpoint: the state of every fragment at one position of the log.
 
 Owns the file's layout, its writing (beside, synced, renamed, the directory synced) and
-its reading. Does not know what a state contains. Written by the store's housekeeping
-thread, read by recovery.
+its reading. What is large in a state lies in pages (`pages`), of which it has the places.
+Does not know what a state contains. Written by the store's housekeeping thread, read by recovery.
 """
 
 import contextlib
@@ -12,22 +12,29 @@ from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.store.disk import Disk
+from partibus.store.pages import Place
 from partibus.store.record import crc32c, crc32c_extend
 from partibus.store.segment import write_all
 
 CHECKPOINT_MAGIC: Final = b"PARTICKP"
-CHECKPOINT_VERSION: Final = 1
+CHECKPOINT_VERSION: Final = 2
+UNPAGED_VERSION: Final = 1
+"""Without pages, as releases before wrote it; it is still read."""
 CHECKPOINT_SUFFIX: Final = ".ckpt"
 
 _HEADER: Final = struct.Struct("<8sHHIQQ16s")
 _ROW: Final = struct.Struct("<IIQ")
+_PAGE_COUNT: Final = struct.Struct("<Q")
+_PAGE: Final = struct.Struct("<QQQII")
 _CRC: Final = struct.Struct("<I")
 
 
 class Checkpoint:
-    """States as of `position`; the log was known durable up to `durable` by then."""
+    """States as of `position`; the log was known durable up to `durable` by then.
 
-    __slots__ = ("durable", "file_bytes", "position", "states", "store_id")
+    `places` says where the pages lie that the states mention."""
+
+    __slots__ = ("durable", "file_bytes", "places", "position", "states", "store_id")
 
     def __init__(
         self, store_id: bytes, position: int, durable: int, states: dict[int, bytes]
@@ -36,6 +43,7 @@ class Checkpoint:
         self.position = position
         self.durable = durable
         self.states = states
+        self.places: dict[int, Place] = {}
         self.file_bytes = 0  # known once it is written or read
 
 
@@ -57,7 +65,9 @@ def encode_checkpoint(checkpoint: Checkpoint) -> list[bytes]:
         checkpoint.durable,
         checkpoint.store_id,
     )
-    parts = [header, rows, *states.values()]
+    places = checkpoint.places
+    pages = b"".join([_PAGE.pack(number, *place) for number, place in places.items()])
+    parts = [header, rows, _PAGE_COUNT.pack(len(places)), pages, *states.values()]
     crc = 0
     for part in parts:
         crc = crc32c_extend(crc, part)
@@ -108,22 +118,39 @@ def read_checkpoint(disk: Disk, path: Path) -> Checkpoint:
     if crc32c(data[:end]) != _CRC.unpack_from(data, end)[0]:
         raise StoreCorrupt(f"{path}: offset {end}: the checkpoint fails its checksum.")
     _, version, _, count, position, durable, store_id = _HEADER.unpack_from(data)
-    if version != CHECKPOINT_VERSION:
+    if version not in (CHECKPOINT_VERSION, UNPAGED_VERSION):
         raise StoreCorrupt(
             f"{path}: offset 8: checkpoint format {version}; "
             f"this release reads {CHECKPOINT_VERSION}."
         )
     if checkpoint_path(path.parent, position) != path:
         raise StoreCorrupt(f"{path}: offset 16: the file was renamed; it is of {position:#x}.")
-    checkpoint = Checkpoint(store_id, position, durable, _decode_states(path, data, count, end))
+    rows_end = _HEADER.size + count * _ROW.size
+    places: dict[int, Place] = {}
+    offset = rows_end
+    if version != UNPAGED_VERSION:
+        places, offset = _decode_places(path, data, rows_end, end)
+    states = _decode_states(path, data, count, offset, end)
+    checkpoint = Checkpoint(store_id, position, durable, states)
+    checkpoint.places = places
     checkpoint.file_bytes = len(data)
     return checkpoint
 
 
-def _decode_states(path: Path, data: bytes, count: int, end: int) -> dict[int, bytes]:
+def _decode_places(path: Path, data: bytes, offset: int, end: int) -> tuple[dict[int, Place], int]:
+    """Where the pages lie, and where the states begin."""
+    count = _PAGE_COUNT.unpack_from(data, offset)[0] if offset + _PAGE_COUNT.size <= end else -1
+    first = offset + _PAGE_COUNT.size
+    last = first + count * _PAGE.size
+    if count < 0 or last > end:
+        raise StoreCorrupt(f"{path}: offset {offset}: the table of pages is cut short.")
+    rows = _PAGE.iter_unpack(data[first:last])
+    return {number: Place(*place) for number, *place in rows}, last
+
+
+def _decode_states(path: Path, data: bytes, count: int, offset: int, end: int) -> dict[int, bytes]:
     rows_end = _HEADER.size + count * _ROW.size
     states: dict[int, bytes] = {}
-    offset = rows_end
     for fragment, _, length in _ROW.iter_unpack(data[_HEADER.size : rows_end]):
         states[fragment] = data[offset : offset + length]
         offset += length

@@ -1,13 +1,15 @@
 """Checkpoints, and the files they make superfluous.
 
-Owns the thread that writes a checkpoint while commits go on, and the rule of deletion: a
-segment goes when it lay wholly before a durable checkpoint and held no live body when the
-checkpoint was taken. Called by the store on the loop thread; tells it there.
+Owns the thread that writes a checkpoint and its new pages while commits go on, and the rule of
+deletion: a segment goes when it lay wholly before a durable checkpoint and held no live body when
+the checkpoint was taken; a page file goes when a durable checkpoint names nothing in it. Called by
+the store on the loop thread; tells it there.
 """
 
 import logging
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +22,8 @@ from partibus.store.checkpoint import (
     write_checkpoint,
 )
 from partibus.store.disk import Disk
-from partibus.store.interface import Done, Notify
+from partibus.store.interface import Done, Increment, Notify
+from partibus.store.pages import Shelf
 from partibus.store.room import Room, is_full
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
@@ -50,22 +53,35 @@ class Housekeeper:
         self._forget = forget
         self._changed = changed
         self._worker = Worker(f"store-keep-{directory.name}")
+        self._shelf = Shelf(disk, directory)
+        """Of the thread, once it has work."""
         self.position = 0
         self.file_bytes = 0
+        self.written_bytes = 0
+        """What the last checkpoint wrote."""
         self.failing = False
 
-    def checkpoint(self, checkpoint: Checkpoint, done: Done) -> None:
+    def checkpoint(self, checkpoint: Checkpoint, increment: Increment | None, done: Done) -> None:
         """Write it, delete what it makes superfluous, then tell."""
         empty = self._table.empty_before(checkpoint.position)
-        self._worker.submit(partial(self._write, checkpoint, empty, done))
+        self._worker.submit(partial(self._write, checkpoint, increment, empty, done))
 
     def adopt(self, checkpoint: Checkpoint) -> None:
-        """This one is the latest that is durable."""
-        self.position = checkpoint.position
-        self.file_bytes = checkpoint.file_bytes
+        """This one is the latest that is durable, as recovery has found it."""
+        self._shelf.adopt(checkpoint.places)
+        self._count(checkpoint, self._shelf.file_bytes)
 
     def drop_older(self) -> None:
-        """Delete the checkpoints that a crash left beside the latest."""
+        """Delete what a crash left beside the latest checkpoint: older ones, and stray pages."""
+        self._drop_older_checkpoints()
+        for path in self._shelf.strays():
+            self._disk.remove(path)
+
+    def _count(self, checkpoint: Checkpoint, page_bytes: int) -> None:
+        self.position = checkpoint.position
+        self.file_bytes = checkpoint.file_bytes + page_bytes
+
+    def _drop_older_checkpoints(self) -> None:
         latest = checkpoint_path(self._directory, self.position).name
         for name in checkpoint_names(self._disk.names(self._directory)):
             if name < latest:
@@ -75,47 +91,80 @@ class Housekeeper:
         """Finish what was begun."""
         self._worker.close()
 
-    def _write(self, checkpoint: Checkpoint, empty: list[int], done: Done) -> None:
+    def _write(
+        self, checkpoint: Checkpoint, increment: Increment | None, empty: list[int], done: Done
+    ) -> None:
         try:
-            self._write_somehow(checkpoint)
+            written = self._write_somehow(checkpoint, increment)
         except Exception as error:
             _log.error("%s: a checkpoint could not be written: %r", self._directory, error)
             text = f"The store {self._directory} could not write a checkpoint: {error}."
             self._notify(partial(self._failed, StoreUnavailable(text), done))
         else:
-            self._notify(partial(self._written, checkpoint, empty, done))
+            self._notify(partial(self._written, checkpoint, written, empty, done))
 
-    def _write_somehow(self, checkpoint: Checkpoint) -> None:
+    def _write_somehow(self, checkpoint: Checkpoint, increment: Increment | None) -> "_Written":
         """On a full disk at the cost of the reserve: a checkpoint is what gives room."""
         try:
-            write_checkpoint(self._disk, self._directory, checkpoint)
+            return self._write_all(checkpoint, increment)
         except OSError as error:
             if not is_full(error) or not self._room.give_up():
                 raise
+            return self._write_all(checkpoint, increment)
+
+    def _write_all(self, checkpoint: Checkpoint, increment: Increment | None) -> "_Written":
+        """The new pages, then the checkpoint that names them."""
+        pages = {} if increment is None else increment.pages
+        needed = () if increment is None else chain.from_iterable(increment.needed)
+        shelf = self._shelf.write(pages, needed, checkpoint.store_id)
+        checkpoint.places = shelf.places
+        try:
             write_checkpoint(self._disk, self._directory, checkpoint)
+        except BaseException:
+            shelf.file.discard()
+            raise
+        superfluous = self._shelf.turn_over(shelf)
+        return _Written(shelf.file.size, self._shelf.file_bytes, superfluous)
 
     def _failed(self, error: BusError, done: Done) -> None:
         self.failing = True
         self._changed()
         tell(done, error)
 
-    def _written(self, checkpoint: Checkpoint, empty: list[int], done: Done) -> None:
-        self.adopt(checkpoint)
+    def _written(
+        self, checkpoint: Checkpoint, written: "_Written", empty: list[int], done: Done
+    ) -> None:
+        self._count(checkpoint, written.page_bytes)
+        self.written_bytes = checkpoint.file_bytes + written.new_bytes
         self.failing = False
         self._changed()
         # What an earlier checkpoint gave up meanwhile is gone from the table already.
         going = [base for base in empty if self._table.holds_nothing(base)]
         names = [self._table.remove(base).name for base in going]
         self._forget(names)
-        if not self._worker.submit(partial(self._delete, names, done)):
+        paths = [self._directory / name for name in names] + written.superfluous
+        if not self._worker.submit(partial(self._delete, paths, done)):
             tell(done, None)  # closed meanwhile: the next start meets the files again
 
-    def _delete(self, names: list[str], done: Done) -> None:
+    def _delete(self, paths: list[Path], done: Done) -> None:
         try:
-            for name in names:
-                self._disk.remove(self._directory / name)
-            self.drop_older()
+            for path in paths:
+                self._disk.remove(path)
+            self._drop_older_checkpoints()
         except OSError as error:
             # They hold nothing anyone needs; the next start meets them again.
             _log.warning("%s: obsolete files remain: %r", self._directory, error)
         self._notify(partial(tell, done, None))
+
+
+class _Written:
+    """What became durable with a checkpoint, and what it made superfluous."""
+
+    __slots__ = ("new_bytes", "page_bytes", "superfluous")
+
+    def __init__(self, new_bytes: int, page_bytes: int, superfluous: list[Path]) -> None:
+        self.new_bytes = new_bytes
+        """Of the pages that it wrote."""
+        self.page_bytes = page_bytes
+        """Of all page files."""
+        self.superfluous = superfluous

@@ -6,11 +6,13 @@ runner; implemented by `memory.MemoryStore` and `log.SegmentStore`, over which t
 contract tests run.
 """
 
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from partibus.domain.errors import BusError
+from partibus.domain.errors import BusError, StoreCorrupt
+from partibus.store.pages import PageSource
 from partibus.store.record import Record
 
 Ref: TypeAlias = tuple[int, int]
@@ -49,6 +51,45 @@ class RecoveredRecord:
         self.body_length = body_length
 
 
+class Pages(Protocol):
+    """The pages of the latest checkpoint; `last` is the highest of their numbers."""
+
+    last: int
+
+    def read(self, number: int) -> bytes:
+        """A page; raises StoreCorrupt when it is missing or damaged."""
+        ...
+
+
+class NoPages:
+    """There are none."""
+
+    last = 0
+
+    def read(self, number: int) -> bytes:
+        """Nothing was ever kept under a number."""
+        raise StoreCorrupt(f"A checkpoint lacks the page {number}.")
+
+
+class Increment:
+    """How a checkpoint differs from the ones before it.
+
+    States mention pages by their numbers. A page is given once, with the first checkpoint that
+    mentions it, and is kept for as long as later ones do."""
+
+    __slots__ = ("needed", "pages", "position")
+
+    def __init__(
+        self, position: int, pages: dict[int, PageSource], needed: Sequence[Sequence[int]]
+    ) -> None:
+        self.position = position
+        """Where the log stood when the states were as they are written."""
+        self.pages = pages
+        """The pages that no checkpoint has had, by number."""
+        self.needed = needed
+        """The numbers of all pages that the states mention, those of each state together."""
+
+
 class Recovered:
     """The latest checkpoint, and the records after it in the order they were appended.
 
@@ -57,11 +98,18 @@ class Recovered:
     damaged. A log with nothing after its checkpoint is ready at once.
     """
 
-    __slots__ = ("records", "states")
+    __slots__ = ("pages", "records", "states")
 
-    def __init__(self, states: dict[int, bytes], records: Iterator[RecoveredRecord]) -> None:
+    def __init__(
+        self,
+        states: dict[int, bytes],
+        records: Iterator[RecoveredRecord],
+        pages: Pages | None = None,
+    ) -> None:
         self.states = states
         self.records = records
+        self.pages: Pages = NoPages() if pages is None else pages
+        """Read before the records are read to their end."""
 
 
 class Store(Protocol):
@@ -107,6 +155,10 @@ class Store(Protocol):
         from now on. Raises StoreCorrupt when its file is gone."""
         ...
 
+    def retain_many(self, positions: "array[int]", lengths: "array[int]") -> None:
+        """Count so many bodies as live once more, as `retain` does with one."""
+        ...
+
     def release(self, position: int, length: int) -> None:
         """One holder of the body needs it no more: called after the append that settled it was
         durable."""
@@ -120,11 +172,24 @@ class Store(Protocol):
         """What was held was read."""
         ...
 
-    def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
-        """Keep the states of all fragments as of the last entry whose `done` ran.
+    @property
+    def position(self) -> int:
+        """Where the log stands: the end of the last entry whose `done` ran."""
+        ...
+
+    def checkpoint(
+        self, states: dict[int, bytes], done: Done, increment: Increment | None = None
+    ) -> None:
+        """Keep the states of all fragments as of the position of the increment; without one, as of
+        `position` and without pages.
 
         Afterwards the files that lie wholly before it and hold no live body are deleted.
         """
+        ...
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """What the last checkpoint wrote."""
         ...
 
     def compact(self, done: Done) -> bool:

@@ -8,6 +8,7 @@ news back through `notify`. Holds no body and knows no meaning. Called by the ru
 import contextlib
 import sys
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -29,6 +30,7 @@ from partibus.store.disk import Disk, OsDisk
 from partibus.store.housekeeping import Housekeeper
 from partibus.store.interface import (
     Done,
+    Increment,
     Notify,
     ReadDone,
     Recovered,
@@ -38,6 +40,7 @@ from partibus.store.interface import (
 )
 from partibus.store.inventory import prepare_log
 from partibus.store.lock import DirectoryLock
+from partibus.store.pages import PageReader
 from partibus.store.reading import Readers
 from partibus.store.record import (
     ENTRY_HEADER_BYTES,
@@ -164,14 +167,17 @@ class SegmentStore:
         )
         if checkpoint:
             self._keeper.adopt(checkpoint)
-        records = self._replay(scan, inventory.bases[-1])
+        places = checkpoint.places if checkpoint else {}
+        pages = PageReader(self._disk, self._directory, places, self._store_id)
+        records = self._replay(scan, inventory.bases[-1], pages)
         first = next(records, None)  # with nothing to replay, this makes the store ready
         rest = records if first is None else chain((first,), records)
-        return Recovered(checkpoint.states if checkpoint else {}, rest)
+        return Recovered(checkpoint.states if checkpoint else {}, rest, pages)
 
-    def _replay(self, scan: LogScan, base: int) -> Iterator[RecoveredRecord]:
+    def _replay(self, scan: LogScan, base: int, pages: PageReader) -> Iterator[RecoveredRecord]:
         try:
             yield from scan.records()
+            pages.close()
             if self._lock is None:
                 raise InvalidOperation("The store was closed while its records were read.")
             self._begin(scan, base)
@@ -330,6 +336,10 @@ class SegmentStore:
         if length:
             self._table.retain(position, length)
 
+    def retain_many(self, positions: "array[int]", lengths: "array[int]") -> None:
+        """Count recovered bodies as live."""
+        self._table.retain_many(positions, lengths)
+
     def release(self, position: int, length: int) -> None:
         """Count a body as needed no more."""
         if length:
@@ -345,15 +355,26 @@ class SegmentStore:
         for position in positions:
             self._table.let_go(position)
 
-    def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
-        """Keep the states as of the last entry whose `done` ran."""
+    @property
+    def position(self) -> int:
+        """The end of the last entry whose `done` ran."""
+        return self._acknowledged
+
+    def checkpoint(
+        self, states: dict[int, bytes], done: Done, increment: Increment | None = None
+    ) -> None:
+        """Keep the states as of the increment's position, or as of the present one."""
         if self._commit is None or self._down:
             self._refuse(done)
             return
-        self._keeper.checkpoint(
-            Checkpoint(self._store_id, self._acknowledged, self._commit.durable, dict(states)),
-            done,
-        )
+        position = self._acknowledged if increment is None else increment.position
+        checkpoint = Checkpoint(self._store_id, position, self._commit.durable, dict(states))
+        self._keeper.checkpoint(checkpoint, increment, done)
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """What the last checkpoint wrote."""
+        return self._keeper.written_bytes
 
     def compact(self, done: Done) -> bool:
         """Give back what is dead before the last checkpoint, as far as it is worth it."""

@@ -5,6 +5,7 @@ test may open it again as after a crash. Starts no thread: a `done` runs at the 
 turn of the loop, grouped as the commit thread would group it. Called by the runner.
 """
 
+from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
@@ -13,6 +14,7 @@ from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.callbacks import tell, tell_read
 from partibus.store.interface import (
     Done,
+    Increment,
     Notify,
     ReadDone,
     Recovered,
@@ -37,6 +39,20 @@ class _Waiting:
         self.done = done
 
 
+class _KeptPages:
+    """The pages of the latest checkpoint."""
+
+    def __init__(self, pages: dict[int, bytes]) -> None:
+        self._pages = pages
+        self.last = max(pages, default=0)
+
+    def read(self, number: int) -> bytes:
+        """A page that is there."""
+        if number not in self._pages:
+            raise StoreCorrupt(f"A checkpoint lacks the page {number}.")
+        return self._pages[number]
+
+
 class MemoryStore:
     """Keeps the contract of `Store` in memory.
 
@@ -58,6 +74,7 @@ class MemoryStore:
         self._acknowledged = FIRST_POSITION
         self._checkpointed = FIRST_POSITION
         self._states: dict[int, bytes] = {}
+        self._pages: dict[int, bytes] = {}
         self._log: list[_Waiting] = []
         self._waiting: list[_Waiting] = []
 
@@ -65,7 +82,8 @@ class MemoryStore:
         """What a recovery would find; waiting appends are lost as in a crash."""
         self._waiting = []
         self._live_bytes = 0
-        return Recovered(dict(self._states), self._replay(list(self._log)))
+        pages = _KeptPages(self._pages)
+        return Recovered(dict(self._states), self._replay(list(self._log)), pages)
 
     def append(self, records: list[Record], done: Done) -> None:
         """Keep the batch and acknowledge it at the next turn of the loop."""
@@ -103,6 +121,11 @@ class MemoryStore:
             if not self._replayable:
                 self._more_holders[position] = self._more_holders.get(position, 0) + 1
 
+    def retain_many(self, positions: "array[int]", lengths: "array[int]") -> None:
+        """Count recovered bodies as live."""
+        for position, length in zip(positions, lengths, strict=True):
+            self.retain(position, length)
+
     def release(self, position: int, length: int) -> None:
         """Give the body's memory back, unless a replay may still name it."""
         if length:
@@ -121,16 +144,37 @@ class MemoryStore:
     def let_go(self, positions: list[int]) -> None:
         """As little."""
 
-    def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
-        """Remember the states; records up to the last acknowledged one are forgotten."""
+    @property
+    def position(self) -> int:
+        """The end of the last entry whose `done` ran."""
+        return self._acknowledged
+
+    def checkpoint(
+        self, states: dict[int, bytes], done: Done, increment: Increment | None = None
+    ) -> None:
+        """Remember the states; records up to their position are forgotten."""
         if self.state is StoreState.DOWN:
             self._notify(partial(tell, done, StoreUnavailable()))
             return
-        position = self._acknowledged
+        position = self._acknowledged if increment is None else increment.position
+        if self._replayable:
+            self._keep_pages(increment)
         self._states = dict(states)
         self._checkpointed = position
         self._log = [entry for entry in self._log if entry.end > position]
         self._notify(partial(tell, done, None))
+
+    def _keep_pages(self, increment: Increment | None) -> None:
+        """Those that the states mention, as they are now."""
+        needed = [] if increment is None else [n for some in increment.needed for n in some]
+        new = {} if increment is None else increment.pages
+        before = self._pages
+        self._pages = {n: b"".join(new[n]()) if n in new else before[n] for n in needed}
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Nothing is written."""
+        return 0
 
     def compact(self, done: Done) -> bool:
         """There is never anything to do: a released body is gone."""

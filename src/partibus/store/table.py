@@ -231,6 +231,25 @@ class SegmentTable:
         segment.live += length
         self.live_bytes += length
 
+    def retain_many(self, positions: "array[int]", lengths: "array[int]") -> None:
+        """Many more bodies are needed; those of one segment are counted at once."""
+        if not positions:
+            return
+        first, last = min(positions), max(positions)
+        segment = self._segments[max(0, bisect_right(self._bases, first) - 1)]
+        base = segment.base
+        is_within = first >= base and last + max(lengths) <= segment.end
+        if not is_within or not min(lengths) or segment.extents is not None:
+            for position, length in zip(positions, lengths, strict=True):
+                if length:
+                    self.retain(position, length)
+            return
+        live = sum(lengths)
+        segment.retained.extend([position - base for position in positions])
+        segment.retained_lengths.extend(lengths)
+        segment.live += live
+        self.live_bytes += live
+
     def release(self, position: int, length: int) -> None:
         """One body less is needed."""
         index = bisect_right(self._bases, position) - 1

@@ -1,5 +1,7 @@
 """A fragment after a crash or a failing store is what its durable records say."""
 
+import struct
+
 import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
@@ -259,10 +261,13 @@ def test_records_of_earlier_releases_keep_their_meaning(bench: FragmentBench) ->
     assert shown == [(MessageState.DEFERRED, 0), (MessageState.ACTIVE, 1)]
 
 
-def test_a_snapshot_of_the_version_before_opens(bench: FragmentBench) -> None:
-    bench.send(b"a", b"b")
-    bench.receive(1)
-    state = load(1, SPEC, b"\x02" + dump(bench.state)[1:])
+def test_a_snapshot_of_the_versions_before_opens(bench: FragmentBench) -> None:
+    bench.send(b"b")
+    now_ms = bench.clock.now_ms()
+    row = struct.pack("<QQQQQ", 2, 1, 1, now_ms, 0)
+    locked = struct.pack("<QQIIQQ", 1, 2, 1, 0, now_ms, 0) + pack_overlay(None)
+    tables = struct.pack("<QII", 1, 1, 0) + row + locked + 6 * struct.pack("<QII", 0, 0, 0)
+    state = load(1, SPEC, struct.pack("<BQ", 2, 3) + tables)
     assert [(h.sequence, h.enqueued_ms) for h in state.main.ready.copies(0)] == [
         (number, bench.clock.now_ms()) for number in (1, 2)
     ]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from partibus.domain.errors import (
 )
 from partibus.domain.rights import Rights
 from partibus.server import live as live_module
+from partibus.server.catalog_writer import CatalogWriter
 from partibus.server.follower import INTERVAL_MS, Follower
 from partibus.server.live import ServerNamespace
 from partibus.testing.clock import ManualClock
@@ -51,7 +53,7 @@ class Far:
 class Bench:
     """Two workers over one catalog; changes are asked of the first."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, writes_apart: bool) -> None:
         self.down: set[int] = set()
         self.scheduler = ManualScheduler(ManualClock())
         self.catalogs = [Catalog(file, stores=STORES) for _ in range(2)]
@@ -61,7 +63,9 @@ class Bench:
         self.far = Far(hubs[1])
         hubs[0].reach(self.far)
         self.full: dict[int, int] = {}
-        self.live = ServerNamespace(self.catalogs[0], hubs[0], self)
+        again = partial(Catalog, file, stores=STORES) if writes_apart else None
+        self.writer = CatalogWriter(self.catalogs[0], again)
+        self.live = ServerNamespace(self.catalogs[0], hubs[0], self, self.writer)
 
     def is_available(self, store: int) -> bool:
         return store not in self.down
@@ -74,10 +78,11 @@ class Bench:
         return self.catalogs[1]
 
 
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    made = Bench(tmp_path / "catalog.db")
+@pytest.fixture(params=[False, True], ids=["by the loop", "beside the loop"])
+async def bench(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+    made = Bench(tmp_path / "catalog.db", request.param)
     yield made
+    made.writer.close()
     for catalog in made.catalogs:
         catalog.close()
 

@@ -76,7 +76,7 @@ def test_another_version_is_refused_by_its_number(
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint_module, "CHECKPOINT_VERSION", 9)
         path = written(tmp_path)
-    with pytest.raises(StoreCorrupt, match="format 9; this release reads 1"):
+    with pytest.raises(StoreCorrupt, match="format 9; this release reads 2"):
         read_checkpoint(OsDisk(), path)
 
 

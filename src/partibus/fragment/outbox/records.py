@@ -13,6 +13,7 @@ from partibus.fragment.commands import Lane
 from partibus.fragment.message import NEVER_MS, Held, Overlay
 from partibus.fragment.outbox.marks import Mark
 from partibus.fragment.outbox.state import TRANSFER_SEQUENCES, Outbox, Parcel, Purpose
+from partibus.fragment.paging import NewPages
 from partibus.fragment.queue.history import Part
 from partibus.fragment.queue.table import ROW_BYTES
 from partibus.fragment.records import (
@@ -29,12 +30,14 @@ from partibus.fragment.records import (
     unpack_sequences,
 )
 from partibus.fragment.state import State
+from partibus.fragment.table_snapshot import TableReader, dump_table
 from partibus.store.record import Record
 
 _DEPARTED: Final = struct.Struct("<QBH")
 _TRANSFERRED: Final = struct.Struct("<QQH")
 _REDIRECTED: Final = struct.Struct("<QH")
 _TAKEN: Final = struct.Struct("<QQ")
+_PAGED_SECTION: Final = struct.Struct("<QI")
 _SECTION: Final = struct.Struct("<QQII")
 _ROUTE: Final = struct.Struct("<BH")
 _NUMBER: Final = struct.Struct("<Q")
@@ -178,33 +181,43 @@ def _replay_redirected(state: State, meta: bytes) -> None:
 # --- snapshots -----------------------------------------------------------------------------------
 
 
-def dump_outbox(outbox: Outbox) -> list[Part]:
-    """Counter, routes, parcels and their overlays, then the words of all."""
-    overlays = outbox.table.overlays()
-    counts = (len(outbox.table), len(outbox.routes), len(overlays))
-    parts: list[Part] = [_SECTION.pack(outbox.next_number_durable, *counts)]
+def dump_outbox(outbox: Outbox, pages: NewPages | None = None) -> list[Part]:
+    """Counter and routes, then parcels, then the words of all."""
+    parts: list[Part] = [_PAGED_SECTION.pack(outbox.next_number_durable, len(outbox.routes))]
     for purpose, path in outbox.routes:
         encoded = path.encode()
         parts += (_ROUTE.pack(purpose, len(encoded)), encoded)
-    for number, overlay in overlays.items():
-        parts += (_NUMBER.pack(number), pack_overlay(overlay))
-    parts += outbox.table.dump_rows()
+    dump_table(outbox.table, [], parts, pages)
     parts.append(outbox.words.dump())
     return parts
 
 
-def load_outbox(state: State, data: bytes) -> None:
+def load_outbox(state: State, data: bytes, tables: TableReader) -> None:
     """The outbox that `dump_outbox` wrote."""
     outbox = state.outbox
-    next_number, row_count, route_count, overlay_count = _SECTION.unpack_from(data, 0)
+    next_number, route_count = _PAGED_SECTION.unpack_from(data, 0)
     outbox.next_number = outbox.next_number_durable = next_number
-    offset = _SECTION.size
+    offset = _load_routes(outbox, data, _PAGED_SECTION.size, route_count)
+    offset = tables.load(outbox.table, data, offset)
+    outbox.words.load(data, offset)
+
+
+def _load_routes(outbox: Outbox, data: bytes, offset: int, count: int) -> int:
     routes: list[tuple[Purpose, str]] = []
-    for _ in range(route_count):
+    for _ in range(count):
         purpose, size = _ROUTE.unpack_from(data, offset)
         offset += _ROUTE.size + size
         routes.append((Purpose(purpose), data[offset - size : offset].decode()))
     outbox.restore_routes(routes)
+    return offset
+
+
+def load_unpaged_outbox(state: State, data: bytes) -> None:
+    """An outbox as releases before have written it: routes, overlays, rows, words."""
+    outbox = state.outbox
+    next_number, row_count, route_count, overlay_count = _SECTION.unpack_from(data, 0)
+    outbox.next_number = outbox.next_number_durable = next_number
+    offset = _load_routes(outbox, data, _SECTION.size, route_count)
     overlays: dict[int, Overlay] = {}
     for _ in range(overlay_count):
         (number,) = _NUMBER.unpack_from(data, offset)

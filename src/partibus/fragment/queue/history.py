@@ -8,6 +8,7 @@ the window. Knows nothing of messages; `duplicates` asks it, `snapshot` writes i
 
 import struct
 from array import array
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from partibus.domain.errors import StoreCorrupt
@@ -33,6 +34,11 @@ NO_STAMP: Final = STAMP_MASK + 1
 
 LAYOUT: Final = 1
 """Of the bytes in a snapshot, the place of an identity in its shard included."""
+PAGED_LAYOUT: Final = 2
+"""The same, with shards that lie in pages."""
+PAGED_SLOTS_MIN: Final = 256
+"""A shard with fewer stands in the snapshot itself."""
+_PAGED_SHARD: Final = struct.Struct("<BIIQ")
 _HEAD: Final = struct.Struct("<BB")
 _SHARD: Final = struct.Struct("<BII")
 _SLOT_BYTES: Final = 16
@@ -60,10 +66,12 @@ def _within(stamp: int, steps: int) -> int:
 class Shard:
     """The identities whose hashes begin with the same `depth` bits."""
 
-    __slots__ = ("depth", "oldest", "slot_count", "used", "words")
+    __slots__ = ("depth", "oldest", "page", "slot_count", "used", "words")
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
+        self.page = 0
+        """The page of a checkpoint that holds the words as they are; 0 when none does."""
         self.slot_count = SLOTS_MIN
         self.used = 0
         """Slots that hold an identity, in the window or out of it."""
@@ -82,8 +90,15 @@ class Shard:
             if low & STAMP_MASK > cutoff
         ]
 
+    def thaw(self) -> None:
+        """The words are about to change in place: leave those to a checkpoint that it has taken."""
+        if self.page:
+            self.page = 0
+            self.words = self.words[:]
+
     def shift(self, steps: int) -> None:
         """Move all stamps; an empty slot stays empty."""
+        self.thaw()
         words = self.words
         for at in range(0, 2 * self.slot_count, 2):
             if words[at]:
@@ -110,6 +125,7 @@ class Shard:
             if stamp < oldest:
                 oldest = stamp
         self.words = words
+        self.page = 0
         self.slot_count = slot_count
         self.used = len(pairs)
         self.oldest = oldest
@@ -196,6 +212,8 @@ class History:
         if 4 * shard.used >= 3 * shard.slot_count:
             self._make_room(shard, high, cutoff)
             shard = self._directory[high >> 64 - self._depth]
+        if shard.page:
+            shard.thaw()
         words = shard.words
         end = 2 * shard.slot_count
         at = ((high & _LOW_32) * shard.slot_count >> 32) * 2
@@ -274,34 +292,50 @@ class History:
 
     # --- in a snapshot ----------------------------------------------------------------------
 
-    def dump(self) -> list[Part]:
-        """All of it as it lies in memory, to be joined into a snapshot at once."""
-        parts: list[Part] = [_HEAD.pack(LAYOUT, self._depth)]
+    def dump(self, add_page: Callable[[Shard], int] | None = None) -> list[Part]:
+        """All of it as it lies in memory; shards of some size in pages, if they are wanted there.
+
+        `add_page` answers the number of a shard's page, which is noted here."""
+        paged = add_page is not None
+        parts: list[Part] = [_HEAD.pack(PAGED_LAYOUT if paged else LAYOUT, self._depth)]
         for shard in self.shards():
-            parts.append(_SHARD.pack(shard.depth, shard.slot_count, shard.used))
-            parts.append(shard.words)
+            if add_page is None:
+                parts.append(_SHARD.pack(shard.depth, shard.slot_count, shard.used))
+                parts.append(shard.words)
+            elif shard.slot_count < PAGED_SLOTS_MIN:
+                parts.append(_PAGED_SHARD.pack(shard.depth, shard.slot_count, shard.used, 0))
+                parts.append(shard.words[:])
+            else:
+                shard.page = add_page(shard)
+                fields = (shard.depth, shard.slot_count, shard.used, shard.page)
+                parts.append(_PAGED_SHARD.pack(*fields))
         return parts
 
-    def load(self, data: bytes) -> None:
+    def load(self, data: bytes, read_page: Callable[[int], bytes] | None = None) -> None:
         """What `dump` wrote, into a history that holds nothing."""
         layout, self._depth = _HEAD.unpack_from(data, 0)
-        if layout != LAYOUT:
+        if layout not in (LAYOUT, PAGED_LAYOUT):
             raise StoreCorrupt(
                 f"layout {layout} of a history of message ids is not known to this release; "
                 "open the data with the release that wrote it"
             )
+        form = _SHARD if layout == LAYOUT else _PAGED_SHARD
         offset, end = _HEAD.size, len(data)
         while offset < end:
-            depth, slot_count, used = _SHARD.unpack_from(data, offset)
-            offset += _SHARD.size
-            words_end = offset + slot_count * _SLOT_BYTES
-            if words_end > end or depth > self._depth or used >= slot_count:
+            depth, slot_count, used, *page = form.unpack_from(data, offset)
+            offset += form.size
+            if page and page[0] and read_page is not None:
+                words = read_page(page[0])
+            else:
+                words = data[offset : offset + slot_count * _SLOT_BYTES]
+                offset += slot_count * _SLOT_BYTES
+            if len(words) != slot_count * _SLOT_BYTES or depth > self._depth or used >= slot_count:
                 raise StoreCorrupt("a history of message ids in a snapshot is not whole")
             shard = Shard(depth)
             shard.words = array("Q")
-            shard.words.frombytes(data[offset:words_end])
+            shard.words.frombytes(words)
             shard.slot_count, shard.used, shard.oldest = slot_count, used, 0
-            offset = words_end
+            shard.page = page[0] if page else 0
             self._directory += [shard] * (1 << self._depth - depth)
             self.count += used
         if len(self._directory) != 1 << self._depth:

@@ -36,25 +36,41 @@ _NO_EXPIRY: Final = 1 << 63
 
 
 class Chunk:
-    """Up to CHUNK_MESSAGES rows from `head` to the end."""
+    """Up to CHUNK_MESSAGES rows from `head` to the end.
 
-    __slots__ = ("expires_ms_min", "head", "rows")
+    Rows before `head` are gone, and rows are added at the end; whatever else changes calls `thaw`
+    first, since a checkpoint may still have to write the rows as they are."""
+
+    __slots__ = ("expires_ms_min", "head", "overlays", "page", "page_end", "page_head", "rows")
 
     def __init__(self, rows: "array[int]") -> None:
         self.rows = rows
         self.head = 0
         self.expires_ms_min = _NO_EXPIRY
         """No row expires before this."""
+        self.overlays: dict[int, Overlay] | None = None
+        """What was changed about messages, by sequence; those that are gone may still be here."""
+        self.page = 0
+        """The page of a checkpoint that holds the rows from `page_head` to `page_end`."""
+        self.page_head = 0
+        self.page_end = 0
+
+    def thaw(self) -> None:
+        """The rows are about to change in place: leave those to a checkpoint that it has taken."""
+        if self.page:
+            self.page = 0
+            self.rows = self.rows[:]
+            if self.overlays is not None:
+                self.overlays = dict(self.overlays)
 
 
 class MessageTable:
     """Messages by sequence number."""
 
-    __slots__ = ("_chunks", "_count", "_expiry_floor_ms", "_overlays", "last_sequence")
+    __slots__ = ("_chunks", "_count", "_expiry_floor_ms", "last_sequence")
 
     def __init__(self) -> None:
         self._chunks: list[Chunk] = []
-        self._overlays: dict[int, Overlay] = {}
         self._count = 0
         self._expiry_floor_ms = _NO_EXPIRY
         """Nothing in the table expires before this; exact after each sweep."""
@@ -93,8 +109,6 @@ class MessageTable:
 
     def insert(self, held: Held) -> None:
         """Put a message at its place in the order, wherever that is."""
-        if held.overlay is not None:
-            self._overlays[held.sequence] = held.overlay
         if held.sequence > self.last_sequence:
             self.push(
                 held.sequence,
@@ -104,8 +118,14 @@ class MessageTable:
                 held.expires_ms,
                 extra_of(held),
             )
+            if held.overlay is not None:
+                self._chunks[-1].thaw()
+                _lay_over(self._chunks[-1], held)
             return
         chunk = self._chunk_for_insert(held.sequence)
+        chunk.thaw()
+        if held.overlay is not None or chunk.overlays is not None:
+            _lay_over(chunk, held)
         word, stamp = packed(held)
         row = (held.sequence, held.position, held.length | word << 32, stamp, held.expires_ms)
         at = _row_at_or_after(chunk.rows, chunk.head, held.sequence)
@@ -137,8 +157,14 @@ class MessageTable:
         middle = chunk.head + (len(chunk.rows) - chunk.head) // (2 * COLUMNS) * COLUMNS
         upper = Chunk(chunk.rows[middle:])
         upper.expires_ms_min = chunk.expires_ms_min
+        if chunk.overlays is not None:
+            first = upper.rows[0]
+            laid = chunk.overlays.items()
+            upper.overlays = {number: overlay for number, overlay in laid if number >= first}
+            chunk.overlays = {number: overlay for number, overlay in laid if number < first}
         chunk.rows = chunk.rows[chunk.head : middle]
         chunk.head = 0
+        chunk.page = 0
         self._chunks.insert(index + 1, upper)
 
     def _note_expiry(self, chunk: Chunk, expires_ms: int) -> None:
@@ -153,7 +179,7 @@ class MessageTable:
         """Take the message with the lowest sequence; the table must not be empty."""
         chunk = self._chunks[0]
         head = chunk.head
-        held = self._held(chunk.rows, head, True)
+        held = _held(chunk, head, True)
         head += COLUMNS
         chunk.head = head
         self._count -= 1
@@ -170,11 +196,12 @@ class MessageTable:
         at = _row_at_or_after(chunk.rows, chunk.head, sequence)
         if at >= len(chunk.rows) or chunk.rows[at] != sequence:
             return None
-        held = self._held(chunk.rows, at, True)
+        held = _held(chunk, at, True)
         self._count -= 1
         if at == chunk.head:
             chunk.head += COLUMNS
         else:
+            chunk.thaw()
             del chunk.rows[at : at + COLUMNS]
         if chunk.head >= len(chunk.rows):
             del self._chunks[index]
@@ -211,13 +238,16 @@ class MessageTable:
                 expires_ms_min = min(expires_ms_min, chunk.expires_ms_min)
                 break
             if 0 < expires_ms <= now_ms:
-                expired.append(self._held(rows, at, True))
+                expired.append(_held(chunk, at, True))
                 continue
             kept.extend(rows[at : at + COLUMNS])
             if expires_ms and expires_ms < expires_ms_min:
                 expires_ms_min = expires_ms
         self._count -= len(expired)
-        chunk.rows, chunk.head, chunk.expires_ms_min = kept, 0, expires_ms_min
+        chunk.expires_ms_min = expires_ms_min
+        if expired:
+            chunk.thaw()
+            chunk.rows, chunk.head = kept, 0
         return expired
 
     # --- looking --------------------------------------------------------------------------
@@ -295,22 +325,7 @@ class MessageTable:
             rows = chunk.rows
             start = _row_at_or_after(rows, chunk.head, from_sequence)
             for at in range(start, len(rows), COLUMNS):
-                yield self._held(rows, at, False)
-
-    def _held(self, rows: "array[int]", at: int, leaves: bool) -> Held:
-        sequence, position, sizes, stamp, expires_ms = rows[at : at + COLUMNS]
-        overlay = None
-        if self._overlays:
-            overlay = self._overlays.get(sequence)
-            if leaves and overlay is not None:
-                del self._overlays[sequence]
-        length = sizes & _LENGTH_MASK
-        if stamp > _ENQUEUED_MASK:
-            held = unpacked(sequence, position, length, sizes >> 32, stamp, expires_ms, overlay)
-            if not leaves:
-                held.state = MessageState.ACTIVE
-            return held
-        return Held(sequence, position, length, stamp, expires_ms, sizes >> 32, overlay)
+                yield _held(chunk, at, False)
 
     def _chunk_index(self, sequence: int) -> int:
         """The last chunk that begins at or before a sequence; -1 when all begin later."""
@@ -331,9 +346,16 @@ class MessageTable:
         """The rows in order, as they are kept."""
         return [chunk.rows[chunk.head :].tobytes() for chunk in self._chunks]
 
+    def chunks(self) -> list[Chunk]:
+        """The chunks in order, each with at least one row."""
+        return self._chunks
+
     def overlays(self) -> dict[int, Overlay]:
         """The overlays of messages in the table, by sequence."""
-        return dict(self._overlays)
+        found: dict[int, Overlay] = {}
+        for chunk in self._chunks:
+            found.update(laid_over(chunk))
+        return found
 
     def load(self, data: bytes, overlays: dict[int, Overlay]) -> None:
         """Fill an empty table with rows that `dump_rows` gave."""
@@ -342,20 +364,27 @@ class MessageTable:
             rows = array("Q")
             rows.frombytes(data[start : start + CHUNK_MESSAGES * ROW_BYTES])
             chunk = Chunk(rows)
+            if overlays:
+                sequences = rows[0::COLUMNS]
+                laid = {number: overlays[number] for number in sequences if number in overlays}
+                chunk.overlays = laid or None
             expiries = [expires_ms for expires_ms in rows[4::COLUMNS] if expires_ms]
-            if expires_ms_min := min(expiries, default=0):
-                self._note_expiry(chunk, expires_ms_min)
-            self._chunks.append(chunk)
-            self._count += len(rows) // COLUMNS
-        if self._chunks:
-            self.last_sequence = self._chunks[-1].rows[-COLUMNS]
-        self._overlays = overlays
+            chunk.expires_ms_min = min(expiries, default=_NO_EXPIRY)
+            self.load_chunk(chunk)
+
+    def load_chunk(self, chunk: Chunk) -> None:
+        """Add rows of a snapshot behind all others; there must be some."""
+        rows, head = chunk.rows, chunk.head
+        self._chunks.append(chunk)
+        self._count += (len(rows) - head) // COLUMNS
+        if chunk.expires_ms_min < self._expiry_floor_ms:
+            self._expiry_floor_ms = chunk.expires_ms_min
+        self.last_sequence = rows[-COLUMNS]
 
     def take_over(self, table: "MessageTable") -> None:
         """Fill an empty table with all that another holds, which must not be used any more."""
         assert not self._count
         self._chunks = table._chunks
-        self._overlays = table._overlays
         self._count = table._count
         self._expiry_floor_ms = table._expiry_floor_ms
         self.last_sequence = table.last_sequence
@@ -368,10 +397,55 @@ class MessageTable:
 
     def bodies(self) -> Iterator[tuple[int, int]]:
         """(position, length) of every message."""
+        for positions, lengths in self.body_columns():
+            yield from zip(positions, lengths, strict=True)
+
+    def body_columns(self) -> "Iterator[tuple[array[int], array[int]]]":
+        """The positions and the lengths of many messages at a time."""
         for chunk in self._chunks:
-            rows = chunk.rows
-            for at in range(chunk.head, len(rows), COLUMNS):
-                yield rows[at + 1], rows[at + 2] & _LENGTH_MASK
+            rows = chunk.rows[chunk.head :]
+            lengths = array("I")
+            with memoryview(rows) as view, view.cast("B") as raw, raw.cast("I") as words:
+                # The low half of the third column, as numbers lie in memory and in the files.
+                lengths.frombytes(words[4 :: 2 * COLUMNS].tobytes())
+            yield rows[1::COLUMNS], lengths
+
+    def byte_count(self) -> int:
+        """The bytes of all messages."""
+        return sum([sum(lengths) for _, lengths in self.body_columns()])
+
+
+def laid_over(chunk: Chunk) -> dict[int, Overlay]:
+    """The overlays of the messages that are in a chunk."""
+    overlays = chunk.overlays
+    if not overlays:
+        return {}
+    sequences = chunk.rows[chunk.head :: COLUMNS]
+    return {number: overlays[number] for number in sequences if number in overlays}
+
+
+def _held(chunk: Chunk, at: int, leaves: bool) -> Held:
+    sequence, position, sizes, stamp, expires_ms = chunk.rows[at : at + COLUMNS]
+    overlay = None
+    if chunk.overlays is not None:
+        overlay = chunk.overlays.get(sequence)
+    length = sizes & _LENGTH_MASK
+    if stamp > _ENQUEUED_MASK:
+        held = unpacked(sequence, position, length, sizes >> 32, stamp, expires_ms, overlay)
+        if not leaves:
+            held.state = MessageState.ACTIVE
+        return held
+    return Held(sequence, position, length, stamp, expires_ms, sizes >> 32, overlay)
+
+
+def _lay_over(chunk: Chunk, held: Held) -> None:
+    """Note what was changed about a message that comes into a chunk, or that nothing was."""
+    if chunk.overlays is None:
+        chunk.overlays = {}
+    if held.overlay is None:
+        chunk.overlays.pop(held.sequence, None)
+    else:
+        chunk.overlays[held.sequence] = held.overlay
 
 
 def extra_of(held: Held) -> int:

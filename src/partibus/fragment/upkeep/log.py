@@ -10,18 +10,16 @@ from collections.abc import Callable
 from typing import Final
 
 from partibus.domain.errors import BusError
-from partibus.store.interface import Store
+from partibus.store.interface import Done, Store
 
 _log: Final = logging.getLogger(__name__)
 
-CHECKPOINT_BYTES_MIN: Final = 32 * 1024 * 1024
-"""Log written before a checkpoint: recovery reads at most about this much."""
-CHECKPOINT_STATE_FACTOR: Final = 4
-"""A checkpoint waits for this many times its own last size, so that with a deep backlog the
-snapshots stay a fraction of what is written anyway."""
-CHECKPOINT_LIVE_SHARE: Final = 4
-"""Yet for no more than this part of what is live: many small messages must not let the log grow
-to a multiple of them."""
+CHECKPOINT_BYTES_MIN: Final = 16 * 1024 * 1024
+"""Log written before a checkpoint. While one is taken and written the log grows on, so that
+recovery reads twice this, 32 MiB, at most."""
+CHECKPOINT_BYTES_MAX: Final = 24 * 1024 * 1024
+"""The same after a checkpoint that wrote more than that: many changes in the midst of a deep
+backlog make it write much."""
 DEAD_BYTES_MIN: Final = 32 * 1024 * 1024
 """Dead space grows by this much, or by an eighth of what is live, before anything is done."""
 DEAD_LIVE_SHARE: Final = 8
@@ -32,12 +30,10 @@ HURRIED_BYTES_MIN: Final = 1024 * 1024
 class Upkeep:
     """Keeps the log of one store short and dense."""
 
-    def __init__(self, store: Store, states: Callable[[], dict[int, bytes]]) -> None:
+    def __init__(self, store: Store, begin: Callable[[Done], None]) -> None:
         self._store = store
-        self._states = states
-        self._checkpoint_is_due_at = CHECKPOINT_BYTES_MIN
+        self._begin = begin
         self._is_checkpointing = False
-        self._last_size = 0
         self._dead_bytes_max = DEAD_BYTES_MIN
         self._is_compacting = False
 
@@ -48,9 +44,8 @@ class Upkeep:
 
     def look(self) -> None:
         """Something became durable: do what is due."""
-        due_at = self._checkpoint_is_due_at
-        if self._store.shortage is not None:
-            due_at = min(due_at, max(HURRIED_BYTES_MIN, self._last_size))
+        least = CHECKPOINT_BYTES_MIN if self._store.shortage is None else HURRIED_BYTES_MIN
+        due_at = max(least, min(self._store.checkpoint_bytes, CHECKPOINT_BYTES_MAX))
         if self._store.bytes_since_checkpoint > due_at:
             self.checkpoint()
         elif self._store.dead_bytes > self._dead_bytes_max:
@@ -61,13 +56,7 @@ class Upkeep:
         if self._is_checkpointing:
             return
         self._is_checkpointing = True
-        states = self._states()
-        size = sum(len(state) for state in states.values())
-        self._last_size = size
-        wanted = CHECKPOINT_STATE_FACTOR * size
-        allowed = max(size, self._store.live_bytes // CHECKPOINT_LIVE_SHARE)
-        self._checkpoint_is_due_at = max(CHECKPOINT_BYTES_MIN, min(wanted, allowed))
-        self._store.checkpoint(states, self._checkpointed)
+        self._begin(self._checkpointed)
 
     def _checkpointed(self, error: BusError | None) -> None:
         self._is_checkpointing = False

@@ -21,9 +21,11 @@ from partibus.store.interface import Recovered, RecoveredRecord
 class Rebuilt:
     """The fragments of a store as of its last record."""
 
-    __slots__ = ("marks", "states", "was_stopped")
+    __slots__ = ("last_page", "marks", "states", "was_stopped")
 
     def __init__(self) -> None:
+        self.last_page = 0
+        """The highest number of a page in the checkpoint."""
         self.states: dict[int, State] = {}
         self.marks = StoreMarks()
         self.was_stopped = True
@@ -34,11 +36,12 @@ def rebuild(recovered: Recovered) -> Rebuilt:
     """Apply every record; StoreCorrupt when they do not fit together."""
     rebuilt = Rebuilt()
     states, marks = rebuilt.states, rebuilt.marks
+    rebuilt.last_page = recovered.pages.last
     for fragment_id, snapshot in recovered.states.items():
         if fragment_id == STORE_FRAGMENT:
             marks.read(snapshot)
         else:
-            states[fragment_id] = load(fragment_id, NO_SPEC, snapshot)
+            states[fragment_id] = load(fragment_id, NO_SPEC, snapshot, recovered.pages)
     dropped: set[int] = set()
     for record in recovered.records:
         fragment_id = record.fragment

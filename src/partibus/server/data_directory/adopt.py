@@ -168,8 +168,7 @@ def _rewrite(store: OpenStore) -> None:
     """A checkpoint has the states under their present ids, and no record before it counts."""
     states: dict[int, bytes] = {}
     for fragment_id, state in store.states.items():
-        for position, length in finish(state, fragment_id, NO_SPEC):
-            store.store.retain(position, length)
+        finish(state, fragment_id, NO_SPEC, store.store)
         states[fragment_id] = dump(state)
     store.checkpoint(states)
 

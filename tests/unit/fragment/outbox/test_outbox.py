@@ -1,13 +1,19 @@
 """The outbox as a table: numbers, routes, and its bytes in a snapshot."""
 
+import struct
+
 import pytest
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.message import Held, Overlay
-from partibus.fragment.outbox.records import dump_outbox, load_outbox
+from partibus.fragment.outbox.records import dump_outbox, load_outbox, load_unpaged_outbox
 from partibus.fragment.outbox.state import Outbox, Purpose
+from partibus.fragment.queue.history import Part
+from partibus.fragment.records import pack_overlay
 from partibus.fragment.replay import NO_SPEC
 from partibus.fragment.state import State
+from partibus.fragment.table_snapshot import PAGED_VERSION, TableReader
+from partibus.store.interface import NoPages
 
 
 def held(sequence: int, overlay: Overlay | None = None) -> Held:
@@ -65,16 +71,41 @@ def test_routes_begin_anew_when_the_outbox_was_empty(outbox: Outbox) -> None:
 
 def test_a_snapshot_holds_all_of_it(outbox: Outbox) -> None:
     outbox.take(17)
-    data = b"".join(
-        part if isinstance(part, bytes) else part.tobytes() for part in dump_outbox(outbox)
-    )
+    tables = TableReader(PAGED_VERSION, NoPages())
+    data = joined(dump_outbox(outbox))
     state = State(1, NO_SPEC)
-    load_outbox(state, data)
-    assert shown(state.outbox) == shown(outbox)
-    assert state.outbox.next_number == 1001
-    parcel = state.outbox.copy_of(900)
-    assert parcel is not None and parcel.held.overlay is not None
-    assert parcel.held.overlay.reason == "r900"
+    load_outbox(state, data, tables)
+    check_copy(state.outbox, outbox)
     for cut in (len(data) - 1, len(data) - 3000):
         with pytest.raises(StoreCorrupt):
-            load_outbox(State(1, NO_SPEC), data[:cut])
+            load_outbox(State(1, NO_SPEC), data[:cut], tables)
+
+
+def test_a_snapshot_of_the_release_before_holds_all_of_it(outbox: Outbox) -> None:
+    outbox.take(17)
+    overlays = outbox.table.overlays()
+    counts = (len(outbox.table), len(outbox.routes), len(overlays))
+    parts: list[Part] = [struct.pack("<QQII", outbox.next_number_durable, *counts)]
+    for purpose, path in outbox.routes:
+        parts += (struct.pack("<BH", purpose, len(path)), path.encode())
+    for number, overlay in overlays.items():
+        parts += (struct.pack("<Q", number), pack_overlay(overlay))
+    data = joined([*parts, *outbox.table.dump_rows(), outbox.words.dump()])
+    state = State(1, NO_SPEC)
+    load_unpaged_outbox(state, data)
+    check_copy(state.outbox, outbox)
+    for cut in (len(data) - 1, len(data) - 3000):
+        with pytest.raises(StoreCorrupt):
+            load_unpaged_outbox(State(1, NO_SPEC), data[:cut])
+
+
+def joined(parts: list[Part]) -> bytes:
+    return b"".join(part if isinstance(part, bytes) else part.tobytes() for part in parts)
+
+
+def check_copy(copy: Outbox, outbox: Outbox) -> None:
+    assert shown(copy) == shown(outbox)
+    assert copy.next_number == 1001
+    parcel = copy.copy_of(900)
+    assert parcel is not None and parcel.held.overlay is not None
+    assert parcel.held.overlay.reason == "r900"

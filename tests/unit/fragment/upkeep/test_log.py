@@ -5,7 +5,12 @@ from typing import Any, cast
 import pytest
 
 from partibus.domain.errors import BusError, StoreUnavailable
-from partibus.fragment.upkeep.log import CHECKPOINT_BYTES_MIN, DEAD_BYTES_MIN, Upkeep
+from partibus.fragment.upkeep.log import (
+    CHECKPOINT_BYTES_MAX,
+    CHECKPOINT_BYTES_MIN,
+    DEAD_BYTES_MIN,
+    Upkeep,
+)
 from partibus.store.interface import Done, Store
 
 MIB = 1024 * 1024
@@ -18,12 +23,13 @@ class Account:
         self.bytes_since_checkpoint = 0
         self.live_bytes = 0
         self.dead_bytes = 0
+        self.checkpoint_bytes = 0
         self.shortage: str | None = None
         self.steps = 0
         self.done: list[Done] = []
         self.calls: list[str] = []
 
-    def checkpoint(self, states: dict[int, bytes], done: Done) -> None:
+    def checkpoint(self, done: Done) -> None:
         self.calls.append("checkpoint")
         self.done.append(done)
 
@@ -44,8 +50,8 @@ def account() -> Account:
     return Account()
 
 
-def upkeep_of(account: Account, state: bytes = b"state") -> Upkeep:
-    return Upkeep(cast(Store, cast(Any, account)), lambda: {1: state})
+def upkeep_of(account: Account) -> Upkeep:
+    return Upkeep(cast(Store, cast(Any, account)), account.checkpoint)
 
 
 def test_a_checkpoint_is_due_by_the_length_of_the_log(account: Account) -> None:
@@ -59,14 +65,16 @@ def test_a_checkpoint_is_due_by_the_length_of_the_log(account: Account) -> None:
     assert account.calls == ["checkpoint"]
 
 
-def test_a_deep_backlog_of_small_messages_is_checkpointed_in_time(account: Account) -> None:
-    upkeep = upkeep_of(account, bytes(100 * MIB))
-    account.live_bytes = 600 * MIB  # four times the state would be 400 MiB
-    upkeep.checkpoint()
-    account.tell()
-    account.bytes_since_checkpoint = 151 * MIB
+def test_the_log_to_replay_is_bounded_however_large_the_states_are(account: Account) -> None:
+    upkeep = upkeep_of(account)
+    account.live_bytes = 6000 * MIB
+    account.checkpoint_bytes = 400 * MIB
+    account.bytes_since_checkpoint = CHECKPOINT_BYTES_MIN + 1
+    upkeep.look()  # what was written last time is worth some more of the log
+    assert account.calls == []
+    account.bytes_since_checkpoint = CHECKPOINT_BYTES_MAX + 1
     upkeep.look()
-    assert account.calls == ["checkpoint", "compact", "checkpoint"]
+    assert account.calls == ["checkpoint"]
 
 
 def test_compaction_goes_on_until_nothing_is_left_to_do(account: Account) -> None:
