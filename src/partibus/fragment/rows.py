@@ -41,6 +41,8 @@ from partibus.fragment.transfer_rows import SEAL
 
 Row = Sequence[Any]
 """A code, a number, and the fields of one command or answer."""
+StoreFacts = Sequence[int]
+"""How a store is: its number, its live bytes, its damaged messages, 1 when its disk is full."""
 
 # --- codes: requests -----------------------------------------------------------------------------
 

@@ -60,7 +60,6 @@ from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients
 from partibus.server.stores import StoreMaker
 from partibus.server.topics import Topics
-from partibus.store.interface import StoreState
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -100,6 +99,7 @@ class Node:
         self._peers: Peers | None = None
         self._brokers: dict[int, Broker] = {}
         """The brokers of this process by the number of their store."""
+        self._loads = ServerLoads(self._brokers)
         self._local: dict[int, LocalFragment] = {}
         self._machines: dict[int, Machine] = {}
         self.control = ControlHub(0 if membership is None else membership.worker)
@@ -134,8 +134,7 @@ class Node:
             await self._open(stores, scheduler, undo)
             undo.pop_all()
         self._idle_times = self.catalog.idle_times()
-        loads = ServerLoads(self._brokers)
-        self.live = ServerNamespace(self.catalog, self.control, loads)
+        self.live = ServerNamespace(self.catalog, self.control, self._loads)
         namespace = Namespace(self.catalog)
         to_transfer = self._settings.forward_failures_to_transfer
         failures = Lane.TRANSFER_DEAD_LETTER if to_transfer else Lane.DEAD_LETTER
@@ -144,7 +143,7 @@ class Node:
             find = partial(find_fragment, self._local, self.catalog)
             self._peers = Peers(self._membership, loop, scheduler, find, self.control)
             self._peers.watch(self._brokers)
-            loads.peers = self._peers
+            self._loads.peers = self._peers
         self._topics = Topics(self.catalog)
         # A topic comes before its subscriptions: it is older.
         for record in self.catalog.entities():
@@ -227,13 +226,14 @@ class Node:
         lost = [] if self._peers is None else self._peers.lost_workers()
         if lost:
             return False, f"Worker {', '.join(map(str, lost))} does not answer."
-        down = [i for i, b in self._brokers.items() if b.store.state is StoreState.DOWN]
+        stores = self._settings.stores
+        down = self._loads.down(stores)
         if down:
             return False, f"Store {', '.join(map(str, down))} is down; it is being probed."
-        damaged = sum(broker.damage.count for broker in self._brokers.values())
+        damaged = self._loads.damaged(stores)
         if damaged:
             return False, f"{damaged} stored messages failed their checksum; see the log."
-        short = [i for i, b in self._brokers.items() if b.store.shortage is not None]
+        short = self._loads.short(stores)
         if short:
             # It serves: an orchestrator must not restart it, which would give no room.
             return True, (
