@@ -34,7 +34,7 @@ from partibus.fragment.effects import (
 )
 from partibus.fragment.kept_locks import restore_locks
 from partibus.fragment.machine import Machine
-from partibus.fragment.recovering import rebuild
+from partibus.fragment.recovering import no_progress, rebuild
 from partibus.fragment.removal import HOUSEKEEPING, Refusal, Removals, all_bodies, gone
 from partibus.fragment.replay import NO_SPEC, finish
 from partibus.fragment.shortage import adds_messages
@@ -119,9 +119,9 @@ class Broker:
 
     # --- life -----------------------------------------------------------------------------
 
-    def open(self) -> None:
+    def open(self, progress: Callable[[], None] = no_progress) -> None:
         """Recover the log; fragments added afterwards find their state in it."""
-        rebuilt = rebuild(self.store.open())
+        rebuilt = rebuild(self.store.open(), progress)
         self._recovered = rebuilt.states
         self._was_stopped = rebuilt.was_stopped
         self.marks = rebuilt.marks

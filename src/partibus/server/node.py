@@ -28,6 +28,7 @@ from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Lane
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
+from partibus.fragment.recovering import no_progress
 from partibus.gateway.couriers import Couriers
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.memory_account import MemoryAccount
@@ -88,7 +89,10 @@ class Node:
         definitions: Definitions | None = None,
         membership: Membership | None = None,
         gate: Callable[[], Awaitable[None]] | None = None,
+        progress: Callable[[], None] = no_progress,
     ) -> None:
+        self._progress = progress
+        """Told of every step of the start, which may take long."""
         self._gate = gate
         """What a worker waits for when it has checked its stores and others have not yet."""
         self._settings = settings
@@ -148,6 +152,7 @@ class Node:
         # A topic comes before its subscriptions: it is older.
         for record in self.catalog.entities():
             self._serve(record, namespace)
+            self._progress()
         for number, broker in self._brokers.items():
             if self._belonging is not None:
                 self._belonging.drop_deleted(number, broker)
@@ -305,7 +310,7 @@ class Node:
             directory = self._settings.store_directories[number]
             broker.retell = words_for_clients(number, directory)
         try:
-            broker.open()
+            broker.open(self._progress)
         except StoreCorrupt as error:
             # What contradicts itself within the log does not know where the log lies.
             place = str(self._settings.store_directories[number])
