@@ -31,6 +31,7 @@ from partibus.fragment.commands import (
     Settle,
 )
 from partibus.fragment.handle import STORE_DOWN
+from partibus.fragment.refusing import fail
 from partibus.fragment.rows import (
     ACCEPT,
     ACCEPTED,
