@@ -1,13 +1,13 @@
 """How a store is, in the few numbers that every worker knows of every store.
 
-Owns their order, which travels between workers with each answer to a ping (`fragment.rows`).
+Owns their order, which travels between workers with each answer to a ping (`cluster.rows`).
 Called by the peers, which tell them, and by what is known of all stores (`store_loads`).
 """
 
 from typing import Final
 
+from partibus.cluster.rows import StoreFacts
 from partibus.fragment.broker import Broker
-from partibus.fragment.rows import StoreFacts
 
 LIVE_BYTES: Final = 1
 DAMAGED: Final = 2

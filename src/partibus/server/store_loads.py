@@ -7,9 +7,9 @@ refusal of changes and the health of the server go by it. Made by the node.
 
 from collections.abc import Mapping
 
+from partibus.cluster.peers import Peers
+from partibus.cluster.rows import StoreFacts
 from partibus.fragment.broker import Broker
-from partibus.fragment.rows import StoreFacts
-from partibus.server.peers import Peers
 from partibus.server.store_facts import DAMAGED, IS_SHORT, facts_of
 from partibus.store.interface import StoreState
 
