@@ -15,7 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage
+from azure.servicebus import (
+    ServiceBusClient,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+)
+from azure.servicebus.exceptions import ServiceBusError
 
 from adversity.conftest import NewServer, declare_queues
 from adversity.letters import letter
@@ -433,3 +438,40 @@ def test_a_damaged_body_does_not_fail_a_whole_peek(
         urllib.request.urlopen(address)
     with refused.value as answer:
         assert (answer.code, b"1 stored messages failed" in answer.read()) == (503, True)
+
+
+def defer_letters(victim: Victim, count: int) -> list[int]:
+    """Send letters and defer all of them; their sequence numbers, in order."""
+    asyncio.run(fill(victim, 1000, count))
+    client = ServiceBusClient.from_connection_string(victim.ready.connection_string)
+    numbers: list[int] = []
+    with client, client.get_queue_receiver(QUEUE) as receiver:
+        while len(numbers) < count:
+            for message in receiver.receive_messages(count, max_wait_time=10):
+                numbers.append(message.sequence_number)
+                receiver.defer_message(message)
+    return sorted(numbers)
+
+
+@pytest.mark.parametrize("mode", list(ServiceBusReceiveMode))
+def test_a_damaged_body_does_not_fail_the_deferred_messages_beside_it(
+    new_server: NewServer, mode: ServiceBusReceiveMode
+) -> None:
+    """The good ones are received; the damaged one is left out, named in the log and in health."""
+    victim = new_server()
+    victim.start()
+    numbers = defer_letters(victim, 20)
+    assert victim.stop() == 0
+    flip_body(victim.data / "store-0")
+    victim.start()
+    client = ServiceBusClient.from_connection_string(victim.ready.connection_string, retry_total=0)
+    with client, client.get_queue_receiver(QUEUE, receive_mode=mode) as receiver:
+        received = receiver.receive_deferred_messages(numbers[15:])
+        given = [message.sequence_number for message in received]
+        assert given == [n for n in numbers[15:] if n != numbers[17]]
+        if mode is ServiceBusReceiveMode.PEEK_LOCK:
+            for message in received:
+                receiver.complete_message(message)
+            with pytest.raises(ServiceBusError, match="failed its checksum"):
+                receiver.receive_deferred_messages(numbers[17])
+    assert re.search(r"\.seg: offset \d+", victim.log_text())

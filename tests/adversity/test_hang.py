@@ -68,3 +68,27 @@ def test_a_stopped_worker_is_replaced_and_nobody_waits_for_ever(tmp_path: Path) 
 
         wait_until(all_are_there, "all that was confirmed is there")
         assert server.stop() == 0
+
+
+def started_again(server: WorkersServer, worker: int, dead: int) -> int:
+    """The process of a worker that was started in the place of a dead one, as soon as it runs."""
+    wait_until(lambda: server.worker_pids()[worker] != dead, f"worker {worker} is started again")
+    return server.worker_pids()[worker]
+
+
+@pytest.mark.timeout(180)
+def test_a_worker_that_hangs_while_it_starts_is_replaced(tmp_path: Path) -> None:
+    """It is stopped before it has done anything; 12 times the limit later it is given up."""
+    config = declare(tmp_path / "namespace.toml")
+    config.write_text("[server]\nworker_timeout_s = 1\n" + config.read_text())
+    with WorkersServer(tmp_path, config) as server:
+        first = server.worker_pids()[VICTIM]
+        offset = server.kill_worker(VICTIM)
+        second = started_again(server, VICTIM, first)
+        os.kill(second, signal.SIGSTOP)
+        server.wait_worker(VICTIM, offset)
+        assert not is_alive(second)
+        hung = f"worker {VICTIM} (process {second}) has not got on for 12 s while it was starting"
+        assert hung in server.log_text(offset)
+        asyncio.run(every_client_gets_through(server))
+        assert server.stop() == 0

@@ -44,6 +44,7 @@ from partibus.cluster.rows import (
     UNSENDABLE,
     PeerWriter,
     Row,
+    StoreFacts,
     error_row,
     held_row,
 )
@@ -81,13 +82,13 @@ class Host:
         outbox: PeerWriter,
         find: Callable[[int], Fragment | None],
         answer: Answerer,
-        store_bytes: Callable[[], Sequence[tuple[int, int]]] = tuple,
+        store_facts: Callable[[], Sequence[StoreFacts]] = tuple,
     ) -> None:
         self._outbox = outbox
         self._find = find
         self._answer = answer
-        self._store_bytes = store_bytes
-        """How much each store of this process holds; told with every pong."""
+        self._store_facts = store_facts
+        """How each store of this process is; told with every pong."""
         self._receivers: dict[int, FarReceiver] = {}
         self.is_closed = False
         self.is_quiet = False
@@ -171,7 +172,7 @@ class Host:
         self.is_quiet = True
 
     def _pong(self, row: Row) -> None:
-        self.post((PONG, row[1], self._store_bytes()))
+        self.post((PONG, row[1], self._store_facts()))
 
     # --- receivers ----------------------------------------------------------------------------
 

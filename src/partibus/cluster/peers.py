@@ -21,12 +21,13 @@ from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.cluster.hosting import Host
 from partibus.cluster.membership import Membership
 from partibus.cluster.remote import FarBroker, RemoteFragment
-from partibus.cluster.rows import PING, QUIET, ROW_BYTES, STORES_DOWN, Row
+from partibus.cluster.rows import PING, QUIET, ROW_BYTES, STORES_DOWN, Row, StoreFacts
 from partibus.control.record import Placement
 from partibus.domain.errors import BusError, OperationTimeout
 from partibus.fragment.broker import Broker, Scheduler
 from partibus.fragment.commands import Question
 from partibus.fragment.handle import Fragment
+from partibus.server.store_facts import LIVE_BYTES, facts_of
 from partibus.store.interface import StoreState
 
 VERSION: Final = 1
@@ -86,9 +87,18 @@ class Peers:
         """Whether a store of another worker answers, as far as is known here."""
         return self._far[self.membership.owner_of(store)].is_available(store)
 
+    def is_down(self, store: int) -> bool:
+        """Whether another worker has said that a store of its own does not answer."""
+        return self._far[self.membership.owner_of(store)].is_down(store)
+
     def live_bytes(self, store: int) -> int:
         """What a store of another worker holds, as of its last answer."""
-        return self._far[self.membership.owner_of(store)].store_bytes.get(store, 0)
+        return self.facts(store)[LIVE_BYTES]
+
+    def facts(self, store: int) -> StoreFacts:
+        """How a store of another worker is, as of its last answer."""
+        known = self._far[self.membership.owner_of(store)].store_facts
+        return known.get(store, (store, 0, 0, 0))
 
     # --- life -----------------------------------------------------------------------------
 
@@ -165,7 +175,7 @@ class Peers:
 
     def make_host(self, guest: "Guest") -> Host:
         """Serve a worker that has greeted."""
-        host = Host(guest.channel, self._find, self._answer, self._store_bytes)
+        host = Host(guest.channel, self._find, self._answer, self._store_facts)
         self._guests.add(guest)
         guest.channel.post(self._stores_row(), ROW_BYTES)
         if not self.is_serving:
@@ -180,8 +190,8 @@ class Peers:
         brokers = self._brokers.items()
         return (STORES_DOWN, 0, [n for n, b in brokers if b.store.state is StoreState.DOWN])
 
-    def _store_bytes(self) -> list[tuple[int, int]]:
-        return [(number, broker.store.live_bytes) for number, broker in self._brokers.items()]
+    def _store_facts(self) -> list[StoreFacts]:
+        return [facts_of(number, broker) for number, broker in self._brokers.items()]
 
     def _store_changed(self, _state: StoreState) -> None:
         for guest in self._guests:

@@ -22,6 +22,8 @@ from partibus.fragment.outbox.commands import Transfer
 
 Row = Sequence[Any]
 """A code, a number, and the fields of one command or answer."""
+StoreFacts = Sequence[int]
+"""How a store is: its number, its live bytes, its damaged messages, 1 when its disk is full."""
 
 
 class PeerWriter(Protocol):

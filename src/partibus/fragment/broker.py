@@ -43,7 +43,7 @@ from partibus.fragment.transactions.commands import Transact
 from partibus.fragment.upkeep.alarms import Alarms
 from partibus.fragment.upkeep.damage import Damage
 from partibus.fragment.upkeep.log import Upkeep
-from partibus.fragment.upkeep.recovering import rebuild
+from partibus.fragment.upkeep.recovering import no_progress, rebuild
 from partibus.fragment.upkeep.removal import HOUSEKEEPING, Refusal, Removals, all_bodies, gone
 from partibus.fragment.upkeep.shortage import adds_messages
 from partibus.fragment.upkeep.slices import SLICE, Allowance
@@ -120,9 +120,9 @@ class Broker:
 
     # --- life -----------------------------------------------------------------------------
 
-    def open(self) -> None:
+    def open(self, progress: Callable[[], None] = no_progress) -> None:
         """Recover the log; fragments added afterwards find their state in it."""
-        rebuilt = rebuild(self.store.open())
+        rebuilt = rebuild(self.store.open(), progress)
         self._recovered = rebuilt.states
         self._checkpoints.recovered(rebuilt.last_page)
         self._was_stopped = rebuilt.was_stopped

@@ -282,15 +282,18 @@ class Found(BodyEffect):
 
 
 class Shown(Found):
-    """Messages that are looked at; one whose body is damaged is shown with an empty one, which
-    no message has: its neighbours are shown all the same."""
+    """Messages that are looked at or asked for by number; one whose body is damaged is given with
+    an empty one, which no message has: its neighbours are given all the same."""
 
     __slots__ = ()
 
     def glances(self) -> "list[Glance]":
         """The same, to be read one by one."""
         gathering = Gathering(self)
-        return [Glance(gathering, index, held) for index, held in enumerate(self.messages)]
+        return [
+            Glance(gathering, index, held, self.consumed)
+            for index, held in enumerate(self.messages)
+        ]
 
 
 class Gathering:
@@ -329,8 +332,8 @@ class Glance(BodyEffect):
 
     __slots__ = ("_gathering", "_index")
 
-    def __init__(self, gathering: Gathering, index: int, held: Held) -> None:
-        super().__init__([held], False)
+    def __init__(self, gathering: Gathering, index: int, held: Held, consumed: bool) -> None:
+        super().__init__([held], consumed)
         self._gathering = gathering
         self._index = index
 

@@ -1,9 +1,12 @@
 """What is shown in the place of a message whose stored bytes failed their checksum.
 
 Owns the words. A peek passes over nothing: the number and the times of the message are known, and
-its body says what happened. Called by the operation that peeks.
+its body says what happened. Deferred messages that are received leave a damaged one out; when
+nothing else was asked for, that is an error. Called by the operations that peek and that receive
+deferred messages.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from partibus.amqp.codec.encode import encode_binary
@@ -13,10 +16,21 @@ from partibus.amqp.codec.sections import (
     encode_application_properties,
     encode_properties,
 )
+from partibus.domain.errors import StoreCorrupt
 from partibus.message.envelope import to_stored
 
 DAMAGED_PROPERTY: Final = "PartibusDamaged"
 """The application property by which a program knows such a message."""
+NUMBERS_SHOWN_MAX: Final = 10
+
+
+def all_damaged(sequences: Sequence[int]) -> StoreCorrupt:
+    """Nothing that was asked for can be read."""
+    numbers = ", ".join(map(str, sequences[:NUMBERS_SHOWN_MAX]))
+    return StoreCorrupt(
+        f"Every stored message that was asked for failed its checksum: {numbers}. The server's log"
+        " names the places. Restore them from a backup."
+    )
 
 
 def damaged_message(sequence: int) -> bytes:

@@ -32,6 +32,7 @@ from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Lane
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
+from partibus.fragment.upkeep.recovering import no_progress
 from partibus.gateway.fault_injection import Trouble
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.memory_account import MemoryAccount
@@ -61,7 +62,6 @@ from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients
 from partibus.server.stores import StoreMaker
 from partibus.server.topics import Topics
-from partibus.store.interface import StoreState
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -90,7 +90,10 @@ class Node:
         definitions: Definitions | None = None,
         membership: Membership | None = None,
         gate: Callable[[], Awaitable[None]] | None = None,
+        progress: Callable[[], None] = no_progress,
     ) -> None:
+        self._progress = progress
+        """Told of every step of the start, which may take long."""
         self._gate = gate
         """What a worker waits for when it has checked its stores and others have not yet."""
         self._settings = settings
@@ -101,6 +104,7 @@ class Node:
         self._peers: Peers | None = None
         self._brokers: dict[int, Broker] = {}
         """The brokers of this process by the number of their store."""
+        self._loads = ServerLoads(self._brokers)
         self._local: dict[int, LocalFragment] = {}
         self._machines: dict[int, Machine] = {}
         self.control = ControlHub(0 if membership is None else membership.worker)
@@ -136,8 +140,7 @@ class Node:
             await self._open(stores, scheduler, undo)
             undo.pop_all()
         self._idle_times = self.catalog.idle_times()
-        loads = ServerLoads(self._brokers)
-        self.live = ServerNamespace(self.catalog, self.control, loads, self._writer)
+        self.live = ServerNamespace(self.catalog, self.control, self._loads, self._writer)
         namespace = Namespace(self.catalog)
         to_transfer = self._settings.forward_failures_to_transfer
         failures = Lane.TRANSFER_DEAD_LETTER if to_transfer else Lane.DEAD_LETTER
@@ -146,11 +149,12 @@ class Node:
             find = partial(find_fragment, self._local, self.catalog)
             self._peers = Peers(self._membership, loop, scheduler, find, self.control)
             self._peers.watch(self._brokers)
-            loads.peers = self._peers
+            self._loads.peers = self._peers
         self._topics = Topics(self.catalog)
         # A topic comes before its subscriptions: it is older.
         for record in self.catalog.entities():
             self._serve(record, namespace)
+            self._progress()
         for number, broker in self._brokers.items():
             if self._belonging is not None:
                 self._belonging.drop_deleted(number, broker)
@@ -230,13 +234,14 @@ class Node:
         lost = [] if self._peers is None else self._peers.lost_workers()
         if lost:
             return False, f"Worker {', '.join(map(str, lost))} does not answer."
-        down = [i for i, b in self._brokers.items() if b.store.state is StoreState.DOWN]
+        stores = self._settings.stores
+        down = self._loads.down(stores)
         if down:
             return False, f"Store {', '.join(map(str, down))} is down; it is being probed."
-        damaged = sum(broker.damage.count for broker in self._brokers.values())
+        damaged = self._loads.damaged(stores)
         if damaged:
             return False, f"{damaged} stored messages failed their checksum; see the log."
-        short = [i for i, b in self._brokers.items() if b.store.shortage is not None]
+        short = self._loads.short(stores)
         if short:
             # It serves: an orchestrator must not restart it, which would give no room.
             return True, (
@@ -310,7 +315,7 @@ class Node:
             directory = self._settings.store_directories[number]
             broker.retell = words_for_clients(number, directory)
         try:
-            broker.open()
+            broker.open(self._progress)
         except StoreCorrupt as error:
             # What contradicts itself within the log does not know where the log lies.
             place = str(self._settings.store_directories[number])

@@ -37,6 +37,9 @@ PROBE_INTERVAL_S: Final = 1.0
 # loss of power could leave the last commits looking like a torn tail if they were damaged.
 IDLE_SYNC_S: Final = 0.5
 
+# How often a store at rest asks what is free: others write to its disk too. One system call.
+IDLE_LOOK_S: Final = 2.0
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -168,7 +171,7 @@ class CommitThread:
         with self._wake:
             if not self._waiting and not self._closing:
                 is_restless = self._watermark.unsynced or self._room.is_short
-                self._wake.wait(IDLE_SYNC_S if is_restless else None)
+                self._wake.wait(IDLE_SYNC_S if is_restless else IDLE_LOOK_S)
             waiting = self._waiting
             if not waiting:
                 return None if self._closing else []

@@ -18,8 +18,8 @@ RESERVE_BYTES_MAX: Final = 32 << 20
 FREE_SHARE: Final = 0.05
 FREE_BYTES_MIN: Final = 64 << 20
 
-# The file system is asked at most this often while there is traffic, and this often while there
-# is none and the store is short.
+# The file system is asked at most this often; by a store at rest every two seconds, and twice a
+# second while it is short.
 LOOK_INTERVAL_S: Final = 0.25
 
 # It is also asked after this much was written: a fast disk fills up within the interval.

@@ -186,6 +186,21 @@ def test_a_damaged_body_does_not_keep_its_neighbours_back(bench: FragmentBench) 
     assert bench.state.main.message_count == 3
 
 
+@pytest.mark.parametrize("deletes", [False, True])
+def test_a_damaged_body_is_given_as_an_empty_one_among_deferred_messages(
+    bench: FragmentBench, deletes: bool
+) -> None:
+    bench.send(b"a", b"b", b"c")
+    bench.settle([m.token for m in bench.receive(3)], Outcome.DEFER)
+    store = failing(bench)
+    positions = [position for position, body in store._bodies.items() if body == b"b"]
+    del store._bodies[positions[0]]
+    given = bench.receive_deferred(1, 2, 3, deletes=deletes)
+    assert not isinstance(given, BusError)
+    assert [m.body for m in given] == [b"a", b"", b"c"]
+    assert bench.broker.damage.count == 1
+
+
 def test_a_damaged_body_is_looked_at_as_an_empty_one(bench: FragmentBench) -> None:
     bench.send(b"a", b"b", b"c")
     store = failing(bench)

@@ -94,6 +94,17 @@ def test_a_store_reports_that_it_is_short_and_goes_on(stores: Any, pump: Any) ->
     assert store.state is StoreState.UP
 
 
+def test_a_store_at_rest_notices_that_others_have_filled_its_disk(stores: Any, pump: Any) -> None:
+    disk = SmallDisk(500 * MIB)
+    store = stores.ready(disk=disk)
+    disk.free_bytes = 10 * MIB
+    pump.until(lambda: store.shortage is not None)
+    assert store.free_bytes == 10 * MIB
+    disk.free_bytes = 500 * MIB
+    pump.until(lambda: store.shortage is None)
+    assert store.free_bytes == 500 * MIB
+
+
 @pytest.mark.parametrize("what", ["append", "checkpoint"])
 def test_a_full_disk_costs_the_reserve_first(stores: Any, pump: Any, what: str) -> None:
     class FullDisk(SmallDisk):

@@ -16,7 +16,7 @@ from partibus.domain.errors import (
 from partibus.fragment.changes import Change, DeferredConsumption, Removal
 from partibus.fragment.commands import Command, Lane, Peek, Purge, ReceiveDeferred
 from partibus.fragment.cursors.retention import keep
-from partibus.fragment.effects import Done, Effects, Failed, Found, Shown
+from partibus.fragment.effects import Done, Effects, Failed, Shown
 from partibus.fragment.message import Held, MessageState
 from partibus.fragment.queue.delivery import lock, removal
 from partibus.fragment.queue.expiry import EXPIRED, dead_letter
@@ -61,7 +61,7 @@ def receive_deferred(state: State, command: Command, now_ms: int, out: Effects) 
         out.changes.append(DeferredConsumption([record], command.lane, taken, command.port))
     else:
         lock(state, lane, taken, now_ms)
-        out.outward.append(Found(command.port, taken, False))
+        out.outward.append(Shown(command.port, taken, False))
 
 
 def _expired(taken: list[Held], lane: SubQueue, now_ms: int) -> list[Held]:
@@ -98,7 +98,7 @@ def deferred_consumed(state: State, change: Change, now_ms: int, out: Effects) -
     if lane.sessions is not None:
         lane.sessions.forget([held.sequence for held in change.messages])
     keep(state, change.messages, out)
-    out.outward.append(Found(change.port, change.messages, True))
+    out.outward.append(Shown(change.port, change.messages, True))
 
 
 def abort_deferred_consumption(state: State, change: Change, error: BusError, out: Effects) -> None:

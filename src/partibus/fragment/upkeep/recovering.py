@@ -7,6 +7,8 @@ by the offline check.
 """
 
 import struct
+from collections.abc import Callable
+from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.records import DROPPED
@@ -16,6 +18,13 @@ from partibus.fragment.state import State
 from partibus.fragment.topics.records import TOPIC_KINDS, replay_topic
 from partibus.fragment.upkeep.store_marks import STORE_FRAGMENT, StoreMarks
 from partibus.store.interface import Recovered, RecoveredRecord
+
+STEP_RECORDS: Final = 4096
+"""Records between two steps of which those who wait are told: some milliseconds."""
+
+
+def no_progress() -> None:
+    """Nobody waits."""
 
 
 class Rebuilt:
@@ -32,7 +41,7 @@ class Rebuilt:
         """The log ends with the snapshot of a clean stop: no fragment recorded anything after."""
 
 
-def rebuild(recovered: Recovered) -> Rebuilt:
+def rebuild(recovered: Recovered, progress: Callable[[], None] = no_progress) -> Rebuilt:
     """Apply every record; StoreCorrupt when they do not fit together."""
     rebuilt = Rebuilt()
     states, marks = rebuilt.states, rebuilt.marks
@@ -42,8 +51,11 @@ def rebuild(recovered: Recovered) -> Rebuilt:
             marks.read(snapshot)
         else:
             states[fragment_id] = load(fragment_id, NO_SPEC, snapshot, recovered.pages)
+        progress()
     dropped: set[int] = set()
-    for record in recovered.records:
+    for number, record in enumerate(recovered.records):
+        if number % STEP_RECORDS == 0:
+            progress()
         fragment_id = record.fragment
         if fragment_id == STORE_FRAGMENT:
             marks.read(record.meta)

@@ -2,7 +2,8 @@
 
 Owns `receive-by-sequence-number`. What it gives is locked like any other message and settled
 by its token. Numbers of several fragments may stand in one request that locks; one that
-deletes must keep to a single fragment, since it could not be taken back.
+deletes must keep to a single fragment, since it could not be taken back. A message whose stored
+bytes are damaged is left out: it stays deferred, unless the request deletes.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,10 @@ from partibus.domain.errors import ArgumentError, BusError, InvalidOperation, Me
 from partibus.domain.sequence import client_sequence, split_sequence
 from partibus.fragment.commands import Outcome, ReceiveDeferred, Settle
 from partibus.fragment.handle import Fragment
+from partibus.fragment.message import Held
 from partibus.gateway.namespace import Entity, require_receivable
 from partibus.gateway.operations.fanout import FanOut, Messages, MessagesPart
+from partibus.message.damaged import all_damaged
 from partibus.message.envelope import to_delivery
 from partibus.message.lock_token import pack_number
 
@@ -41,13 +44,18 @@ def receive_by_sequence_number(request: "ManagementRequest") -> None:
         for (fragment, _), result in zip(groups, results, strict=True):
             assert result is not None
             given += _encode(request, fragment, result, deletes)
-        request.succeed({"messages": given})
+            if not deletes:
+                damaged = [held for held, body in zip(*result, strict=True) if not body]
+                _let_go(request, fragment, damaged)
+        if given:
+            request.succeed({"messages": given})
+        else:
+            request.fail(all_damaged(request.numbers("sequence-numbers")))
 
     def fail(error: BusError, results: Sequence[Messages | None]) -> None:
         for (fragment, _), result in zip(groups, results, strict=True):
             if result is not None:
-                tokens = [held.token for held in result[0]]
-                fragment.submit(Settle(None, None, request.lane, tokens, Outcome.RELEASE))
+                _let_go(request, fragment, result[0])
         request.fail(error)
 
     fan_out = FanOut[Messages](len(groups), finish, fail)
@@ -55,6 +63,13 @@ def receive_by_sequence_number(request: "ManagementRequest") -> None:
         port = MessagesPart(fan_out, part)
         command = ReceiveDeferred(port, request.lane, numbers, deletes, session_id, lock)
         fragment.submit(command)
+
+
+def _let_go(request: "ManagementRequest", fragment: Fragment, messages: Sequence[Held]) -> None:
+    """Unlock what is not given after all; it stays deferred."""
+    if messages:
+        tokens = [held.token for held in messages]
+        fragment.submit(Settle(None, None, request.lane, tokens, Outcome.RELEASE))
 
 
 def _session(
@@ -79,6 +94,8 @@ def _encode(
     prefix = gateway.token_prefix(fragment.fragment_id).in_uuids
     given: list[object] = []
     for held, body in zip(*result, strict=True):
+        if not body:
+            continue
         sequence = client_sequence(fragment.index, held.sequence)
         token = b"" if deletes else prefix + pack_number(held.token)
         item: dict[str, object] = {"message": to_delivery(body, held, sequence, token)}

@@ -2,7 +2,8 @@
 
 Owns the command line of a worker and what is said over the pipes: the assignment goes in and
 the pipe stays open; `checked` comes out when its stores are as they must be, `go` goes in when
-those of all others are too, and `ready` comes out; then each `ping` is answered by `alive` as long
+those of all others are too, and `ready` comes out; before that, a `starting` comes whenever the
+start has got on and the last one was a second ago; then each `ping` is answered by `alive` as long
 as the worker's loop turns. It decides nothing about restarts. Made by the supervisor.
 """
 
@@ -16,6 +17,7 @@ from partibus.server.workers.assignment import Assignment, encode_assignment
 CHECKED_WORD: Final = b"checked"
 GO_WORD: Final = b"go"
 READY_WORD: Final = b"ready"
+STARTING_WORD: Final = b"starting"
 PING_LINE: Final = b"ping\n"
 ALIVE_LINE: Final = b"alive\n"
 
@@ -26,6 +28,7 @@ class WorkerProcess:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.pid = process.pid
+        self.signs_of_life = 0
 
     async def wait_checked(self) -> bool:
         """Whether it has found its stores in order; False when it ended instead."""
@@ -42,7 +45,8 @@ class WorkerProcess:
 
     async def _says(self, word: bytes) -> bool:
         assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
+        while (line := await self._process.stdout.readline()).strip() == STARTING_WORD:
+            self.signs_of_life += 1
         return line.strip() == word
 
     async def wait(self) -> int:

@@ -8,8 +8,8 @@ here. Called by `supervision`, which prepares what the workers share.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol
 
 from partibus.server.workers.restarts import DEATHS_MAX, DEATHS_WINDOW_S, RestartPolicy
 from partibus.server.workers.watchdog import Watchdog
@@ -24,6 +24,7 @@ class Process(Protocol):
     """One life of one worker."""
 
     pid: int
+    signs_of_life: int
 
     async def wait_checked(self) -> bool: ...
 
@@ -71,6 +72,8 @@ class Supervisor:
         self._policies = [RestartPolicy() for _ in self._numbers]
         self._keepers: list[asyncio.Task[None]] = []
         self._watches: dict[int, asyncio.Task[None]] = {}
+        self._hanging: set[int] = set()
+        """Workers that were ended while they started."""
         self._is_stopping = False
 
     async def start(self) -> None:
@@ -78,19 +81,56 @@ class Supervisor:
 
         No worker goes on, and nothing is written, before all have checked their stores."""
         await asyncio.gather(*(self._begin(number) for number in self._numbers))
-        await self._await_all([self._processes[n].wait_checked() for n in self._numbers])
+        await self._for_all(self._await_checked)
         self._settle()
-        for number in self._numbers:
-            self._processes[number].go()
-        await self._await_all([self._processes[n].wait_ready() for n in self._numbers])
+        await self._for_all(self._await_ready)
         for number in self._numbers:
             self._keepers.append(asyncio.create_task(self._keep(number)))
 
-    async def _await_all(self, answers: Sequence[Awaitable[bool]]) -> None:
-        for number, is_well in zip(self._numbers, await asyncio.gather(*answers), strict=True):
-            if not is_well:
-                code = await self._processes[number].wait()
-                raise WorkerFailed(f"worker {number} did not start", code if code > 0 else 1)
+    async def _for_all(self, step: Callable[[int], Awaitable[None]]) -> None:
+        """Have all workers do a step of the start; the first that cannot is the reason to end."""
+        ends = await asyncio.gather(*map(step, self._numbers), return_exceptions=True)
+        for end in ends:
+            if end is not None:
+                raise end
+
+    async def _await_checked(self, number: int) -> None:
+        while not await self._watched(number, self._processes[number].wait_checked()):
+            await self._replace_hanging(number)
+
+    async def _await_ready(self, number: int) -> None:
+        self._processes[number].go()
+        while not await self._watched(number, self._processes[number].wait_ready()):
+            await self._replace_hanging(number)
+            await self._await_checked(number)
+            self._processes[number].go()
+
+    async def _watched(self, number: int, answer: Coroutine[Any, Any, bool]) -> bool:
+        """What a starting worker answers; False when it has ended, or was ended for it hung."""
+        process = self._processes[number]
+        if self._watchdog is None:
+            return await answer
+        answering = asyncio.create_task(answer)
+        watch = asyncio.create_task(self._watchdog.watch_start(number, process))
+        try:
+            await asyncio.wait([answering, watch], return_when=asyncio.FIRST_COMPLETED)
+            if watch.done():
+                self._hanging.add(number)
+                return False
+            return answering.result()
+        finally:
+            answering.cancel()
+            watch.cancel()
+
+    async def _replace_hanging(self, number: int) -> None:
+        """Start a worker again that hung in the first start; any other end is the server's."""
+        code = await self._processes[number].wait()
+        pause_s = self._policies[number].pause_s(self._now_s())
+        if number not in self._hanging or pause_s is None:
+            raise WorkerFailed(f"worker {number} did not start", code if code > 0 else 1)
+        self._hanging.discard(number)
+        await self._sleep(pause_s)
+        await self._begin(number)
 
     async def watch(self) -> None:
         """Keep the workers alive; ends by WorkerFailed, or when `stop` was called."""
@@ -155,8 +195,8 @@ class Supervisor:
             if self._must_stop():
                 return
             await self._begin(number)
-            if not await self._processes[number].wait_checked():
+            if not await self._watched(number, self._processes[number].wait_checked()):
                 continue
             self._processes[number].go()
-            if await self._processes[number].wait_ready():
+            if await self._watched(number, self._processes[number].wait_ready()):
                 log.info("worker %d serves again", number)

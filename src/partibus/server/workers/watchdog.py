@@ -3,7 +3,9 @@
 Owns the judgement that a worker hangs: it is asked for a sign of life once a second, and one that
 gives none for as long as the limit says is killed. What has stopped cannot be asked to leave, and
 a listening socket that nobody serves keeps its share of the new connections. Starting it again is
-the supervisor's work. A worker is watched from when it is ready until the server stops.
+the supervisor's work. A worker is watched from when it is ready until the server stops. While it
+starts it is asked nothing, since it is busy with its stores: it says by itself that it gets on,
+however long that takes, and one that says nothing for much longer than the limit is killed too.
 """
 
 import asyncio
@@ -13,6 +15,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 PING_S: Final = 1.0
+START_LIMITS: Final = 12
+"""A starting worker may be silent for so many times the limit: 60 s by default. Between two signs
+it reads a checkpoint, brings one large fragment up, or waits for a slow disk."""
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +26,8 @@ class Watched(Protocol):
     """One life of one worker, as the watchdog sees it."""
 
     pid: int
+    signs_of_life: int
+    """How often it has said, while it started, that it gets on."""
 
     async def is_alive(self, within_s: float) -> bool:
         """Whether it gives a sign of life within this time."""
@@ -36,6 +43,7 @@ class Watchdog:
         self, limit_s: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
         self._misses_max = math.ceil(limit_s / PING_S)
+        self._silences_max = START_LIMITS * self._misses_max
         self._sleep = sleep
 
     async def watch(self, number: int, process: Watched) -> None:
@@ -56,3 +64,20 @@ class Watchdog:
                 misses * PING_S,
             )
             process.kill()
+
+    async def watch_start(self, number: int, process: Watched) -> None:
+        """Wait until a starting worker gets on no more, and end it then."""
+        silences, signs = 0, process.signs_of_life
+        while silences < self._silences_max:
+            await self._sleep(PING_S)
+            silences = silences + 1 if process.signs_of_life == signs else 0
+            signs = process.signs_of_life
+        if not self._silences_max:
+            await asyncio.Event().wait()
+        log.error(
+            "worker %d (process %d) has not got on for %.0f s while it was starting: ending it",
+            number,
+            process.pid,
+            silences * PING_S,
+        )
+        process.kill()

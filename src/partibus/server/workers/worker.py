@@ -1,7 +1,8 @@
 """One worker: a full node as a child of the supervisor.
 
 Owns the life of that process: it reads its assignment from stdin, says on stdout when it has
-checked its stores, goes on when it is told that all have, says when it is ready, answers pings,
+checked its stores, goes on when it is told that all have, says when it is ready and until then
+that it gets on, answers pings,
 and stops on SIGTERM or when stdin ends, which is how the death of the supervisor shows: no worker
 outlives it. Run as `python -m partibus.server.workers.worker`, by the supervisor only.
 """
@@ -30,9 +31,17 @@ from partibus.server.lifecycle import (
     raise_descriptor_limit,
 )
 from partibus.server.node import Node
+from partibus.server.pulse import Pulse
 from partibus.server.service import Service
 from partibus.server.workers.assignment import Assignment, decode_assignment
-from partibus.server.workers.process import ALIVE_LINE, CHECKED_WORD, GO_WORD, PING_LINE, READY_WORD
+from partibus.server.workers.process import (
+    ALIVE_LINE,
+    CHECKED_WORD,
+    GO_WORD,
+    PING_LINE,
+    READY_WORD,
+    STARTING_WORD,
+)
 
 # Not `__name__`, which is `__main__` here.
 log = logging.getLogger("partibus.server.workers.worker")
@@ -68,9 +77,12 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping, orphaned, going)
     clock = SystemClock()
     settings, membership = assignment.settings, assignment.membership
-    node = Node(settings, clock, membership=membership, gate=partial(_pass, going, stopping))
+    pulse = Pulse(partial(_say, STARTING_WORD + b"\n"))
+    gate = partial(_pass, going, stopping)
+    node = Node(settings, clock, membership=membership, gate=gate, progress=pulse.step)
     service = Service(node, settings, clock, sockets_max, membership)
-    await service.start()
+    async with pulse.with_the_loop():
+        await service.start()
     calm_collector()
     _say(READY_WORD + b"\n")
     await stopping.wait()

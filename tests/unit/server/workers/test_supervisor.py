@@ -26,6 +26,7 @@ class FakeProcess:
         self.was_let_go = False
         self.was_killed = False
         self.hangs = False
+        self.signs_of_life = 0
 
     async def wait_checked(self) -> bool:
         if self.checks_by_hand:
@@ -228,6 +229,38 @@ async def test_a_worker_that_hangs_is_ended_and_started_again() -> None:
     assert again == number
     assert not stage.lives[0][1].was_killed
     next_process.serve()
+    assert not watching.done()
+    await stage.supervisor.stop()
+
+
+@pytest.mark.parametrize("has_checked", [False, True])
+async def test_a_worker_that_hangs_while_it_starts_is_replaced(has_checked: bool) -> None:
+    stage = Stage(watchdog=Watchdog(1, sleep=_turn))
+    stage.checks_by_hand = True
+    starting = asyncio.create_task(stage.supervisor.start())
+    lives = [await stage.life(0), await stage.life(1)]
+    lives[0][1].check(True)
+    lives[0][1].serve()
+    if has_checked:
+        lives[1][1].check(True)
+    number, process = await stage.life(2)
+    assert (number, lives[1][1].was_killed) == (1, True)
+    process.check(True)
+    process.serve()
+    await starting
+    assert (stage.settled, process.was_let_go, lives[0][1].was_killed) == (1, True, False)
+    await stage.supervisor.stop()
+
+
+async def test_a_worker_that_hangs_when_it_is_started_again_is_replaced() -> None:
+    stage = Stage(watchdog=Watchdog(1, sleep=_turn))
+    await stage.start()
+    watching = asyncio.create_task(stage.supervisor.watch())
+    stage.lives[1][1].die(-9)
+    _, hanging = await stage.life(2)
+    number, process = await stage.life(3)
+    assert (number, hanging.was_killed) == (1, True)
+    process.serve()
     assert not watching.done()
     await stage.supervisor.stop()
 

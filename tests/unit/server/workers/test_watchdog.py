@@ -2,7 +2,7 @@
 
 import pytest
 
-from partibus.server.workers.watchdog import PING_S, Watchdog
+from partibus.server.workers.watchdog import PING_S, START_LIMITS, Watchdog
 
 
 class Scripted:
@@ -13,6 +13,7 @@ class Scripted:
     def __init__(self, answers: str) -> None:
         self.answers = list(answers)
         self.was_killed = False
+        self.signs_of_life = 0
 
     async def is_alive(self, within_s: float) -> bool:
         assert within_s == PING_S
@@ -41,3 +42,20 @@ async def test_nobody_is_watched_without_a_limit() -> None:
     worker = Scripted("")
     await Watchdog(0, sleep=_no_pause).watch(3, worker)
     assert not worker.was_killed
+
+
+async def test_a_start_may_take_as_long_as_it_gets_on(caplog: pytest.LogCaptureFixture) -> None:
+    """A sign just before the limit, several times over, and then none."""
+    worker = Scripted("")
+    seconds = 0
+
+    async def second(pause_s: float) -> None:
+        nonlocal seconds
+        seconds += 1
+        if seconds % (5 * START_LIMITS) == 0 and seconds < 1000:
+            worker.signs_of_life += 1
+
+    await Watchdog(5, sleep=second).watch_start(3, worker)
+    assert worker.was_killed
+    assert seconds == 960 + 5 * START_LIMITS
+    assert "worker 3 (process 7) has not got on for 60 s while it was starting" in caplog.text

@@ -1,0 +1,46 @@
+"""The signs of life of a worker that starts.
+
+Owns when one is given: the start has got on by a step, and the last sign is a second old. A start
+that stands still gives none, also when its process runs. Made by the worker; its steps are
+those of the recovery and the turns of the loop.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+PULSE_S: Final = 1.0
+
+
+class Pulse:
+    """Says that the start gets on."""
+
+    def __init__(
+        self, say: Callable[[], None], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say = say
+        self._now_s = now_s
+        self._said_at = now_s()
+
+    def step(self) -> None:
+        """The start has got on."""
+        now_s = self._now_s()
+        if now_s - self._said_at >= PULSE_S:
+            self._said_at = now_s
+            self._say()
+
+    @contextlib.asynccontextmanager
+    async def with_the_loop(self) -> AsyncIterator[None]:
+        """While a start waits for others, the turns of its loop are its steps."""
+        turning = asyncio.create_task(self._turn())
+        try:
+            yield
+        finally:
+            turning.cancel()
+
+    async def _turn(self) -> None:
+        while True:
+            await asyncio.sleep(PULSE_S)
+            self.step()
