@@ -10,6 +10,7 @@ import typer
 
 from partibus.cli.help_pages import VerbGroup, make_readable
 from partibus.cli.verbs import (
+    backup,
     bench,
     cert,
     config,
@@ -61,7 +62,7 @@ PIPELINES: Final = "Pipelines"
 TOOLS: Final = "Tools"
 
 ORDER: Final = (
-    *("serve", "config", "store", "fault"),
+    *("serve", "config", "store", "backup", "restore", "fault"),
     *("send", "receive", "peek", "tail", "purge", "dlq", "schedule", "session"),
     *("entity", "queue", "topic", "subscription", "rule", "policy", "namespace"),
 )
@@ -102,6 +103,8 @@ app.command("serve", rich_help_panel=SERVER)(serve.serve)
 app.add_typer(config.app, name="config", rich_help_panel=SERVER)
 app.add_typer(cert.app, name="cert", rich_help_panel=SERVER)
 app.add_typer(store.app, name="store", rich_help_panel=SERVER)
+app.add_typer(backup.app, name="backup", rich_help_panel=SERVER)
+app.command("restore", rich_help_panel=SERVER)(backup.restore)
 app.add_typer(fault.app, name="fault", rich_help_panel=SERVER)
 
 app.command("send", rich_help_panel=MESSAGES)(send.send)

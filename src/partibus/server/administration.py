@@ -22,6 +22,7 @@ from partibus.domain.entity import SubscriptionSpec, fragment_bytes_max
 from partibus.domain.errors import Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.namespace import Namespace
+from partibus.server.backup_desk import BackupDesk
 from partibus.server.bulk import BulkDesk
 from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
@@ -49,6 +50,7 @@ class Administration:
         clock: Clock,
         control: ControlHub,
         bulk: BulkDesk,
+        backups: BackupDesk,
         live: LiveNamespace | None = None,
     ) -> None:
         self._settings = settings
@@ -58,6 +60,7 @@ class Administration:
         self._clock = clock
         self._control = control
         self.bulk = bulk
+        self.backups = backups
         self.faults = FaultDesk(settings, catalog, control)
         self.desk = NamespaceDesk(catalog, LocalNamespace(catalog) if live is None else live)
         self.pipelines = PipelineDesk(namespace, control)

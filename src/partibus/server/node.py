@@ -12,6 +12,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from partibus import __version__
@@ -34,6 +35,7 @@ from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.trouble import Trouble
 from partibus.server.administration import Administration
+from partibus.server.backup_desk import BackupDesk
 from partibus.server.belonging import Belonging, begin_stores, refuse_lost_catalog
 from partibus.server.bulk import BulkDesk
 from partibus.server.catalog_start import (
@@ -191,6 +193,7 @@ class Node:
         self._clock_watch.stop()
         self._idle.stop()
         await self.bulk.stop()
+        self.administration.backups.stop()
         self.gateway.quiesce()
         self._couriers.stop()
         await until(self._has_answered, ANSWER_S_MAX)
@@ -291,7 +294,7 @@ class Node:
 
     def _open_catalog(self, undo: contextlib.ExitStack) -> None:
         settings, membership = self._settings, self._membership
-        file = catalog_file(settings) if membership is None else membership.catalog
+        file = self._catalog_path()
         if file is not None and not settings.memory and membership is None:
             refuse_lost_catalog(file, settings)
         self.catalog = open_catalog(file, settings, self._clock)
@@ -299,6 +302,11 @@ class Node:
         if file is not None and not settings.memory:
             self._belonging = Belonging(file, settings, self.catalog)
             self._belonging.check_places()
+
+    def _catalog_path(self) -> Path | None:
+        """Where the catalog lies; None when it is kept in memory."""
+        membership = self._membership
+        return catalog_file(self._settings) if membership is None else membership.catalog
 
     def _open_broker(self, number: int, broker: Broker) -> None:
         if not self._settings.memory:
@@ -344,6 +352,14 @@ class Node:
             self._clock,
             self.control,
             self.bulk,
+            BackupDesk(
+                self._settings,
+                self._catalog_path(),
+                self._brokers,
+                self.control,
+                self._clock,
+                scheduler,
+            ),
             self.live,
         )
         if gateway.trouble is not None:

@@ -11,6 +11,7 @@ from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import EntityNotFound, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.server.administration import Administration, availability
+from partibus.server.backup_desk import BackupDesk
 from partibus.server.bulk import BulkDesk
 from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
@@ -36,8 +37,9 @@ class Bench:
         bulk = BulkDesk(
             settings, bus.namespace, bus.access, bus.clock, self.control, bus.gateway.memory
         )
+        backups = BackupDesk(settings, None, brokers, self.control, bus.clock, bus.scheduler)
         self.node = Administration(
-            settings, bus.catalog, bus.namespace, bus.access, bus.clock, self.control, bulk
+            settings, bus.catalog, bus.namespace, bus.access, bus.clock, self.control, bulk, backups
         )
 
     def queue(self, path: str, fragments: int = 1) -> None:
