@@ -19,7 +19,6 @@ from partibus.store.callbacks import tell
 from partibus.store.disk import Disk
 from partibus.store.interface import Done, Notify
 from partibus.store.kept import kept_segment
-from partibus.store.pins import Pins
 from partibus.store.reading import Readers
 from partibus.store.survivors import Copying, Source, Survivors, shared_bytes
 from partibus.store.table import Segment, SegmentTable
@@ -115,10 +114,8 @@ class Compactor:
         readers: Readers,
         notify: Notify,
         segment_bytes: int,
-        pins: Pins,
     ) -> None:
         self._disk = disk
-        self._pins = pins
         self._directory = directory
         self._table = table
         self._readers = readers
@@ -225,7 +222,7 @@ class Compactor:
     def _delete(self, names: list[str], done: Done | None) -> None:
         try:
             for name in names:
-                self._pins.remove(self._directory / name)
+                self._disk.remove(self._directory / name)
         except OSError as error:
             # They hold nothing anyone needs; the next start meets them again.
             _log.warning("%s: superfluous files remain: %r", self._directory, error)

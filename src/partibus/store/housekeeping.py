@@ -21,7 +21,6 @@ from partibus.store.checkpoint import (
 )
 from partibus.store.disk import Disk
 from partibus.store.interface import Done, Notify
-from partibus.store.pins import Pins
 from partibus.store.room import Room, is_full
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
@@ -40,7 +39,6 @@ class Housekeeper:
         notify: Notify,
         *,
         room: Room,
-        pins: Pins,
         forget: Callable[[list[str]], None],
         changed: Callable[[], None],
     ) -> None:
@@ -49,7 +47,6 @@ class Housekeeper:
         self._table = table
         self._notify = notify
         self._room = room
-        self._pins = pins
         self._forget = forget
         self._changed = changed
         self._worker = Worker(f"store-keep-{directory.name}")
@@ -72,7 +69,7 @@ class Housekeeper:
         latest = checkpoint_path(self._directory, self.position).name
         for name in checkpoint_names(self._disk.names(self._directory)):
             if name < latest:
-                self._pins.remove(self._directory / name)
+                self._disk.remove(self._directory / name)
 
     def close(self) -> None:
         """Finish what was begun."""
@@ -116,7 +113,7 @@ class Housekeeper:
     def _delete(self, names: list[str], done: Done) -> None:
         try:
             for name in names:
-                self._pins.remove(self._directory / name)
+                self._disk.remove(self._directory / name)
             self.drop_older()
         except OSError as error:
             # They hold nothing anyone needs; the next start meets them again.

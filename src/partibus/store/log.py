@@ -39,7 +39,7 @@ from partibus.store.interface import (
 )
 from partibus.store.inventory import prepare_log
 from partibus.store.lock import DirectoryLock
-from partibus.store.pins import Pins
+from partibus.store.pins import PinnedDisk
 from partibus.store.reading import Readers
 from partibus.store.record import (
     ENTRY_HEADER_BYTES,
@@ -92,20 +92,19 @@ class SegmentStore:
         self._table = SegmentTable(directory)
         self._readers = Readers(self._disk, directory, self._table, notify)
         self._room = Room(self._disk, directory, free_min)
-        self._pins = Pins(self._disk)
+        self._pins = PinnedDisk(self._disk)
         self._is_frozen = False
         self._keeper = Housekeeper(
-            self._disk,
+            self._pins,
             directory,
             self._table,
             notify,
             room=self._room,
-            pins=self._pins,
             forget=self._readers.forget,
             changed=self._update_state,
         )
         self._compactor = Compactor(
-            self._disk, directory, self._table, self._readers, notify, segment_bytes, self._pins
+            self._pins, directory, self._table, self._readers, notify, segment_bytes
         )
         self._refused: list[tuple[Done, BusError]] = []
         self._untold: deque[PendingEntry] = deque()  # durable, and their `done` is to run yet
@@ -397,6 +396,11 @@ class SegmentStore:
         if was_frozen and self._commit is not None:
             self._commit.gate.release()
         return was_frozen
+
+    @property
+    def tail(self) -> int:
+        """Where the next entry goes."""
+        return self._tail
 
     @property
     def bytes_since_checkpoint(self) -> int:
