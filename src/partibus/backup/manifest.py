@@ -15,6 +15,7 @@ from partibus.domain.errors import StoreCorrupt
 
 FORMAT: Final = 1
 CATALOG_PLACE: Final = "catalog.db"
+KEY_PLACE: Final = "encryption.key"
 _PLACE: Final = re.compile(
     r"catalog\.db|encryption\.key|store-[0-9]{1,4}/[0-9A-Za-z][0-9A-Za-z.-]*"
 )

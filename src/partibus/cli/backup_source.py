@@ -16,7 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from partibus.backup.making import Description, SourceFile
-from partibus.backup.manifest import BACKUP_ID, CATALOG_PLACE
+from partibus.backup.manifest import BACKUP_ID, CATALOG_PLACE, KEY_PLACE
 from partibus.cli.failures import CommandFailed, unreachable
 from partibus.cli.place import Place
 from partibus.cli.remote import PREFIX, RemoteServer, authorization, http_connection
@@ -104,6 +104,8 @@ def _description(answer: dict[str, Any]) -> Description:
         stores=len(answer["stores"]),
         contents={CATALOG_PLACE: base64.b64decode(answer["catalog"])},
     )
+    if answer["encryption_key"] is not None:
+        description.contents[KEY_PLACE] = base64.b64decode(answer["encryption_key"])
     for number, store in answer["stores"].items():
         folder = f"store-{int(number)}"
         description.contents[f"{folder}/durable"] = base64.b64decode(store["durable"])

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from partibus.control.catalog_image import CatalogImage, catalog_image
+from partibus.control.catalog_sealed import SealedCatalog
 from partibus.domain.clock import Clock
 from partibus.domain.errors import (
     ArgumentError,
@@ -29,10 +30,12 @@ from partibus.domain.errors import (
     StoreUnavailable,
 )
 from partibus.fragment.broker import Broker, Scheduler, Timer
+from partibus.sealing.keys import KEY_FILE_NAME
 from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
 from partibus.store.capture import Capture
 from partibus.store.log import SegmentStore
+from partibus.store.sealed import SealedStore
 
 PIN: Final = "backup.pin"
 FREEZE: Final = "backup.freeze"
@@ -75,10 +78,17 @@ class BackupDesk:
         control: ControlHub,
         clock: Clock,
         scheduler: Scheduler,
+        encrypted: SealedCatalog | None = None,
     ) -> None:
         self._settings = settings
         self._catalog_file = catalog_file
-        self._stores = {n: b.store for n, b in brokers.items() if isinstance(b.store, SegmentStore)}
+        self._encrypted = encrypted
+        self._stores: dict[int, SegmentStore] = {}
+        for number, broker in brokers.items():
+            # An encrypted store is backed up as it lies on the disk.
+            store = broker.store.inner if isinstance(broker.store, SealedStore) else broker.store
+            if isinstance(store, SegmentStore):
+                self._stores[number] = store
         self._control = control
         self._now_ms = clock.monotonic_ms
         self._scheduler = scheduler
@@ -124,10 +134,14 @@ class BackupDesk:
         holding = self._held(payload["id"])
         self._thaw_all()
         try:
-            holding.captures = {number: s.freeze() for number, s in self._stores.items()}
-        except (BusError, OSError):
+            for number, store in self._stores.items():
+                holding.captures[number] = store.freeze()
+        except (BusError, OSError) as error:
             self._thaw_all()
-            raise
+            _log.warning("a backup failed: %s", error)
+            raise StoreUnavailable(
+                f"Store {number} is down; make the backup when it is up again."
+            ) from error
         self._thawing = self._scheduler.call_later_ms(FREEZE_MS_MAX, self._thaw_all)
         return {}
 
@@ -234,6 +248,7 @@ class BackupDesk:
             "namespace": image.namespace,
             "generation": image.generation,
             "catalog": base64.b64encode(image.content).decode("ascii"),
+            "encryption_key": self._key_file(),
             "stores": stores,
             "lease_seconds": LEASE_MS // 1000,
         }
@@ -243,12 +258,26 @@ class BackupDesk:
         for _ in range(FREEZE_TRIES_MAX):
             try:
                 await self._ask_all(FREEZE, {"id": name})
-                image = await asyncio.to_thread(catalog_image, file)
+                image = await asyncio.to_thread(self._image, file)
             finally:
                 thawed = await self._ask_all(THAW, {"id": name})
             if all(answer["is_whole"] for answer in thawed):
                 return image
         raise OperationTimeout("The stores could not be stopped at one moment; try again.")
+
+    def _image(self, file: Path) -> CatalogImage:
+        if self._encrypted is None:
+            return catalog_image(file)
+        with self._encrypted.turn():
+            found = catalog_image(self._encrypted.working)
+            return CatalogImage(self._encrypted.image(), found.namespace, found.generation)
+
+    def _key_file(self) -> str | None:
+        """The data key, sealed with the user's; a restored copy is opened with the same."""
+        if self._encrypted is None:
+            return None
+        content = (self._settings.data / KEY_FILE_NAME).read_bytes()
+        return base64.b64encode(content).decode("ascii")
 
     async def file(self, name: str, store: int, file: str) -> tuple[Path, int]:
         """Where a file lies, and how much of it is to be read; the time runs anew."""

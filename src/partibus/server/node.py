@@ -19,6 +19,7 @@ from partibus import __version__
 from partibus.amqp.settings import ConnectionSettings
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
+from partibus.control.catalog_sealed import SealedCatalog
 from partibus.control.definitions import Definitions
 from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.live import LiveNamespace
@@ -48,6 +49,7 @@ from partibus.server.clock_watch import ClockWatch
 from partibus.server.config import MERGED, ServeSettings
 from partibus.server.control_hub import ControlHub
 from partibus.server.data_directory import COPY_NAME
+from partibus.server.encryption import encrypted_catalog, vault_of
 from partibus.server.fault_box import FaultBox
 from partibus.server.follower import Follower
 from partibus.server.fragment_specs import fragment_spec
@@ -121,6 +123,9 @@ class Node:
         self.catalog: Catalog
         self._shows_key = False
         """Whether this start tells the root key; with several workers the supervisor does."""
+        self._encrypted: SealedCatalog | None = None
+        """None when the catalog is not encrypted."""
+        self._at_end = contextlib.ExitStack()
         self._belonging: Belonging | None = None
         """None when nothing is kept."""
 
@@ -131,8 +136,13 @@ class Node:
         loop = asyncio.get_running_loop()
         scheduler = LoopScheduler(loop)
         self._refuse_what_is_not_offered()
-        stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler)
+        vault = vault_of(self._settings, makes=self._membership is None)
+        stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler, vault)
         with contextlib.ExitStack() as undo:
+            undo.callback(self._at_end.close)
+            self._encrypted = encrypted_catalog(
+                vault, self._catalog_path(), self._settings, self._membership, self._at_end
+            )
             await self._open(stores, scheduler, undo)
             undo.pop_all()
         self._idle_times = self.catalog.idle_times()
@@ -209,6 +219,7 @@ class Node:
             broker.close(self._settings.keep_locks)
         self._keep_copy()
         self.catalog.close()
+        self._at_end.close()
 
     def _is_at_rest(self) -> bool:
         """Whether nothing waits for a store of this process."""
@@ -297,7 +308,7 @@ class Node:
         file = self._catalog_path()
         if file is not None and not settings.memory and membership is None:
             refuse_lost_catalog(file, settings)
-        self.catalog = open_catalog(file, settings, self._clock)
+        self.catalog = open_catalog(file, settings, self._clock, self._encrypted)
         undo.callback(self.catalog.close)
         if file is not None and not settings.memory:
             self._belonging = Belonging(file, settings, self.catalog)
@@ -359,6 +370,7 @@ class Node:
                 self.control,
                 self._clock,
                 scheduler,
+                self._encrypted,
             ),
             self.live,
         )
