@@ -27,7 +27,7 @@ from upgrade.contents import COMPACTED, Traffic, namespace, picture  # noqa: E40
 SMALL_SEGMENTS: Final = """
 import partibus.store.segment as segment
 segment.SEGMENT_BYTES = 128 << 10
-import partibus.fragment.upkeep as upkeep
+import partibus.fragment.upkeep.log as upkeep
 upkeep.CHECKPOINT_BYTES_MIN = upkeep.DEAD_BYTES_MIN = 128 << 10
 """
 SLACK_BYTES: Final = 4096

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog_image import CatalogImage, catalog_image
 from partibus.control.catalog_sealed import SealedCatalog
 from partibus.domain.clock import Clock
@@ -32,7 +33,6 @@ from partibus.domain.errors import (
 from partibus.fragment.broker import Broker, Scheduler, Timer
 from partibus.sealing.keys import KEY_FILE_NAME
 from partibus.server.config import ServeSettings
-from partibus.server.control_hub import ControlHub, Payload
 from partibus.store.capture import Capture
 from partibus.store.log import SegmentStore
 from partibus.store.sealed import SealedStore

@@ -15,10 +15,10 @@ from partibus.backup.making import Description, SourceFile
 from partibus.backup.manifest import CATALOG_PLACE
 from partibus.backup.repository import CHUNK_BYTES
 from partibus.control.catalog_image import catalog_image
-from partibus.server.belonging import Belonging, holds_store, refuse_lost_catalog
 from partibus.server.config import ServeSettings
-from partibus.server.data_directory import CATALOG_NAME
-from partibus.server.offline import catalog_to_read, claimed
+from partibus.server.data_directory.belonging import Belonging, holds_store, refuse_lost_catalog
+from partibus.server.data_directory.directory import CATALOG_NAME
+from partibus.server.data_directory.offline import catalog_to_read, claimed
 from partibus.store.capture import is_copied, whole_file
 from partibus.store.lock import DirectoryLock
 from partibus.store.watermark import WATERMARK_NAME

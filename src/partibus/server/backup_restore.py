@@ -21,9 +21,9 @@ from partibus.control.catalog import Catalog
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.files.private import make_private_directory, sync_directory, write_private
 from partibus.server.config import ServeSettings
-from partibus.server.data_directory import CATALOG_NAME, RESTORING_NAME
-from partibus.server.offline import OpenStore
-from partibus.server.store_check import PartReport, check_data
+from partibus.server.data_directory.check import PartReport, check_data
+from partibus.server.data_directory.directory import CATALOG_NAME, RESTORING_NAME
+from partibus.server.data_directory.offline import OpenStore
 from partibus.store.lock import DirectoryLock
 
 RESTORING: Final = b"A restore is under way here, or was interrupted.\n"

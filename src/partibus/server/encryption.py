@@ -11,6 +11,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from partibus.cluster.membership import Membership
 from partibus.control.catalog_sealed import SealedCatalog, is_sealed, working_directory
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.sealing.keys import (
@@ -21,10 +22,9 @@ from partibus.sealing.keys import (
     make_vault,
     open_vault,
 )
-from partibus.server.belonging import refuse_lost_catalog
 from partibus.server.config import ServeSettings
-from partibus.server.data_directory import CATALOG_NAME
-from partibus.server.membership import Membership
+from partibus.server.data_directory.belonging import refuse_lost_catalog
+from partibus.server.data_directory.directory import CATALOG_NAME
 
 _log: Final = logging.getLogger(__name__)
 

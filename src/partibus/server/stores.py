@@ -10,7 +10,7 @@ from partibus.fragment.broker import Scheduler
 from partibus.sealing.keys import Vault
 from partibus.server.config import ServeSettings
 from partibus.store.disk import OsDisk
-from partibus.store.faults import DiskFaults, FaultyDisk, MemoryFaults, StoreFaults
+from partibus.store.fault_injection import DiskFaults, FaultyDisk, MemoryFaults, StoreFaults
 from partibus.store.interface import Notify, Store
 from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore

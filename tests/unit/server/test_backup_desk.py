@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog import Catalog
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import (
@@ -18,7 +19,6 @@ from partibus.domain.errors import (
 )
 from partibus.server.backup_desk import FREEZE, LEASE_MS, LOOK_MS, PIN, THAW, BackupDesk
 from partibus.server.config import ServeSettings
-from partibus.server.control_hub import ControlHub, Payload
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
 from partibus.testing.clock import ManualClock

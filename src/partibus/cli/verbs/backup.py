@@ -107,7 +107,7 @@ def _make(
             description, source = stack.enter_context(online.described()), online
         else:
             from partibus.server.backup_offline import DirectorySource
-            from partibus.server.offline import offline_settings
+            from partibus.server.data_directory.offline import offline_settings
 
             offline = DirectorySource(offline_settings(data, tuple(places or ()), stores))
             description, source = stack.enter_context(offline.described()), offline
