@@ -9,7 +9,18 @@ from typing import Annotated, Any, Final
 import typer
 
 from partibus.cli.help_pages import VerbGroup, make_readable
-from partibus.cli.verbs import cert, config, context, doctor, fault, serve, store, token, version
+from partibus.cli.verbs import (
+    backup,
+    cert,
+    config,
+    context,
+    doctor,
+    fault,
+    serve,
+    store,
+    token,
+    version,
+)
 from partibus.cli.verbs.entities import entity, kinds, namespace, policy, rule, subscription_rule
 from partibus.cli.verbs.messages import bench, dlq, peek, purge, receive, schedule, send, session
 from partibus.cli.verbs.pipeline import group as pipeline
@@ -39,7 +50,7 @@ PIPELINES: Final = "Pipelines"
 TOOLS: Final = "Tools"
 
 ORDER: Final = (
-    *("serve", "config", "store", "fault"),
+    *("serve", "config", "store", "backup", "restore", "fault"),
     *("send", "receive", "peek", "tail", "purge", "dlq", "schedule", "session"),
     *("entity", "queue", "topic", "subscription", "rule", "policy", "namespace"),
 )
@@ -80,6 +91,8 @@ app.command("serve", rich_help_panel=SERVER)(serve.serve)
 app.add_typer(config.app, name="config", rich_help_panel=SERVER)
 app.add_typer(cert.app, name="cert", rich_help_panel=SERVER)
 app.add_typer(store.app, name="store", rich_help_panel=SERVER)
+app.add_typer(backup.app, name="backup", rich_help_panel=SERVER)
+app.command("restore", rich_help_panel=SERVER)(backup.restore)
 app.add_typer(fault.app, name="fault", rich_help_panel=SERVER)
 
 app.command("send", rich_help_panel=MESSAGES)(send.send)

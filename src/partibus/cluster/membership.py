@@ -22,6 +22,8 @@ class Membership:
     runtime: Path
     catalog: Path
     tls: Path
+    working: Path | None = None
+    """Where an encrypted catalog is worked on, in memory."""
 
     @property
     def others(self) -> list[int]:

@@ -18,6 +18,7 @@ from typing import Final
 from partibus.control.admitting import admit_new, admit_update
 from partibus.control.catalog_database import CatalogDatabase
 from partibus.control.catalog_identity import CatalogIdentity
+from partibus.control.catalog_sealed import SealedCatalog
 from partibus.control.change_log import News
 from partibus.control.differences import differences, policy_differences
 from partibus.control.entity_index import EntityIndex
@@ -60,12 +61,13 @@ class Catalog:
         profile: Profile = SELFHOST,
         stores: int = 1,
         clock: Clock | None = None,
+        encrypted: SealedCatalog | None = None,
     ) -> None:
         assert stores >= 1
         self.profile = profile
         self.stores = stores
         self._clock = clock if clock is not None else SystemClock()
-        self._database = CatalogDatabase(file)
+        self._database = CatalogDatabase(file, encrypted)
         self._entities = EntityIndex()
         self._policies = PolicyIndex()
         self._listeners: list[ChangeListener] = []

@@ -10,7 +10,7 @@ verified (`catalog_digest`). The file holds keys, so it is readable by its owner
 import logging
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ import msgspec
 from partibus.control import catalog_digest, catalog_identity, change_log
 from partibus.control.catalog_digest import CatalogDamaged
 from partibus.control.catalog_identity import CatalogIdentity
+from partibus.control.catalog_sealed import SealedCatalog
 from partibus.control.change_log import ChangeLog
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import (
@@ -106,11 +107,20 @@ FragmentRow = tuple[int, int, int]
 class CatalogDatabase:
     """One open database, on disk or in memory."""
 
-    __slots__ = ("_connection", "_is_sealed", "_name", "_version", "changes", "identity")
+    __slots__ = (
+        "_connection",
+        "_encrypted",
+        "_is_sealed",
+        "_name",
+        "_version",
+        "changes",
+        "identity",
+    )
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path | None, encrypted: SealedCatalog | None = None) -> None:
         self._name = str(file) if file is not None else "the catalog in memory"
-        self._connection = _connect(file)
+        self._encrypted = encrypted
+        self._connection = _connect(file if encrypted is None else encrypted.working)
         self.changes = ChangeLog(self._connection)
         self._version = 0
         self._is_sealed = True
@@ -200,6 +210,12 @@ class CatalogDatabase:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All writes of the block are durable at its end, or none happened."""
+        turn = nullcontext() if self._encrypted is None else self._encrypted.turn()
+        with turn, self._own_transaction():
+            yield
+
+    @contextmanager
+    def _own_transaction(self) -> Iterator[None]:
         try:
             self._begin()
             was_sealed = self._is_sealed
@@ -207,6 +223,8 @@ class CatalogDatabase:
                 if not was_sealed:
                     self._seal()
                 yield
+                if self._encrypted is not None:  # durable before the copy in memory has it
+                    self._encrypted.keep(self._connection.serialize())
                 self._connection.execute("COMMIT")
             except BaseException:
                 self._is_sealed = was_sealed
@@ -238,11 +256,14 @@ class CatalogDatabase:
 
     def copy_to(self, file: Path) -> None:
         """Write all of it to a file of its own, whole or not at all, unless it is there already."""
-        if copied_generation(file) == self.identity.generation():
+        if not self._encrypted and copied_generation(file) == self.identity.generation():
             return
-        content = self._connection.serialize()
+        content = in_one_file(self._connection.serialize())
         try:
-            write_private(file, in_one_file(content))
+            if self._encrypted is None:
+                write_private(file, content)
+            else:
+                self._encrypted.keep_as(file, content)
         except OSError as error:
             raise StoreUnavailable(f"{file} cannot be written: {error}.") from error
 

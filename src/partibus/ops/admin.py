@@ -19,12 +19,13 @@ application; the command line is its first user.
     GET    /$partibus/faults                   what is wrong on purpose
     POST   /$partibus/faults                   a fault, see docs/guides/faults.md
     DELETE /$partibus/faults                   end all faults
+    /$partibus/backups, the files of a backup: `ops.admin_backup`
 """
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -32,6 +33,9 @@ from starlette.routing import Route
 
 from partibus.domain.errors import ArgumentError, BusError, Unauthorized
 from partibus.domain.quantities import moment_ms
+
+if TYPE_CHECKING:
+    from partibus.ops.admin_backup import Backups
 
 PREFIX: Final = "/$partibus"
 REQUEST_BYTES_MAX: Final = 64 * 1024
@@ -109,6 +113,9 @@ class Administration(Protocol):
     """The node, as its operators see it."""
 
     @property
+    def backups(self) -> "Backups": ...
+
+    @property
     def faults(self) -> Faults: ...
 
     @property
@@ -143,6 +150,7 @@ Handler = Callable[[Administration, Request], Awaitable[Answer]]
 
 def admin_routes(node: Administration) -> list[Route]:
     """The routes that answer for a node."""
+    from partibus.ops.admin_backup import begin_backup, end_backup, file_route
     from partibus.ops.admin_namespace import NAMESPACE_ROUTES
     from partibus.ops.admin_stages import drop_stages, list_stages
 
@@ -161,12 +169,15 @@ def admin_routes(node: Administration) -> list[Route]:
         ("GET", "/faults", _faults),
         ("POST", "/faults", _set_fault),
         ("DELETE", "/faults", _clear_faults),
+        ("POST", "/backups", begin_backup),
+        ("DELETE", "/backups/{id}", end_backup),
     ]
     routes = [
         Route(PREFIX + path, _endpoint(node, handler), methods=[method])
         for method, path, handler in table
     ]
-    return [*routes, Route(PREFIX + "/bulk/{name:path}", _bulk(node), methods=["GET"])]
+    bulk = Route(PREFIX + "/bulk/{name:path}", _bulk(node), methods=["GET"])
+    return [*routes, bulk, file_route(node, PREFIX)]
 
 
 def _endpoint(node: Administration, handler: Handler) -> Callable[[Request], Awaitable[Response]]:

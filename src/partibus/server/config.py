@@ -23,6 +23,8 @@ of the profile may be set in the table [limits] of the file (`control.declared.l
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
 | flight_port | PARTIBUS_FLIGHT_PORT | as port; the bulk path; worker n takes port + n | 0 |
 | disk_free_min | PARTIBUS_DISK_FREE_MIN | what stays free of a disk: 5% or 200M | 5%, 64M |
+| encryption_key_file | PARTIBUS_ENCRYPTION_KEY_FILE | file with the key of the data | none |
+| encryption_key_command | PARTIBUS_ENCRYPTION_KEY_COMMAND | command that prints the key | none |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
 | memory_limit | PARTIBUS_MEMORY_LIMIT | bytes, or with a unit: 64M, 2G | 512M, or a quarter |
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
@@ -91,6 +93,9 @@ class ServeSettings:
     memory_limit: int | None = None  # None: 512 MiB, or a quarter of what the process may use
     disk_free_min: FreeMin = FREE_MIN
     """Below this no messages are taken, so that there is room to receive and settle."""
+    encryption_key_file: Path | None = None
+    encryption_key_command: str | None = None
+    """Where the key of the data comes from; neither: it is not encrypted."""
     faults: bool = False
     peek_partitioned: str = MERGED
     jwt: JwtSettings | None = None  # [jwt] of the file
@@ -285,6 +290,12 @@ def _read_switch(value: object, name: str) -> dict[str, object]:
     return {name: word in _TRUE}
 
 
+def _read_command(value: object, name: str) -> dict[str, object]:
+    if not isinstance(value, str) or not value.strip():
+        raise ArgumentError("a command is expected, with its arguments.")
+    return {name: value.strip()}
+
+
 def _read_host(value: object) -> dict[str, object]:
     if not isinstance(value, str) or not value.strip():
         raise ArgumentError("an address to listen on is expected, for example 127.0.0.1.")
@@ -384,6 +395,8 @@ _READERS: Final[dict[str, Reader]] = {
     "profile": _read_profile,
     "memory_limit": _read_memory_limit,
     "disk_free_min": _read_free_min,
+    "encryption_key_file": lambda value: _read_path(value, "encryption_key_file", "file"),
+    "encryption_key_command": lambda value: _read_command(value, "encryption_key_command"),
     "faults": lambda value: _read_switch(value, "faults"),
     "peek_partitioned": _read_peek_mode,
     "forward_failures_to_transfer": lambda value: _read_switch(

@@ -12,6 +12,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from partibus import __version__
@@ -21,6 +22,7 @@ from partibus.cluster.membership import Membership
 from partibus.cluster.peers import Peers
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
+from partibus.control.catalog_sealed import SealedCatalog
 from partibus.control.declared.definitions import Definitions
 from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.live import LiveNamespace
@@ -37,6 +39,7 @@ from partibus.gateway.fault_injection import Trouble
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
+from partibus.server.backup_desk import BackupService
 from partibus.server.bulk import BulkPath
 from partibus.server.catalog_writer import CatalogWriter
 from partibus.server.clock_watch import ClockWatch
@@ -49,6 +52,7 @@ from partibus.server.data_directory.catalog_start import (
     open_catalog,
 )
 from partibus.server.data_directory.directory import COPY_NAME
+from partibus.server.encryption import encrypted_catalog, vault_of
 from partibus.server.fault_injection.box import FaultBox
 from partibus.server.follower import Follower
 from partibus.server.fragment_specs import fragment_spec
@@ -125,6 +129,9 @@ class Node:
         self._writer: CatalogWriter
         self._shows_key = False
         """Whether this start tells the root key; with several workers the supervisor does."""
+        self._encrypted: SealedCatalog | None = None
+        """None when the catalog is not encrypted."""
+        self._at_end = contextlib.ExitStack()
         self._belonging: Belonging | None = None
         """None when nothing is kept."""
 
@@ -135,8 +142,13 @@ class Node:
         loop = asyncio.get_running_loop()
         scheduler = LoopScheduler(loop)
         self._refuse_what_is_not_offered()
-        stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler)
+        vault = vault_of(self._settings, makes=self._membership is None)
+        stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler, vault)
         with contextlib.ExitStack() as undo:
+            undo.callback(self._at_end.close)
+            self._encrypted = encrypted_catalog(
+                vault, self._catalog_path(), self._settings, self._membership, self._at_end
+            )
             await self._open(stores, scheduler, undo)
             undo.pop_all()
         self._idle_times = self.catalog.idle_times()
@@ -197,6 +209,7 @@ class Node:
         self._clock_watch.stop()
         self._idle.stop()
         await self.bulk.stop()
+        self.administration.backups.stop()
         self.gateway.quiesce()
         self._couriers.stop()
         await until(self._has_answered, ANSWER_S_MAX)
@@ -213,6 +226,7 @@ class Node:
         self._writer.close()
         self._keep_copy()
         self.catalog.close()
+        self._at_end.close()
 
     def _is_at_rest(self) -> bool:
         """Whether nothing waits for a store of this process."""
@@ -299,16 +313,22 @@ class Node:
 
     def _open_catalog(self, undo: contextlib.ExitStack) -> None:
         settings, membership = self._settings, self._membership
-        file = catalog_file(settings) if membership is None else membership.catalog
+        file = self._catalog_path()
         if file is not None and not settings.memory and membership is None:
             refuse_lost_catalog(file, settings)
-        self.catalog = open_catalog(file, settings, self._clock)
+        self.catalog = open_catalog(file, settings, self._clock, self._encrypted)
         undo.callback(self.catalog.close)
-        again = None if file is None else partial(open_catalog, file, settings, self._clock)
+        twin = None if self._encrypted is None else self._encrypted.twin()
+        again = None if file is None else partial(open_catalog, file, settings, self._clock, twin)
         self._writer = CatalogWriter(self.catalog, again)
         if file is not None and not settings.memory:
             self._belonging = Belonging(file, settings, self.catalog)
             self._belonging.check_places()
+
+    def _catalog_path(self) -> Path | None:
+        """Where the catalog lies; None when it is kept in memory."""
+        membership = self._membership
+        return catalog_file(self._settings) if membership is None else membership.catalog
 
     def _open_broker(self, number: int, broker: Broker) -> None:
         if not self._settings.memory:
@@ -354,6 +374,15 @@ class Node:
             self._clock,
             self.control,
             self.bulk,
+            BackupService(
+                self._settings,
+                self._catalog_path(),
+                self._brokers,
+                self.control,
+                self._clock,
+                scheduler,
+                self._encrypted,
+            ),
             self.live,
         )
         if gateway.trouble is not None:

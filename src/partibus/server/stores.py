@@ -7,19 +7,28 @@ demand. It opens nothing. Called by the node.
 from collections.abc import Callable
 
 from partibus.fragment.broker import Scheduler
+from partibus.sealing.keys import Vault
 from partibus.server.config import ServeSettings
 from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import DiskFaults, FaultyDisk, MemoryFaults, StoreFaults
 from partibus.store.interface import Notify, Store
 from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore
+from partibus.store.sealed import SealedStore
 
 
 class StoreMaker:
     """Makes stores by their number; keeps the faults of each when faults are wanted."""
 
-    def __init__(self, settings: ServeSettings, notify: Notify, scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        settings: ServeSettings,
+        notify: Notify,
+        scheduler: Scheduler,
+        vault: Vault | None = None,
+    ) -> None:
         self._settings = settings
+        self._vault = vault
         self._notify = notify
         self._scheduler = scheduler
         self.faults: dict[int, StoreFaults] = {}
@@ -28,6 +37,13 @@ class StoreMaker:
         """The store of that number, not open yet."""
         if self._settings.memory:
             return self._in_memory(number)
+        store = self._on_disk(number)
+        if self._vault is None:
+            return store
+        directory = self._settings.store_directories[number]
+        return SealedStore(directory, store, self._vault.store_sealer(number))
+
+    def _on_disk(self, number: int) -> SegmentStore:
         directory = self._settings.store_directories[number]
         free_min = self._settings.disk_free_min
         if not self._settings.faults:

@@ -110,6 +110,8 @@ class CommitThread:
         self.reserved_bytes = disk.size(self._fd)
         """The size of the file that is written to."""
         self.durable = tail
+        self.gate = threading.Lock()
+        """Whoever holds it keeps `durable` where it is: nobody is told of anything meanwhile."""
         self._waiting: list[PendingEntry] = []
         self._rolling = False
         self._refusing = False
@@ -223,8 +225,9 @@ class CommitThread:
         self.reserved_bytes = size
 
     def _advance(self, durable: int) -> None:
-        self.durable = durable
-        self._watermark.advance(durable)
+        with self.gate:
+            self.durable = durable
+            self._watermark.advance(durable)
 
     def _roll(self, base: int, needed_bytes: int) -> None:
         """Begin the next segment; everything before it is durable by now."""

@@ -23,6 +23,7 @@ from partibus.domain.errors import (
 )
 from partibus.files.private import close_to_others, make_private_directory
 from partibus.store.callbacks import tell
+from partibus.store.capture import Capture
 from partibus.store.checkpoint import Checkpoint
 from partibus.store.commit import PROBE_INTERVAL_S, CommitThread, PendingEntry
 from partibus.store.compaction import Compactor
@@ -41,6 +42,7 @@ from partibus.store.interface import (
 from partibus.store.inventory import prepare_log
 from partibus.store.lock import DirectoryLock
 from partibus.store.pages import PageReader
+from partibus.store.pins import PinnedDisk
 from partibus.store.reading import Readers
 from partibus.store.record import (
     ENTRY_HEADER_BYTES,
@@ -93,8 +95,10 @@ class SegmentStore:
         self._table = SegmentTable(directory)
         self._readers = Readers(self._disk, directory, self._table, notify)
         self._room = Room(self._disk, directory, free_min)
+        self._pins = PinnedDisk(self._disk)
+        self._is_frozen = False
         self._keeper = Housekeeper(
-            self._disk,
+            self._pins,
             directory,
             self._table,
             notify,
@@ -103,7 +107,7 @@ class SegmentStore:
             changed=self._update_state,
         )
         self._compactor = Compactor(
-            self._disk, directory, self._table, self._readers, notify, segment_bytes
+            self._pins, directory, self._table, self._readers, notify, segment_bytes
         )
         self._refused: list[tuple[Done, BusError]] = []
         self._untold: deque[PendingEntry] = deque()  # durable, and their `done` is to run yet
@@ -134,6 +138,7 @@ class SegmentStore:
 
     def close(self) -> None:
         """Commit what waits, end the threads, let others have the directory."""
+        self.thaw()
         commit, self._commit = self._commit, None
         if commit is not None:
             commit.close()
@@ -383,6 +388,40 @@ class SegmentStore:
         return self._compactor.begin(
             self._keeper.position, done, is_eager=self.shortage is not None
         )
+
+    # --- being copied -------------------------------------------------------------------------
+
+    def pin(self) -> None:
+        """Delete no file from now on; space comes back with `unpin`."""
+        self._pins.pin()
+
+    def unpin(self) -> None:
+        """Delete what would have been deleted; this may take a while, on whatever thread."""
+        self._pins.unpin()
+
+    def freeze(self) -> Capture:
+        """Let nothing more become durable until `thaw`, and say what is: pin before.
+
+        Whoever waits for a commit waits; so several stores can be captured at one moment."""
+        commit = self._commit
+        if commit is None or self._down:
+            raise StoreUnavailable(f"The store {self._directory} is down; try again when it is up.")
+        assert not self._is_frozen, "a store was frozen twice"
+        commit.gate.acquire()
+        self._is_frozen = True
+        return Capture(self._store_id, commit.durable, self._disk.names(self._directory))
+
+    def thaw(self) -> bool:
+        """Go on; False when it went on already."""
+        was_frozen, self._is_frozen = self._is_frozen, False
+        if was_frozen and self._commit is not None:
+            self._commit.gate.release()
+        return was_frozen
+
+    @property
+    def tail(self) -> int:
+        """Where the next entry goes."""
+        return self._tail
 
     @property
     def bytes_since_checkpoint(self) -> int:

@@ -41,6 +41,13 @@ def _decode_slot(data: bytes, offset: int) -> tuple[int, bytes] | None:
     return position, store_id
 
 
+def encode_watermark(store_id: bytes, position: int) -> bytes:
+    """The whole file, both slots alike."""
+    slot = _encode_slot(store_id, position)
+    page = slot.ljust(_SLOT_OFFSETS[1], b"\0") + slot
+    return page.ljust(WATERMARK_BYTES, b"\0")
+
+
 class WatermarkFound:
     """What the file said: `sound` only when both slots were; then a tail may be cut."""
 
@@ -85,9 +92,7 @@ class Watermark:
         path = directory / WATERMARK_NAME
         beside = path.with_suffix(".tmp")
         self._fd = disk.open(beside, writable=True, create=True)
-        slot = _encode_slot(store_id, position)
-        page = slot.ljust(_SLOT_OFFSETS[1], b"\0") + slot
-        write_all(disk, self._fd, [page.ljust(WATERMARK_BYTES, b"\0")], 0)
+        write_all(disk, self._fd, [encode_watermark(store_id, position)], 0)
         disk.sync(self._fd)
         disk.replace(beside, path)
         disk.sync_directory(directory)

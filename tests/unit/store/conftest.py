@@ -9,7 +9,7 @@ import pytest
 
 from partibus.domain.errors import BusError
 from partibus.store.disk import Disk
-from partibus.store.interface import Ref, Store
+from partibus.store.interface import Increment, Ref, Store
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
 
@@ -46,9 +46,11 @@ class Pump:
         self.until(lambda: bool(told))
         return told[0]
 
-    def checkpoint(self, store: Store, states: dict[int, bytes]) -> BusError | None:
+    def checkpoint(
+        self, store: Store, states: dict[int, bytes], increment: Increment | None = None
+    ) -> BusError | None:
         told: list[BusError | None] = []
-        store.checkpoint(states, told.append)
+        store.checkpoint(states, told.append, increment)
         self.until(lambda: bool(told))
         return told[0]
 

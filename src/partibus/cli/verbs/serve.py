@@ -58,6 +58,23 @@ def serve(
             rich_help_panel=_KEEPS,
         ),
     ] = None,
+    encryption_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Encrypt what is written, with the key in this file: 32 bytes, or those in"
+            " hexadecimal or Base64.",
+            rich_help_panel=_KEEPS,
+        ),
+    ] = None,
+    encryption_key_command: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="The same, with the key that a command prints.",
+            rich_help_panel=_KEEPS,
+        ),
+    ] = None,
     host: Annotated[
         str | None,
         typer.Option(
@@ -190,6 +207,8 @@ def serve(
         http_port=http_port,
         tls_cert=tls_cert,
         tls_key=tls_key,
+        encryption_key_file=encryption_key_file,
+        encryption_key_command=encryption_key_command,
         workers=workers,
         profile=profile,
         memory_limit=memory_limit,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from partibus.control.catalog import Catalog
+from partibus.control.catalog_sealed import SealedCatalog
 from partibus.control.declared.apply import apply_definitions
 from partibus.control.declared.definitions import Definitions
 from partibus.control.policies import (
@@ -34,9 +35,16 @@ def catalog_file(settings: ServeSettings) -> Path | None:
     return settings.data / CATALOG_NAME
 
 
-def open_catalog(file: Path | None, settings: ServeSettings, clock: Clock) -> Catalog:
+def open_catalog(
+    file: Path | None,
+    settings: ServeSettings,
+    clock: Clock,
+    encrypted: SealedCatalog | None = None,
+) -> Catalog:
     """The catalog as it is."""
-    return Catalog(file, profile=settings.profile, stores=settings.stores, clock=clock)
+    return Catalog(
+        file, profile=settings.profile, stores=settings.stores, clock=clock, encrypted=encrypted
+    )
 
 
 def declare(catalog: Catalog, settings: ServeSettings, definitions: Definitions | None) -> bool:

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from partibus.domain.errors import ConfigError
+from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.files.private import close_to_others, make_private_directory, refuse_link
 from partibus.server.config import ServeSettings
 from partibus.store.lock import DirectoryLock
@@ -19,6 +19,8 @@ from partibus.store.lock import DirectoryLock
 CATALOG_NAME: Final = "catalog.db"
 COPY_NAME: Final = "catalog.copy"
 """The catalog as of the last start or end of a server, for a repair."""
+RESTORING_NAME: Final = "restoring"
+"""There while a restore is not finished."""
 _OURS: Final = re.compile(r"catalog\.(db|copy).*|lock|tls|store-\d+")
 
 
@@ -33,12 +35,21 @@ def claim_data_directory(settings: ServeSettings, cleanup: contextlib.ExitStack)
         cleanup.callback(lock.release)
         _close_to_others(data)
         refuse_links(settings)
+        _refuse_half_restored(data)
     except OSError as error:
         reason = "it is a file" if data.is_file() else error.strerror
         where = "" if error.filename in (None, str(data)) else f": {error.filename}"
         raise ConfigError(
             f"--data {data} cannot be used as a directory{where}: {reason}"
         ) from error
+
+
+def _refuse_half_restored(data: Path) -> None:
+    if (data / RESTORING_NAME).exists():
+        raise StoreCorrupt(
+            f"{data} holds a restore that was interrupted: delete the directory and restore the "
+            "backup again. Nothing was changed."
+        )
 
 
 def refuse_links(settings: ServeSettings) -> None:

@@ -23,6 +23,7 @@ from partibus.domain.entity import SubscriptionSpec, fragment_bytes_max
 from partibus.domain.errors import Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.namespace import Namespace
+from partibus.server.backup_desk import BackupService
 from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
@@ -49,6 +50,7 @@ class Administration:
         clock: Clock,
         control: ControlHub,
         bulk: BulkPath,
+        backups: BackupService,
         live: LiveNamespace | None = None,
     ) -> None:
         self._settings = settings
@@ -62,6 +64,7 @@ class Administration:
         self.desk = NamespaceService(catalog, LocalNamespace(catalog) if live is None else live)
         self.pipelines = PipelineService(namespace, control)
         self.stages = StageService(namespace, control)
+        self.backups = backups
 
     def authorize(self, token: str | None, path: str) -> None:
         """Raise Unauthorized unless the token grants Manage on the namespace's own paths."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from partibus.cluster.membership import Membership
+from partibus.control.catalog_sealed import SealedCatalog
 from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.errors import BusError, ConfigError
 from partibus.listener.accept import reserve
@@ -32,6 +33,7 @@ from partibus.server.data_directory.catalog_start import (
     open_catalog,
 )
 from partibus.server.data_directory.directory import claim_data_directory
+from partibus.server.encryption import encrypted_catalog, vault_of
 from partibus.server.failure import EXIT_CLEAN, EXIT_CONFIG, report
 from partibus.server.service import (
     Endpoints,
@@ -119,7 +121,9 @@ def prepare(
     identity = identity_of(settings, lambda: tls, clock)
     identity.ensure()
     file = catalog_file(settings) or runtime / "catalog.db"
-    check_catalog(file, settings, clock)
+    vault = vault_of(settings, makes=True)
+    encrypted = encrypted_catalog(vault, file, settings, None, cleanup)
+    check_catalog(file, settings, clock, encrypted)
     run = secrets.randbits(32)
 
     def membership(worker: int) -> Membership:
@@ -130,6 +134,7 @@ def prepare(
             runtime=runtime,
             catalog=file,
             tls=tls,
+            working=None if encrypted is None else encrypted.working.parent,
         )
 
     settled = replace(
@@ -140,7 +145,7 @@ def prepare(
     )
 
     def settle() -> Endpoints:
-        with contextlib.closing(open_catalog(file, settings, clock)) as catalog:
+        with contextlib.closing(open_catalog(file, settings, clock, encrypted)) as catalog:
             shows_key = declare(catalog, settings, configuration.definitions)
             string = partial(connection_string, catalog, settings.data, shows_key)
             return endpoints_of(numbers, settings, identity.ca_path, string)
@@ -148,11 +153,13 @@ def prepare(
     return settled, membership, settle
 
 
-def check_catalog(file: Path, settings: ServeSettings, clock: Clock) -> None:
+def check_catalog(
+    file: Path, settings: ServeSettings, clock: Clock, encrypted: SealedCatalog | None = None
+) -> None:
     """Refuse what can be seen before any store is opened, once instead of by every worker."""
     if not settings.memory:
         refuse_lost_catalog(file, settings)
-    with contextlib.closing(open_catalog(file, settings, clock)) as catalog:
+    with contextlib.closing(open_catalog(file, settings, clock, encrypted)) as catalog:
         if not settings.memory:
             Belonging(file, settings, catalog).check_places()
 

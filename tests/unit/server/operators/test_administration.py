@@ -11,6 +11,7 @@ from partibus.control.sas import sign
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import EntityNotFound, Unauthorized
 from partibus.domain.rights import Rights
+from partibus.server.backup_desk import BackupService
 from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.operators.administration import Administration, availability
@@ -36,8 +37,9 @@ class Bench:
         bulk = BulkPath(
             settings, bus.namespace, bus.access, bus.clock, self.control, bus.gateway.memory
         )
+        backups = BackupService(settings, None, brokers, self.control, bus.clock, bus.scheduler)
         self.node = Administration(
-            settings, bus.catalog, bus.namespace, bus.access, bus.clock, self.control, bulk
+            settings, bus.catalog, bus.namespace, bus.access, bus.clock, self.control, bulk, backups
         )
 
     def queue(self, path: str, fragments: int = 1) -> None:

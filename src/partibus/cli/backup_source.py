@@ -1,0 +1,114 @@
+"""A running server as the source of a backup, over HTTP.
+
+Owns the requests: one that captures everything, one for each file, and one that lets the server
+delete files again, which is sent whatever happened before. A file is followed by its SHA-256, so
+that what arrives is what the server read. Called by `partibus backup`.
+"""
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+from partibus.backup.making import Description, SourceFile
+from partibus.backup.manifest import BACKUP_ID, CATALOG_PLACE, KEY_PLACE
+from partibus.cli.failures import CommandFailed, unreachable
+from partibus.cli.place import Place
+from partibus.cli.remote import PREFIX, RemoteServer, authorization, http_connection
+
+CHUNK_BYTES: Final = 1 << 20
+DIGEST_BYTES: Final = hashlib.sha256().digest_size
+TRIES_MAX: Final = 3
+"""How often a file is asked for when the connection is lost on the way."""
+
+
+class ServerSource:
+    """The files of a running server."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._server = RemoteServer(place)
+        self._id = ""
+
+    @contextlib.contextmanager
+    def described(self) -> Iterator[Description]:
+        """Have everything captured, and held until the end of the block."""
+        answer = self._server.ask("POST", "/backups")
+        try:
+            description = _description(answer)
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise CommandFailed(
+                f"{self._place.url} does not make backups as this version does: {error!r}."
+            ) from error
+        self._id = description.id
+        try:
+            yield description
+        finally:
+            # A server that does not answer gives the files up by itself, after a minute.
+            with contextlib.suppress(CommandFailed):
+                self._server.ask("DELETE", f"/backups/{self._id}")
+
+    def chunks(self, file: SourceFile) -> Iterator[bytes]:
+        """The content of a file."""
+        folder, _, name = file.place.partition("/")
+        number = folder.removeprefix("store-")
+        path = quote(f"{PREFIX}/backups/{self._id}/stores/{number}/{name}", safe="/$")
+        connection = http_connection(self._place)
+        try:
+            connection.request("GET", path, headers={"Authorization": authorization(self._place)})
+            response = connection.getresponse()
+            if response.status != http.client.OK:
+                raise CommandFailed(_refusal(response.status, response.read()))
+            yield from _checked(response, file)
+        except (OSError, http.client.HTTPException) as error:
+            raise unreachable(self._place.url, error) from error
+        finally:
+            connection.close()
+
+
+def _checked(response: http.client.HTTPResponse, file: SourceFile) -> Iterator[bytes]:
+    digest = hashlib.sha256()
+    left = file.length
+    while left:
+        chunk = response.read(min(CHUNK_BYTES, left))
+        if not chunk:
+            raise CommandFailed(f"the server broke off while it sent {file.place}; try again.")
+        digest.update(chunk)
+        left -= len(chunk)
+        yield chunk
+    if response.read(DIGEST_BYTES + 1) != digest.digest():
+        raise CommandFailed(f"{file.place} did not arrive as the server read it; try again.")
+
+
+def _refusal(status: int, raw: bytes) -> str:
+    try:
+        return str(json.loads(raw)["error"]["text"])
+    except (ValueError, KeyError, TypeError):
+        return f"the server answers {status} for a file of the backup."
+
+
+def _description(answer: dict[str, Any]) -> Description:
+    if not BACKUP_ID.fullmatch(answer["id"]):
+        raise ValueError(answer["id"])
+    description = Description(
+        id=answer["id"],
+        made_at=answer["made_at"],
+        namespace=answer["namespace"],
+        generation=answer["generation"],
+        is_online=True,
+        stores=len(answer["stores"]),
+        contents={CATALOG_PLACE: base64.b64decode(answer["catalog"])},
+    )
+    if answer["encryption_key"] is not None:
+        description.contents[KEY_PLACE] = base64.b64decode(answer["encryption_key"])
+    for number, store in answer["stores"].items():
+        folder = f"store-{int(number)}"
+        description.contents[f"{folder}/durable"] = base64.b64decode(store["durable"])
+        for name, length, stamp in store["files"]:
+            description.files.append(SourceFile(f"{folder}/{name}", int(length), str(stamp)))
+    return description

@@ -1,0 +1,351 @@
+"""`partibus backup ...`: copies of everything, made while the server runs or while it is stopped.
+
+Owns the words of the verbs. What a backup is, and how it is kept, is `partibus.backup`'s; how a
+running server is captured at one moment is its own. Called by the table of verbs.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from partibus.cli.asking import perhaps_on_server, print_json
+from partibus.cli.options import AsJson
+from partibus.cli.verbs.store import Places, Stores
+
+if TYPE_CHECKING:
+    from partibus.backup.making import Source
+    from partibus.backup.manifest import Manifest
+    from partibus.backup.repository import Advance, Repository
+    from partibus.cli.place import Place
+
+Result = TypeVar("Result")
+app = typer.Typer(no_args_is_help=True, invoke_without_command=True)
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the backups.")]
+To = Annotated[
+    Path | None,
+    typer.Option(
+        "--to", metavar="DIR", help="The directory of the backups; made when it is not there."
+    ),
+]
+OfData = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Back up this data directory of a server that does not run; no server is asked.",
+        show_default=False,
+    ),
+]
+Chosen = Annotated[
+    str | None,
+    typer.Option("--backup", metavar="ID", help="Which backup.", show_default=False),
+]
+
+
+@app.callback()
+@perhaps_on_server
+def backup(
+    find: "Callable[[], Place]",
+    ctx: typer.Context,
+    to: To = None,
+    data: OfData = None,
+    stores: Stores = None,
+    place: Places = None,
+    json: AsJson = False,
+) -> None:
+    """Make a backup of everything a server keeps: entities, policies and messages.
+
+    All of it is as of one moment after the command was given: nothing that was confirmed before
+    is missing. The server goes on working. A second backup into the same directory copies only
+    what is new. The key needs the right Manage. With `--data`, a server that is stopped.
+
+    Example:
+
+        partibus backup --to /backups/orders
+        partibus backup list /backups/orders
+        partibus restore /backups/orders --data new-data
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    if to is None:
+        raise typer.BadParameter("say where the backup goes, with --to DIR.")
+    manifest, swept = _told_offline(lambda: _make(find, to, data, stores, place))
+    if json:
+        print_json({**_facts(manifest), "swept_files": swept})
+        return
+    from partibus.cli.quantities import spoken_bytes
+
+    print(
+        f"{manifest.id}: {len(manifest.files)} files, {spoken_bytes(manifest.total_bytes)}, of "
+        f"which {spoken_bytes(manifest.copied_bytes)} copied"
+    )
+
+
+def _make(
+    find: "Callable[[], Place]",
+    to: Path,
+    data: Path | None,
+    stores: int | None,
+    places: list[str] | None,
+) -> "tuple[Manifest, int]":
+    from partibus.backup.making import Plan, carry_out
+    from partibus.backup.repository import Repository
+
+    with contextlib.ExitStack() as stack:
+        # Before anything is asked of a server: it need not hold files for a place that is no good.
+        repository = stack.enter_context(Repository(to).opened(writable=True))
+        source: Source
+        if data is None:
+            from partibus.cli.backup_source import ServerSource
+
+            online = ServerSource(find())
+            description, source = stack.enter_context(online.described()), online
+        else:
+            from partibus.server.backup_offline import DirectorySource
+            from partibus.server.data_directory.offline import offline_settings
+
+            offline = DirectorySource(offline_settings(data, tuple(places or ()), stores))
+            description, source = stack.enter_context(offline.described()), offline
+        plan = Plan(repository, description)
+        with _progress("backing up", plan.missing_bytes) as advance:
+            manifest = carry_out(plan, repository, source, advance)
+        return manifest, _swept(repository)
+
+
+def _swept(repository: "Repository") -> int:
+    """What an interrupted backup left; a manifest that cannot be read keeps everything."""
+    from partibus.domain.errors import StoreCorrupt
+
+    with contextlib.suppress(StoreCorrupt):
+        return repository.sweep()[0]
+    return 0
+
+
+@app.command("list")
+def list_backups(directory: Directory, json: AsJson = False) -> None:
+    """List the backups of a directory, oldest first.
+
+    Example:
+
+        partibus backup list /backups/orders
+    """
+    from partibus.backup.repository import Repository
+
+    def look() -> "list[Manifest]":
+        with Repository(directory).opened(writable=False) as repository:
+            return [repository.manifest(name) for name in repository.ids()]
+
+    manifests = _told_offline(look)
+    if json:
+        print_json({"backups": [_facts(manifest) for manifest in manifests]})
+        return
+    from partibus.cli.quantities import spoken_bytes
+    from partibus.cli.tables import print_table
+
+    print_table(
+        ("backup", "made", "of", "stores", "files", "size", "copied"),
+        [
+            (
+                m.id,
+                m.made_at,
+                "running server" if m.is_online else "stopped server",
+                m.stores,
+                len(m.files),
+                spoken_bytes(m.total_bytes),
+                spoken_bytes(m.copied_bytes),
+            )
+            for m in manifests
+        ],
+        text_columns=("backup", "made", "of"),
+    )
+
+
+@app.command()
+def verify(
+    directory: Directory,
+    backup_id: Chosen = None,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep", help="Also read each backup as `partibus store check` reads a data directory."
+        ),
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Read every file of the backups, or of one, and compare it with its checksum.
+
+    The exit code is 3 when anything is wrong.
+
+    Example:
+
+        partibus backup verify /backups/orders --deep
+    """
+    from partibus.server.failure import EXIT_CLEAN, EXIT_CORRUPT
+
+    reports = _told_offline(lambda: _verify(directory, backup_id, deep))
+    if json:
+        print_json({"backups": reports})
+    else:
+        for report in reports:
+            problems = report["problems"]
+            state = "sound" if not problems else f"{len(problems)} problem(s)"
+            print(f"{report['id']}: {state} ({report['files']} files)")
+            for problem in problems:
+                print(f"  {problem}")
+    is_sound = not any(report["problems"] for report in reports)
+    raise typer.Exit(EXIT_CLEAN if is_sound else EXIT_CORRUPT)
+
+
+def _verify(directory: Path, backup_id: str | None, deep: bool) -> list[dict[str, Any]]:
+    from partibus.backup.repository import Repository
+    from partibus.backup.verifying import verify as verify_all
+    from partibus.server.backup_restore import check_in_depth
+
+    with Repository(directory).opened(writable=False) as repository:
+        names = repository.ids()
+        if backup_id is not None or not names:
+            names = [repository.manifest(backup_id).id]
+        with _progress("verifying", None) as advance:
+            reports = verify_all(repository, names, advance)
+        for report in reports:
+            if deep and not report.problems:
+                parts = check_in_depth(repository, report.id)
+                report.problems += [problem for part in parts for problem in part.problems]
+        return [asdict(report) for report in reports]
+
+
+@app.command()
+def prune(
+    directory: Directory,
+    keep: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many of the latest backups stay.")
+    ],
+    json: AsJson = False,
+) -> None:
+    """Delete all backups but the latest, and the files that only they needed.
+
+    Example:
+
+        partibus backup prune /backups/orders --keep 7
+    """
+    from partibus.backup.repository import Repository
+
+    def work() -> tuple[list[str], int, int]:
+        with Repository(directory).opened(writable=True) as repository:
+            going = repository.ids()[:-keep]
+            for name in repository.ids():
+                repository.manifest(name)  # one that cannot be read is found before any goes
+            for name in going:
+                repository.drop_manifest(name)
+            return going, *repository.sweep()
+
+    going, files, size = _told_offline(work)
+    if json:
+        print_json({"dropped": going, "files": files, "bytes": size})
+        return
+    from partibus.cli.quantities import spoken_bytes
+
+    print(f"{len(going)} backup(s) dropped, {files} files with {spoken_bytes(size)} deleted")
+
+
+def restore(
+    directory: Directory,
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="The new data directory; new or empty.")
+    ],
+    backup_id: Chosen = None,
+    place: Places = None,
+    new_identity: Annotated[
+        bool,
+        typer.Option(
+            "--new-identity", help="Make it a namespace of its own, for a copy beside the original."
+        ),
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Make a data directory of a backup: of the latest, or of one that is named.
+
+    Everything is verified first. Until all of it is written, no server starts on the directory.
+
+    Example:
+
+        partibus restore /backups/orders --data new-data
+        partibus serve --data new-data
+    """
+    manifest = _told_offline(
+        lambda: _restore(directory, data, backup_id, tuple(place or ()), new_identity)
+    )
+    if json:
+        print_json({**_facts(manifest), "data": str(data)})
+        return
+    flags = "".join(f" --store {one}" for one in place or ())
+    flags = flags or (f" --stores {manifest.stores}" if manifest.stores > 1 else "")
+    print(f"{manifest.id} is restored; start it with: partibus serve --data {data}{flags}")
+
+
+def _restore(
+    directory: Path, data: Path, backup_id: str | None, places: tuple[str, ...], new_identity: bool
+) -> "Manifest":
+    from partibus.backup.repository import Repository
+    from partibus.domain.errors import ConfigError
+    from partibus.server.backup_restore import restore as restore_all
+    from partibus.server.config import ServeSettings
+
+    with Repository(directory).opened(writable=False) as repository:
+        manifest = repository.manifest(backup_id)
+        if places and len(places) != manifest.stores:
+            raise ConfigError(
+                f"the backup {manifest.id} has {manifest.stores} store(s): give --store so often, "
+                "or not at all."
+            )
+        settings = ServeSettings(data=data, stores=manifest.stores, store_places=places)
+        with _progress("restoring", 2 * manifest.total_bytes) as advance:
+            restore_all(repository, manifest, settings, advance, new_identity=new_identity)
+        return manifest
+
+
+def _facts(manifest: "Manifest") -> dict[str, Any]:
+    return {
+        "id": manifest.id,
+        "made_at": manifest.made_at,
+        "release": manifest.release,
+        "namespace": manifest.namespace,
+        "generation": manifest.generation,
+        "online": manifest.is_online,
+        "stores": manifest.stores,
+        "files": len(manifest.files),
+        "bytes": manifest.total_bytes,
+        "copied_bytes": manifest.copied_bytes,
+    }
+
+
+@contextlib.contextmanager
+def _progress(what: str, total: int | None) -> "Iterator[Advance]":
+    """A bar on stderr, told how many bytes more are done."""
+    from partibus.cli.progress import progress_of
+
+    done = 0
+    with progress_of(what, total, "bytes") as show:
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            show(done)
+
+        yield advance
+
+
+def _told_offline(work: Callable[[], Result]) -> Result:
+    """Work on files; a refusal is one line and a code."""
+    from partibus.domain.errors import BusError
+    from partibus.server.failure import report
+
+    try:
+        return work()
+    except (BusError, OSError) as error:
+        raise typer.Exit(report(error)) from error

@@ -1,0 +1,135 @@
+"""Backups of a running server over HTTP.
+
+Owns the paths and the form of a file on its way:
+
+    POST   /$partibus/backups                       capture everything; answers what to read
+    GET    /$partibus/backups/ID/stores/N/FILE      a file, and behind it the SHA-256 of it
+    DELETE /$partibus/backups/ID                    the files need not be held any longer
+
+What is captured, and for how long it is held, is the node's. Mounted by `ops.admin`.
+"""
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from partibus.domain.errors import ArgumentError, BusError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from partibus.ops.admin import Administration, Answer
+
+CHUNK_BYTES: Final = 1 << 20
+STALL_S_MAX: Final = 60.0
+"""A reader that takes nothing for so long is gone."""
+RENEW_S: Final = 10.0
+"""How often a long file says that it is still being read."""
+
+
+class Backups(Protocol):
+    """Backups, as this surface asks for them."""
+
+    async def begin(self) -> "Answer": ...
+
+    async def file(self, name: str, store: int, file: str) -> tuple[Path, int]: ...
+
+    async def renew(self, name: str) -> None: ...
+
+    async def end(self, name: str) -> "Answer": ...
+
+
+async def begin_backup(node: "Administration", request: Request) -> "Answer":
+    """Capture everything."""
+    return await node.backups.begin()
+
+
+async def end_backup(node: "Administration", request: Request) -> "Answer":
+    """Hold nothing any longer."""
+    return await node.backups.end(request.path_params["id"])
+
+
+def file_route(node: "Administration", prefix: str) -> Route:
+    """The route that hands out files."""
+    return Route(prefix + "/backups/{id}/stores/{store}/{file}", _file(node), methods=["GET"])
+
+
+def _file(node: "Administration") -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        from partibus.ops.admin import error_response
+
+        try:
+            node.authorize(request.headers.get("authorization"), request.scope["path"])
+            name, store, file = (request.path_params[key] for key in ("id", "store", "file"))
+            if not store.isdigit():
+                raise ArgumentError(f"'{store}' is not the number of a store.")
+            path, length = await node.backups.file(name, int(store), file)
+            return _FileResponse(node.backups, name, _open(path, int(store)), length)
+        except BusError as error:
+            return error_response(error)
+
+    return endpoint
+
+
+def _open(path: Path, store: int) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        # Clients are told numbers, never places on our disks.
+        raise StoreUnavailable(
+            f"A file of store {store} cannot be read: {error.strerror}. Begin the backup again."
+        ) from error
+
+
+class _FileResponse(Response):
+    """A file up to a length, and the SHA-256 of what was sent; a broken one ends early."""
+
+    def __init__(self, backups: Backups, name: str, fd: int, length: int) -> None:
+        self._backups = backups
+        self._name = name
+        self._fd = fd
+        self._length = length
+        digest_bytes = hashlib.sha256().digest_size
+        headers = {"content-length": str(length + digest_bytes), "cache-control": "no-store"}
+        super().__init__(None, 200, headers, "application/octet-stream")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read in a thread, send as the reader takes it."""
+        try:
+            await self._send(send)
+        finally:
+            os.close(self._fd)
+
+    async def _send(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        digest = hashlib.sha256()
+        offset, renewed_at = 0, time.monotonic()
+        while offset < self._length:
+            wanted = min(CHUNK_BYTES, self._length - offset)
+            data = await asyncio.to_thread(self._read, wanted, offset, digest)
+            if not data:
+                return  # shorter than it was: the connection ends before the length is reached
+            offset += len(data)
+            await _push(send, data, is_last=False)
+            if time.monotonic() - renewed_at > RENEW_S:
+                await self._backups.renew(self._name)
+                renewed_at = time.monotonic()
+        await _push(send, digest.digest(), is_last=True)
+
+    def _read(self, length: int, offset: int, digest: Any) -> bytes:
+        data = os.pread(self._fd, length, offset)
+        digest.update(data)
+        return data
+
+
+async def _push(send: Send, data: bytes, *, is_last: bool) -> None:
+    async with asyncio.timeout(STALL_S_MAX):
+        await send({"type": "http.response.body", "body": data, "more_body": not is_last})

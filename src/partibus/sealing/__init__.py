@@ -1,0 +1,1 @@
+"""Encryption at rest: keys, and the sealing of whatever is written."""

@@ -1,0 +1,76 @@
+"""The data directory of a stopped server as the source of a backup.
+
+Owns the claim on the directory and its stores for as long as files are read. Nothing is repaired
+and nothing is cut: a restore brings back what lay there, and the start after it recovers as a
+start here would. Called by `partibus backup --data`.
+"""
+
+import contextlib
+import datetime
+import os
+import secrets
+from collections.abc import Iterator
+
+from partibus.backup.making import Description, SourceFile
+from partibus.backup.manifest import CATALOG_PLACE
+from partibus.backup.repository import CHUNK_BYTES
+from partibus.control.catalog_image import catalog_image
+from partibus.server.config import ServeSettings
+from partibus.server.data_directory.belonging import Belonging, holds_store, refuse_lost_catalog
+from partibus.server.data_directory.directory import CATALOG_NAME
+from partibus.server.data_directory.offline import catalog_to_read, claimed
+from partibus.store.capture import is_copied, whole_file
+from partibus.store.lock import DirectoryLock
+from partibus.store.watermark import WATERMARK_NAME
+
+
+class DirectorySource:
+    """The files of a stopped server."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self._settings = settings
+
+    @contextlib.contextmanager
+    def described(self) -> Iterator[Description]:
+        """Hold everything, and say what there is."""
+        settings = self._settings
+        file = settings.data / CATALOG_NAME
+        with claimed(settings), contextlib.ExitStack() as stack:
+            refuse_lost_catalog(file, settings)
+            with catalog_to_read(file) as catalog:
+                Belonging(file, settings, catalog).check_places()
+            for directory in filter(holds_store, settings.store_directories):
+                stack.callback(DirectoryLock(directory).release)
+            yield self._describe()
+
+    def _describe(self) -> Description:
+        settings = self._settings
+        image = catalog_image(settings.data / CATALOG_NAME)
+        now = datetime.datetime.now(datetime.UTC)
+        description = Description(
+            id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+            made_at=now.isoformat(timespec="seconds"),
+            namespace=image.namespace,
+            generation=image.generation,
+            is_online=False,
+            stores=settings.stores,
+            contents={CATALOG_PLACE: image.content},
+        )
+        for number, directory in enumerate(settings.store_directories):
+            if not holds_store(directory):
+                continue
+            names = sorted(path.name for path in directory.iterdir() if path.is_file())
+            for name in (n for n in names if is_copied(n) or n == WATERMARK_NAME):
+                found = whole_file(directory, name)
+                file = SourceFile(f"store-{number}/{name}", found.length, found.stamp)
+                description.files.append(file)
+        return description
+
+    def chunks(self, file: SourceFile) -> Iterator[bytes]:
+        """The content of a file as it lies there."""
+        folder, _, name = file.place.partition("/")
+        directory = self._settings.store_directories[int(folder.removeprefix("store-"))]
+        fd = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with os.fdopen(fd, "rb") as opened:
+            while chunk := opened.read(CHUNK_BYTES):
+                yield chunk

@@ -1,0 +1,133 @@
+"""A backup becomes a data directory again.
+
+Owns the order that makes half a restore unusable: a mark first, then the stores, then the catalog,
+and the mark goes last. Everything is verified before the first byte is written, and once more while
+it is copied. It never writes where something lies. Called by `partibus restore`, and by the
+verification of a backup in depth, which looks at it as the offline check does.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from partibus.backup.manifest import CATALOG_PLACE, Manifest
+from partibus.backup.repository import Advance, Repository, write_file
+from partibus.backup.verifying import verify
+from partibus.control.catalog import Catalog
+from partibus.domain.errors import ConfigError, StoreCorrupt
+from partibus.files.private import make_private_directory, sync_directory, write_private
+from partibus.server.config import ServeSettings
+from partibus.server.data_directory.check import PartReport, check_data
+from partibus.server.data_directory.directory import CATALOG_NAME, RESTORING_NAME
+from partibus.server.data_directory.offline import OpenStore
+from partibus.store.lock import DirectoryLock
+
+RESTORING: Final = b"A restore is under way here, or was interrupted.\n"
+
+
+def restore(
+    repository: Repository,
+    manifest: Manifest,
+    settings: ServeSettings,
+    advance: Advance,
+    *,
+    new_identity: bool = False,
+) -> None:
+    """Write the data directory; it can be started when this returns, and not before."""
+    _refuse_used(settings)
+    for report in verify(repository, [manifest.id], advance):
+        if report.problems:
+            raise StoreCorrupt(
+                f"the backup {manifest.id} is damaged: {report.problems[0]} Nothing was restored; "
+                "`partibus backup verify` shows everything, and an older backup may be whole."
+            )
+    make_private_directory(settings.data)
+    lock = DirectoryLock(settings.data, "data directory")
+    try:
+        write_private(settings.data / RESTORING_NAME, RESTORING)
+        _write(repository, manifest, settings, advance)
+        if new_identity:
+            _identify_anew(manifest, settings)
+        (settings.data / RESTORING_NAME).unlink()
+        sync_directory(settings.data)
+    finally:
+        lock.release()
+
+
+def _refuse_used(settings: ServeSettings) -> None:
+    for directory in (settings.data, *settings.store_directories):
+        if not directory.exists():
+            continue
+        if not directory.is_dir() or any(directory.iterdir()):
+            half = (directory / RESTORING_NAME).exists()
+            what = "holds a restore that was interrupted" if half else "is not empty"
+            raise ConfigError(
+                f"{directory} {what}: restore into a new or empty directory; nothing was written."
+            )
+
+
+def _write(
+    repository: Repository, manifest: Manifest, settings: ServeSettings, advance: Advance
+) -> None:
+    stores: set[Path] = set()
+    rest = [file for file in manifest.files if file.place != CATALOG_PLACE]
+    for file in rest:
+        directory = settings.data
+        if file.store is not None:
+            directory = settings.store_directories[file.store]
+            make_private_directory(directory)
+            stores.add(directory)
+        chunks = _counted(repository.chunks(file.sha256, file.length), advance)
+        write_file(directory / file.place.rpartition("/")[2], chunks)
+    for directory in stores:
+        sync_directory(directory)
+    catalog = next(file for file in manifest.files if file.place == CATALOG_PLACE)
+    write_private(
+        settings.data / CATALOG_NAME, b"".join(repository.chunks(catalog.sha256, catalog.length))
+    )
+
+
+def _counted(chunks: Iterator[bytes], advance: Advance) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+        advance(len(chunk))
+
+
+def _identify_anew(manifest: Manifest, settings: ServeSettings) -> None:
+    """Let catalog and stores be of a namespace that nobody else has."""
+    catalog = Catalog(settings.data / CATALOG_NAME, stores=settings.stores)
+    with contextlib.closing(catalog):
+        with catalog.identify() as identity:
+            identity.found()
+        namespace = catalog.identity.namespace()
+        assert namespace is not None
+        for number in sorted({file.store for file in manifest.files if file.store is not None}):
+            with contextlib.closing(OpenStore(settings.store_directories[number])) as store:
+                store.marks.identify(namespace, number)
+                store.append([store.marks.record()])
+
+
+def check_in_depth(repository: Repository, name: str) -> list[PartReport]:
+    """Look at a backup as `partibus store check` looks at a data directory."""
+    manifest = repository.manifest(name)
+    with tempfile.TemporaryDirectory(prefix="check-", dir=repository.directory) as place:
+        data = Path(place) / "data"
+        settings = ServeSettings(data=data, stores=manifest.stores)
+        make_private_directory(data)
+        for file in manifest.files:
+            path = data / file.place
+            make_private_directory(path.parent)
+            _link(repository.object_path(file.sha256), path)
+        return check_data(settings)
+
+
+def _link(source: Path, target: Path) -> None:
+    """The check changes nothing, so the object itself may lie there."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,91 @@
+"""Whether a data directory is encrypted, and with which key: decided before anything is opened.
+
+Owns the refusals: a key that is missing, wrong or not wanted is one line with the way out. A
+directory that has no key gets one when the server is started with `--encryption-key-file` or
+`--encryption-key-command`; what was written before stays as it is. Called by the start of the
+server, by each worker and by the offline verbs.
+"""
+
+import contextlib
+import logging
+from pathlib import Path
+from typing import Final
+
+from partibus.cluster.membership import Membership
+from partibus.control.catalog_sealed import SealedCatalog, is_sealed, working_directory
+from partibus.domain.errors import ConfigError, StoreCorrupt
+from partibus.sealing.keys import (
+    KEY_FILE_NAME,
+    Vault,
+    key_from_command,
+    key_from_file,
+    make_vault,
+    open_vault,
+)
+from partibus.server.config import ServeSettings
+from partibus.server.data_directory.belonging import refuse_lost_catalog
+from partibus.server.data_directory.directory import CATALOG_NAME
+
+_log: Final = logging.getLogger(__name__)
+
+
+def user_key(settings: ServeSettings) -> bytes | None:
+    """The key that the settings name; None when they name none."""
+    file, command = settings.encryption_key_file, settings.encryption_key_command
+    if file is not None and command is not None:
+        raise ConfigError("give encryption_key_file or encryption_key_command, not both.")
+    if file is not None:
+        return key_from_file(file)
+    return None if command is None else key_from_command(command)
+
+
+def vault_of(settings: ServeSettings, *, makes: bool = False) -> Vault | None:
+    """The data key of the directory; None when it is not encrypted. `makes` one where none is."""
+    key = user_key(settings)
+    if settings.memory:
+        if key is not None:
+            raise ConfigError("a server in memory writes nothing: there is nothing to encrypt.")
+        return None
+    file = settings.data / KEY_FILE_NAME
+    if file.exists():
+        if key is None:
+            raise ConfigError(
+                f"{settings.data} is encrypted: give its key with --encryption-key-file or "
+                "--encryption-key-command. Nothing was changed."
+            )
+        return open_vault(settings.data, key)
+    if is_sealed(settings.data / CATALOG_NAME):
+        raise StoreCorrupt(
+            f"{file} is missing, but {settings.data} is encrypted: put the file back from a "
+            "backup; without it nothing can be read. Nothing was changed."
+        )
+    if key is None:
+        return None
+    if not makes:
+        raise ConfigError(
+            f"{settings.data} is not encrypted: leave the key away. A server that is started with "
+            "the key encrypts what it writes from then on."
+        )
+    if (settings.data / CATALOG_NAME).exists():
+        _log.warning("%s is encrypted from now on; older messages stay as they are", settings.data)
+    return make_vault(settings.data, key)
+
+
+def encrypted_catalog(
+    vault: Vault | None,
+    file: Path | None,
+    settings: ServeSettings,
+    membership: Membership | None,
+    cleanup: contextlib.ExitStack,
+) -> SealedCatalog | None:
+    """What lies between an encrypted catalog and the copy of it that is worked on. Of several
+    workers the supervisor has made it; a process that is the whole server makes its own."""
+    if vault is None or file is None:
+        return None
+    if membership is not None and membership.working is not None:
+        return SealedCatalog(file, membership.working, vault.catalog_sealer())
+    refuse_lost_catalog(file, settings)
+    working = cleanup.enter_context(working_directory(settings.data))
+    encrypted = SealedCatalog(file, working, vault.catalog_sealer())
+    encrypted.unseal()
+    return encrypted

@@ -1,0 +1,89 @@
+"""A store as of one moment: which files it had, and how much of each counts.
+
+Owns the choice of files that a copy needs, and the cut of the segment that is written to. The
+files are pinned while they are copied (`pins`), and all of them are written once and never
+changed, but for the last segment, which only grows, and the watermark, which is made anew for the
+copy. Takes no lock and copies nothing. Made by the store; used by the server's backups.
+"""
+
+from bisect import bisect_right
+from pathlib import Path
+from typing import Final
+
+from partibus.store.kept import KEPT_SUFFIX, parse_kept_name
+from partibus.store.lock import LOCK_NAME
+from partibus.store.room import RESERVE_NAME
+from partibus.store.segment import SEGMENT_SUFFIX, segment_base
+from partibus.store.watermark import WATERMARK_NAME, encode_watermark
+
+_LEFT_OUT: Final = frozenset({LOCK_NAME, RESERVE_NAME, WATERMARK_NAME})
+
+
+class CapturedFile:
+    """A file of a store, up to the length that counts.
+
+    `stamp` tells whether a file that was copied before is still the same; none while it grows."""
+
+    __slots__ = ("length", "name", "stamp")
+
+    def __init__(self, name: str, length: int, stamp: str) -> None:
+        self.name = name
+        self.length = length
+        self.stamp = stamp
+
+
+class Capture:
+    """What was durable at one moment; `names` are all that lay in the directory then."""
+
+    __slots__ = ("names", "position", "store_id")
+
+    def __init__(self, store_id: bytes, position: int, names: list[str]) -> None:
+        self.store_id = store_id
+        self.position = position
+        self.names = names
+
+    @property
+    def watermark(self) -> bytes:
+        """The content of the file `durable` for a copy that ends at the position."""
+        return encode_watermark(self.store_id, self.position)
+
+    def files(self, directory: Path) -> list[CapturedFile]:
+        """The files to copy; they are pinned, so none of them is gone."""
+        names = [name for name in self.names if is_copied(name)]
+        bases = {n: segment_base(directory, n) for n in names if n.endswith(SEGMENT_SUFFIX)}
+        starts = sorted(
+            [
+                *bases.values(),
+                *(parse_kept_name(directory, n)[0] for n in names if n.endswith(KEPT_SUFFIX)),
+            ]
+        )
+        found: list[CapturedFile] = []
+        for name in sorted(names):
+            base = bases.get(name)
+            if base is None:
+                found.append(whole_file(directory, name))
+            elif base < self.position:
+                index = bisect_right(starts, base)
+                end = min([*starts[index : index + 1], self.position])
+                found.append(_segment_file(directory, name, base, end))
+        return found
+
+
+def is_copied(name: str) -> bool:
+    """Whether a copy of a store has a file of this name as it is."""
+    return name not in _LEFT_OUT and not name.endswith(".tmp")
+
+
+def whole_file(directory: Path, name: str) -> CapturedFile:
+    """A file that is never changed, as long as it is."""
+    found = (directory / name).stat()
+    stamp = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}-{found.st_size:x}"
+    return CapturedFile(name, found.st_size, stamp)
+
+
+def _segment_file(directory: Path, name: str, base: int, end: int) -> CapturedFile:
+    """A segment up to a position; a crash may have left one longer than its entries."""
+    whole = whole_file(directory, name)
+    if whole.length <= end - base:
+        return whole
+    return CapturedFile(name, end - base, "")

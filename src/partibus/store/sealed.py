@@ -1,0 +1,333 @@
+"""A store whose records, bodies, states and pages are sealed before they reach the disk.
+
+Owns what is sealed and what is not: the meta and the body of every record, the state of every
+fragment and the pages of checkpoints are; numbers of fragments, kinds of records and lengths are
+not. The store below sees bytes, so its checksums, its recovery, compaction and checkpoints work
+as they do without a key.
+What a store held before it was first opened with a key stays as it was; the file `sealed` says up
+to which log position and which page that is. Stands between the broker and `log.SegmentStore`.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from partibus.domain.errors import BusError, StoreCorrupt
+from partibus.files.private import write_private
+from partibus.sealing.seal import OVERHEAD_BYTES, Sealer, Unreadable
+from partibus.store.interface import (
+    Done,
+    Increment,
+    Pages,
+    ReadDone,
+    Recovered,
+    RecoveredRecord,
+    Ref,
+    StoreState,
+)
+from partibus.store.log import SegmentStore
+from partibus.store.pages import PageSource
+from partibus.store.record import Record
+
+SEALED_NAME: Final = "sealed"
+SEALED_KIND: Final = 0x80
+"""In the kind of a record: its meta is sealed. Kinds themselves are smaller."""
+STATE_MAGIC: Final = b"\xffPBS"
+"""A state that is not sealed begins with the number of its version, which is small."""
+_BODY: Final = b"body"
+
+
+class Boundary(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a store held before it was first opened with a key."""
+
+    plain_until: int
+    """The log up to this position is not sealed."""
+    plain_pages: int = 0
+    """Nor are the pages of checkpoints up to this number."""
+
+
+class SealedPieces:
+    """What a store recovered, opened; and where its plain part ends."""
+
+    __slots__ = ("_directory", "_sealer", "plain_pages", "plain_until")
+
+    def __init__(self, directory: Path, sealer: Sealer, boundary: Boundary) -> None:
+        self._directory = directory
+        self._sealer = sealer
+        self.begin_at(boundary)
+
+    def begin_at(self, boundary: Boundary) -> None:
+        """What lies behind this is sealed."""
+        self.plain_until = boundary.plain_until
+        self.plain_pages = boundary.plain_pages
+
+    def recovered(self, found: Recovered) -> Recovered:
+        """The same with everything opened."""
+        states = {fragment: self.state(fragment, data) for fragment, data in found.states.items()}
+        return Recovered(states, self._records(found.records), SealedPages(self, found.pages))
+
+    def page(self, number: int, data: bytes) -> bytes:
+        """A page of a checkpoint."""
+        return data if number <= self.plain_pages else self._open(data, page_purpose(number))
+
+    def state(self, fragment: int, data: bytes) -> bytes:
+        """The state of a fragment."""
+        if not data.startswith(STATE_MAGIC):
+            return data
+        return self._open(data[len(STATE_MAGIC) :], state_purpose(fragment))
+
+    def _records(self, records: Iterator[RecoveredRecord]) -> Iterator[RecoveredRecord]:
+        for record in records:
+            yield self._record(record)
+
+    def _record(self, record: RecoveredRecord) -> RecoveredRecord:
+        if not record.kind & SEALED_KIND:
+            return record
+        kind = record.kind ^ SEALED_KIND
+        meta = self._open(record.meta, meta_purpose(record.fragment, kind))
+        length = max(0, record.body_length - OVERHEAD_BYTES)
+        return RecoveredRecord(record.fragment, kind, meta, record.position, length)
+
+    def ref(self, ref: Ref) -> Ref:
+        """A body as it lies in the log."""
+        position, length = ref
+        if not length or position < self.plain_until:
+            return ref
+        return position, length + OVERHEAD_BYTES
+
+    def body(self, ref: Ref, data: bytes) -> bytes:
+        """A body as it was given."""
+        if not ref[1] or ref[0] < self.plain_until:
+            return data
+        return self._open(data, _BODY)
+
+    def _open(self, piece: bytes, purpose: bytes) -> bytes:
+        try:
+            return self._sealer.open(piece, purpose)
+        except Unreadable as error:
+            raise StoreCorrupt(
+                f"{self._directory}: something stored cannot be decrypted: it was changed, or "
+                "written with the key of another directory."
+            ) from error
+
+
+class SealedPages:
+    """The pages of the latest checkpoint, opened."""
+
+    def __init__(self, pieces: SealedPieces, inner: Pages) -> None:
+        self._pieces = pieces
+        self._inner = inner
+        # No new page may have the number of a plain one, even when that is long gone.
+        self.last = max(inner.last, pieces.plain_pages)
+
+    def read(self, number: int) -> bytes:
+        """A page; StoreCorrupt when it is missing or damaged."""
+        return self._pieces.page(number, self._inner.read(number))
+
+
+def meta_purpose(fragment: int, kind: int) -> bytes:
+    """A meta is opened only as what it was sealed as."""
+    return b"meta %d %d" % (fragment, kind)
+
+
+def state_purpose(fragment: int) -> bytes:
+    return b"state %d" % fragment
+
+
+def page_purpose(number: int) -> bytes:
+    return b"page %d" % number
+
+
+def boundary_of(directory: Path) -> Boundary | None:
+    """What of a store is not sealed; None when it never was opened with a key."""
+    path = directory / SEALED_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Boundary)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise StoreCorrupt(f"{path} is damaged: {error}. Restore the file from a copy.") from error
+
+
+class SealedStore:
+    """Keeps the contract of `Store`; what it writes can be read with its key alone."""
+
+    def __init__(self, directory: Path, inner: SegmentStore, sealer: Sealer) -> None:
+        self.inner = inner
+        self._directory = directory
+        self._sealer = sealer
+        self._page_sealer = sealer.twin()
+        """Of the thread that writes checkpoints."""
+        self._pieces = SealedPieces(directory, sealer, Boundary(0))
+
+    # --- opening and closing ------------------------------------------------------------
+
+    def open(self) -> Recovered:
+        """Recover; a store without a boundary gets it before anything is sealed."""
+        found = self.inner.open()
+        known = boundary_of(self._directory)
+        if known is not None:
+            self._pieces.begin_at(known)
+            return self._pieces.recovered(found)
+        last = found.pages.last
+        return Recovered(found.states, self._until_the_end(found.records, last), found.pages)
+
+    def _until_the_end(
+        self, records: Iterator[RecoveredRecord], last_page: int
+    ) -> Iterator[RecoveredRecord]:
+        """What was written without a key, and then the boundary."""
+        yield from records
+        boundary = Boundary(self.inner.tail, last_page)
+        self._pieces.begin_at(boundary)
+        write_private(self._directory / SEALED_NAME, msgspec.json.encode(boundary) + b"\n")
+
+    def close(self) -> None:
+        """Give the place back."""
+        self.inner.close()
+
+    # --- what is sealed -----------------------------------------------------------------
+
+    def append(self, records: list[Record], done: Done) -> None:
+        """Seal the records and append them."""
+        seal = self._sealer.seal
+        sealed = [
+            Record(
+                record.fragment,
+                record.kind | SEALED_KIND,
+                seal(record.meta, meta_purpose(record.fragment, record.kind)),
+                seal(record.body, _BODY) if record.body else b"",
+            )
+            for record in records
+        ]
+        self.inner.append(sealed, done)
+        for record, written in zip(records, sealed, strict=True):
+            record.position = written.position
+
+    def checkpoint(
+        self, states: dict[int, bytes], done: Done, increment: Increment | None = None
+    ) -> None:
+        """Seal the states and the new pages and keep them."""
+        sealed = {
+            fragment: STATE_MAGIC + self._sealer.seal(state, state_purpose(fragment))
+            for fragment, state in states.items()
+        }
+        self.inner.checkpoint(sealed, done, None if increment is None else self._sealed(increment))
+
+    def _sealed(self, increment: Increment) -> Increment:
+        pages: dict[int, PageSource] = {
+            number: partial(self._seal_page, number, source)
+            for number, source in increment.pages.items()
+        }
+        return Increment(increment.position, pages, increment.needed)
+
+    def _seal_page(self, number: int, source: PageSource) -> list[bytes]:
+        """Runs on the thread that writes checkpoints."""
+        return [self._page_sealer.seal(b"".join(source()), page_purpose(number))]
+
+    def read_now(self, refs: list[Ref]) -> list[bytes] | None:
+        """The bodies when all of them are in memory."""
+        bodies = self.inner.read_now([self._pieces.ref(ref) for ref in refs])
+        if bodies is None:
+            return None
+        return self._opened(refs, bodies)
+
+    def read(self, refs: list[Ref], done: ReadDone) -> None:
+        """The bodies from the reader thread."""
+
+        def opened(answer: list[bytes] | BusError) -> None:
+            if not isinstance(answer, BusError):
+                try:
+                    answer = self._opened(refs, answer)
+                except BusError as error:
+                    answer = error
+            done(answer)
+
+        self.inner.read([self._pieces.ref(ref) for ref in refs], opened)
+
+    def _opened(self, refs: list[Ref], bodies: list[bytes]) -> list[bytes]:
+        return [self._pieces.body(ref, body) for ref, body in zip(refs, bodies, strict=True)]
+
+    def retain(self, position: int, length: int) -> None:
+        """Count a recovered body as live."""
+        self.inner.retain(*self._pieces.ref((position, length)))
+
+    def retain_many(self, positions: "array[int]", lengths: "array[int]") -> None:
+        """Count recovered bodies as live."""
+        written = lengths[:]
+        for index, ref in enumerate(zip(positions, lengths, strict=True)):
+            written[index] = self._pieces.ref(ref)[1]
+        self.inner.retain_many(positions, written)
+
+    def release(self, position: int, length: int) -> None:
+        """Count a body as needed no more."""
+        self.inner.release(*self._pieces.ref((position, length)))
+
+    # --- what is not --------------------------------------------------------------------
+
+    @property
+    def state(self) -> StoreState:
+        return self.inner.state
+
+    @state.setter
+    def state(self, state: StoreState) -> None:
+        self.inner.state = state
+
+    @property
+    def on_state(self) -> Callable[[StoreState], None] | None:
+        return self.inner.on_state
+
+    @on_state.setter
+    def on_state(self, hear: Callable[[StoreState], None] | None) -> None:
+        self.inner.on_state = hear
+
+    @property
+    def shortage(self) -> str | None:
+        return self.inner.shortage
+
+    @shortage.setter
+    def shortage(self, shortage: str | None) -> None:
+        self.inner.shortage = shortage
+
+    def hold(self, positions: list[int]) -> None:
+        """Keep bodies that are about to be read."""
+        self.inner.hold(positions)
+
+    def let_go(self, positions: list[int]) -> None:
+        """What was held was read."""
+        self.inner.let_go(positions)
+
+    def compact(self, done: Done) -> bool:
+        """Give space back."""
+        return self.inner.compact(done)
+
+    @property
+    def position(self) -> int:
+        return self.inner.position
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        return self.inner.checkpoint_bytes
+
+    @property
+    def bytes_since_checkpoint(self) -> int:
+        return self.inner.bytes_since_checkpoint
+
+    @property
+    def live_bytes(self) -> int:
+        return self.inner.live_bytes
+
+    @property
+    def free_bytes(self) -> int | None:
+        return self.inner.free_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        return self.inner.disk_bytes
+
+    @property
+    def dead_bytes(self) -> int:
+        return self.inner.dead_bytes
