@@ -10,9 +10,9 @@ from typing import Final
 
 import typer
 
-_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+from partibus.domain import span
+from partibus.domain.errors import ArgumentError
+
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
 _SIZE: Final = re.compile(r"(\d{1,9})([km]?)(?:i?b)?")
 _BYTES_STEP: Final = 1024
@@ -20,9 +20,12 @@ _BYTES_STEP: Final = 1024
 
 def span_ms(text: str) -> int:
     """Milliseconds of a duration such as 70ms, 30s, 5m or 1m30s."""
-    if not _SPAN.fullmatch(text):
-        raise typer.BadParameter(f"'{text}' is no duration; write for example 70ms, 30s or 1m30s.")
-    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text)))
+    try:
+        return span.span_ms(text)
+    except ArgumentError as error:
+        raise typer.BadParameter(
+            f"'{text}' is no duration; write for example 70ms, 30s or 1m30s."
+        ) from error
 
 
 def moment_ms(text: str) -> int:
@@ -57,7 +60,7 @@ def rate_per_s(text: str) -> float:
     match = _RATE.fullmatch(text)
     if match is None:
         raise typer.BadParameter(f"'{text}' is no rate; write for example 100/s or 30/m.")
-    return float(match[1]) * 1000 / _UNITS_MS[match[2] or "s"]
+    return float(match[1]) * 1000 / span.UNITS_MS[match[2] or "s"]
 
 
 def size_bytes(text: str) -> int:

@@ -7,7 +7,7 @@ the HTTP side (`ops.admin`), which owns the paths, and by nothing else.
 """
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from partibus.atom.figures import Figures
@@ -19,13 +19,15 @@ from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
 from partibus.domain.entity import SubscriptionSpec, fragment_bytes_max
-from partibus.domain.errors import Unauthorized
+from partibus.domain.errors import InvalidOperation, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.namespace import Namespace
 from partibus.server.bulk import BulkDesk
+from partibus.server.clock_desk import FixedClockDesk
 from partibus.server.config import ServeSettings
 from partibus.server.control_hub import ControlHub, Payload
 from partibus.server.faults import FaultDesk
+from partibus.server.hosted_namespaces import NoNamespaces
 from partibus.server.inspection import COUNTS, FRAGMENTS, STORES, is_available
 from partibus.server.namespace_desk import NamespaceDesk
 from partibus.server.pipelines import PipelineDesk
@@ -50,12 +52,18 @@ class Administration:
         control: ControlHub,
         bulk: BulkDesk,
         live: LiveNamespace | None = None,
+        bus_clock: Clock | None = None,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
         self._namespace = namespace
         self._access = access
         self._clock = clock
+        self._bus_clock = clock if bus_clock is None else bus_clock
+        """The time of messages, which is another on a server with fake time."""
+        self.clock = FixedClockDesk()
+        self.namespaces = NoNamespaces()
+        self.reset: Callable[[], Awaitable[None]] = _refuse_reset
         self._control = control
         self.bulk = bulk
         self.faults = FaultDesk(settings, catalog, control)
@@ -115,7 +123,7 @@ class Administration:
         """Delete the waiting messages of a lane; `limit` leaves the rest for another call."""
         entity = self._namespace.resolve(parse_address(name))
         # What arrives from now on stays, so that a purge ends while senders go on.
-        moment_ms = self._clock.now_ms() + 1 if before_ms is None else before_ms
+        moment_ms = self._bus_clock.now_ms() + 1 if before_ms is None else before_ms
         run = PurgeRun(lane, moment_ms, limit)
         await run.empty(entity.fragments)
         return {
@@ -170,6 +178,13 @@ class Administration:
                 for number in range(self._settings.stores)
             ]
         }
+
+
+async def _refuse_reset() -> None:
+    raise InvalidOperation(
+        "This server cannot be reset: it was started without --testing. Delete entities one by "
+        "one, or start it with 'partibus serve --testing' where a reset is wanted."
+    )
 
 
 def _laid_over(record: EntityRecord, told: Mapping[str, Payload]) -> list[Payload]:

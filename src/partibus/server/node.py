@@ -22,7 +22,7 @@ from partibus.control.definitions import Definitions
 from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.live import LiveNamespace
 from partibus.control.record import Change, EntityRecord
-from partibus.domain.clock import Clock
+from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.errors import BusError, ConfigError, StoreCorrupt
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Lane
@@ -42,13 +42,16 @@ from partibus.server.catalog_start import (
     declare,
     open_catalog,
 )
+from partibus.server.clock_desk import ClockDesk
 from partibus.server.clock_watch import ClockWatch
 from partibus.server.config import MERGED, ServeSettings
 from partibus.server.control_hub import ControlHub
 from partibus.server.data_directory import COPY_NAME
+from partibus.server.fake_time import BusTime
 from partibus.server.fault_box import FaultBox
 from partibus.server.follower import Follower
 from partibus.server.fragment_specs import fragment_spec
+from partibus.server.hosted_namespaces import HostedNamespaces
 from partibus.server.idle import IdleWatch
 from partibus.server.inspection import Inspection
 from partibus.server.live import ServerNamespace
@@ -59,6 +62,7 @@ from partibus.server.scheduler import LoopScheduler
 from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients
 from partibus.server.stores import StoreMaker
+from partibus.server.testing import reset
 from partibus.server.topics import Topics
 from partibus.store.interface import StoreState
 
@@ -89,11 +93,17 @@ class Node:
         definitions: Definitions | None = None,
         membership: Membership | None = None,
         gate: Callable[[], Awaitable[None]] | None = None,
+        is_guest: bool = False,
     ) -> None:
         self._gate = gate
         """What a worker waits for when it has checked its stores and others have not yet."""
         self._settings = settings
         self._clock = clock
+        """The machine's: of connections and tokens, whatever time it is for messages."""
+        self._is_guest = is_guest
+        """Whether its namespace is one beside a server's own, for a test."""
+        self.hosted: HostedNamespaces | None = None
+        self._time: BusTime
         self._definitions = definitions
         self._membership = membership
         """None when this process is the whole server."""
@@ -128,6 +138,7 @@ class Node:
         """Open the catalog and the stores, and bring every fragment up."""
         loop = asyncio.get_running_loop()
         scheduler = LoopScheduler(loop)
+        self._time = BusTime(self._clock, scheduler, loop if self._settings.fake_time else None)
         self._refuse_what_is_not_offered()
         stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler)
         with contextlib.ExitStack() as undo:
@@ -172,11 +183,14 @@ class Node:
         self.gateway.start()
         self._follower = Follower(self.catalog, scheduler)
         self._follower.start(self.control)
-        self._idle = IdleWatch(self.catalog, self.live, self.control, self._clock, self._machines)
+        clock = self._time.clock
+        self._idle = IdleWatch(self.catalog, self.live, self.control, clock, self._machines)
         self._idle.start()
         self._clock_watch = ClockWatch(self._clock, scheduler, self._clock_stepped)
         self._clock_watch.start()
         self._open_administration(stores, scheduler)
+        if self._settings.testing and not self._is_guest:
+            self.hosted = self.administration.namespaces = HostedNamespaces(self)
         if self._peers is not None:
             await self._peers.start()
 
@@ -185,6 +199,8 @@ class Node:
 
         What is stored and not confirmed would be sent again by its sender: so nothing more is
         taken first, then all answers are awaited, and only then connections are closed."""
+        if self.hosted is not None:
+            await self.hosted.stop()
         if self._faults is not None:
             self._faults.clear({})
         self._follower.stop()
@@ -204,6 +220,7 @@ class Node:
             await self._peers.close()
         for broker in self._brokers.values():
             broker.close(self._settings.keep_locks)
+        self._time.stop()
         self._keep_copy()
         self.catalog.close()
 
@@ -246,6 +263,10 @@ class Node:
         """What a client pastes to reach this node."""
         return connection_string(self.catalog, self._settings.data, self._shows_key, host, port)
 
+    def guest(self) -> "Node":
+        """A node for a namespace beside this one, with what the file declares in it."""
+        return Node(self._settings, SystemClock(), self._definitions, is_guest=True)
+
     def management(self) -> "ManagementApplication":
         """The management API; its library is loaded when the first HTTP request comes."""
         from partibus.atom.application import ManagementApplication
@@ -268,7 +289,8 @@ class Node:
         first_token = new_first_token()
         for number in filter(self._owns, range(self._settings.stores)):
             store = stores.make(number)
-            broker = Broker(store, self._clock, scheduler, stop_at_once, first_token)
+            time = self._time
+            broker = Broker(store, time.clock, time.timers, stop_at_once, first_token)
             undo.callback(broker.abandon)
             self._open_broker(number, broker)
         if self._gate is not None:
@@ -294,7 +316,7 @@ class Node:
         file = catalog_file(settings) if membership is None else membership.catalog
         if file is not None and not settings.memory and membership is None:
             refuse_lost_catalog(file, settings)
-        self.catalog = open_catalog(file, settings, self._clock)
+        self.catalog = open_catalog(file, settings, self._time.clock)
         undo.callback(self.catalog.close)
         if file is not None and not settings.memory:
             self._belonging = Belonging(file, settings, self.catalog)
@@ -345,10 +367,17 @@ class Node:
             self.control,
             self.bulk,
             self.live,
+            self._time.clock,
         )
+        if self._time.fake is not None:
+            self.administration.clock = ClockDesk(self._time.fake, self._has_answered, self._idle)
+        if self._settings.testing:
+            self.administration.reset = partial(reset, self.catalog, self.live, self._definitions)
         if gateway.trouble is not None:
-            _log.warning("faults can be asked for: this server is for tests")
-            self._faults = FaultBox(stores.faults, gateway, gateway.trouble, self._clock, scheduler)
+            if not self._is_guest:
+                _log.warning("faults can be asked for: this server is for tests")
+            clock, timers = self._time.clock, self._time.timers
+            self._faults = FaultBox(stores.faults, gateway, gateway.trouble, clock, timers)
             self._faults.register(self.control)
 
     def _serve(self, record: EntityRecord, namespace: Namespace) -> None:
@@ -372,7 +401,7 @@ class Node:
 
     def _idle_ms(self, record: EntityRecord) -> int:
         """How long an entity had been idle when the server last ran; an update since is use."""
-        since_update_ms = max(0, self._clock.now_ms() - record.updated_ms)
+        since_update_ms = max(0, self._time.clock.now_ms() - record.updated_ms)
         return min(self._idle_times.get(record.entity_id, 0), since_update_ms)
 
     def _clock_stepped(self, delta_ms: int) -> None:
