@@ -12,12 +12,14 @@ from partibus.cli.help_pages import VerbGroup, make_readable
 from partibus.cli.verbs import (
     bench,
     cert,
+    clock,
     config,
     context,
     dlq,
     doctor,
     entity,
     fault,
+    hosted_namespace,
     kinds,
     namespace,
     peek,
@@ -61,7 +63,7 @@ PIPELINES: Final = "Pipelines"
 TOOLS: Final = "Tools"
 
 ORDER: Final = (
-    *("serve", "config", "store", "fault"),
+    *("serve", "config", "store", "fault", "clock"),
     *("send", "receive", "peek", "tail", "purge", "dlq", "schedule", "session"),
     *("entity", "queue", "topic", "subscription", "rule", "policy", "namespace"),
 )
@@ -103,6 +105,7 @@ app.add_typer(config.app, name="config", rich_help_panel=SERVER)
 app.add_typer(cert.app, name="cert", rich_help_panel=SERVER)
 app.add_typer(store.app, name="store", rich_help_panel=SERVER)
 app.add_typer(fault.app, name="fault", rich_help_panel=SERVER)
+app.add_typer(clock.app, name="clock", rich_help_panel=SERVER)
 
 app.command("send", rich_help_panel=MESSAGES)(send.send)
 app.command("receive", rich_help_panel=MESSAGES)(receive.receive)
@@ -120,6 +123,7 @@ app.add_typer(kinds.subscription, name="subscription", rich_help_panel=ENTITIES)
 subscription_rule.app.add_typer(rule.app)
 app.add_typer(subscription_rule.app, name="rule", rich_help_panel=ENTITIES)
 app.add_typer(policy.app, name="policy", rich_help_panel=ENTITIES)
+namespace.app.add_typer(hosted_namespace.app)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=ENTITIES)
 
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=PIPELINES)
