@@ -37,10 +37,17 @@ class FixedClockDesk:
 class ClockDesk(FixedClockDesk):
     """Moves the time of one namespace."""
 
-    def __init__(self, time: FakeTime, is_at_rest: Callable[[], bool], idle: IdleWatch) -> None:
+    def __init__(
+        self,
+        time: FakeTime,
+        is_at_rest: Callable[[], bool],
+        idle: IdleWatch,
+        look: Callable[[], None],
+    ) -> None:
         self._time = time
         self._is_at_rest = is_at_rest
         self._idle = idle
+        self._look = look
 
     def show(self) -> Payload:
         """What time it is, and how much of that was advanced."""
@@ -55,7 +62,7 @@ class ClockDesk(FixedClockDesk):
         delta_ms = _delta_ms(body)
         if self._time.clock.advanced_ms + delta_ms > TOTAL_MS_MAX:
             raise ArgumentError("The clock can be advanced by 100 years in all; start anew.")
-        await self._time.advance_ms(delta_ms, self._is_at_rest, self._idle.sweep)
+        await self._time.advance_ms(delta_ms, self._is_at_rest, self._idle.sweep, self._look)
         return self.show()
 
 

@@ -370,7 +370,10 @@ class Node:
             self._time.clock,
         )
         if self._time.fake is not None:
-            self.administration.clock = ClockDesk(self._time.fake, self._has_answered, self._idle)
+            # A step by nothing has every fragment look at what is due.
+            look = partial(self._clock_stepped, 0)
+            at_rest, fake = self._has_answered, self._time.fake
+            self.administration.clock = ClockDesk(fake, at_rest, self._idle, look)
         if self._settings.testing:
             self.administration.reset = partial(reset, self.catalog, self.live, self._definitions)
         if gateway.trouble is not None:

@@ -1,0 +1,26 @@
+"""A server of the test kit in this process, and a namespace for each test."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from partibus.testing import Namespace, Server
+from partibus.testing.kit.quick_sdk import without_naps
+
+
+@pytest.fixture(scope="session")
+def kit_server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def namespace(kit_server: Server) -> Iterator[Namespace]:
+    with kit_server.namespace() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _quick() -> Iterator[None]:
+    with without_naps():
+        yield
