@@ -28,8 +28,11 @@ of the profile may be set in the table [limits] of the file (`control.limits_con
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
 | forward_failures_to_transfer | PARTIBUS_FORWARD_FAILURES_TO_TRANSFER | true or false | false |
 | emulator | PARTIBUS_EMULATOR | true or false: stand in for the vendor's emulator? | false |
+| fake_time | PARTIBUS_FAKE_TIME | true or false: may the clock be advanced? | false |
+| testing | PARTIBUS_TESTING | true or false: is it for test suites? | false |
 
-In emulator mode some of these have another default (`server.emulator`).
+In emulator mode (`server.emulator`) and for test suites (`server.testing`) some of these have
+another default.
 """
 
 import re
