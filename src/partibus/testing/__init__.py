@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Server,
         TestingServer,
         expect,
+        quick_sdk,
     )
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Server",
     "TestingServer",
     "expect",
+    "quick_sdk",
 ]
 
 

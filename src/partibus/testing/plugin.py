@@ -89,7 +89,7 @@ def reset(namespace: "Namespace") -> Callable[[], None]:
 @pytest.fixture
 def quick_sdk() -> Iterator[None]:
     """The Python SDK without its fixed waits: a second less for each sender and receiver."""
-    from partibus.testing.kit.quick_sdk import without_naps
+    from partibus import testing
 
-    with without_naps():
+    with testing.quick_sdk():
         yield

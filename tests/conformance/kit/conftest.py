@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from partibus.testing import Namespace, Server
-from partibus.testing.kit.quick_sdk import without_naps
+from partibus.testing import Namespace, Server, quick_sdk
 
 
 @pytest.fixture(scope="session")
@@ -22,5 +21,5 @@ def namespace(kit_server: Server) -> Iterator[Namespace]:
 
 @pytest.fixture(autouse=True)
 def _quick() -> Iterator[None]:
-    with without_naps():
+    with quick_sdk():
         yield

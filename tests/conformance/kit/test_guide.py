@@ -14,7 +14,13 @@ from support.server import SOURCE, ServerProcess
 
 GUIDE = ROOT / "docs" / "guides" / "testing.md"
 PLUGIN = "partibus.testing.plugin"
-SUITES = ("Time", "Faults", "Messages", "asyncio, and administration clients")
+SUITES = (
+    "Time",
+    "Faults",
+    "Messages",
+    "asyncio, and administration clients",
+    "Generated messages",
+)
 SECONDS_MAX = 240
 
 

@@ -10,6 +10,7 @@ from partibus.testing.kit.fake_clock import FakeClock
 from partibus.testing.kit.faults import Fault, Faults
 from partibus.testing.kit.messages import Message
 from partibus.testing.kit.namespace import Namespace
+from partibus.testing.kit.quick_sdk import quick_sdk
 from partibus.testing.kit.server import Server
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "Server",
     "TestingServer",
     "expect",
+    "quick_sdk",
 ]

@@ -4,7 +4,7 @@ Owns one thing: the fixed sleeps between the steps of a handshake (50 and 100 ms
 that keeps a connection alive (1 s) become short ones, in the modules of `azure.servicebus` alone.
 They add up to a second for each sender and receiver that is opened and closed, which is most of
 the time of a suite. What the client says and does stays as it is, and so do its retries and their
-waits. Used by the fixture `quick_sdk`.
+waits. The fixture `quick_sdk` is the same for a test.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ def _shortened(seconds: float) -> float:
 
 
 @contextmanager
-def without_naps() -> Iterator[None]:
+def quick_sdk() -> Iterator[None]:
     """Shorten the naps of the client within the block; a client that is not installed has none."""
     try:
         import azure.servicebus
