@@ -10,35 +10,23 @@ import typer
 
 from partibus.cli.help_pages import VerbGroup, make_readable
 from partibus.cli.verbs import (
-    bench,
     cert,
     clock,
     config,
     context,
-    dlq,
     doctor,
-    entity,
     fault,
     hosted_namespace,
-    kinds,
-    namespace,
-    peek,
-    pipeline,
-    pipelines,
-    policy,
-    purge,
-    receive,
-    rule,
-    schedule,
-    send,
     serve,
-    session,
-    stage,
     store,
-    subscription_rule,
     token,
     version,
 )
+from partibus.cli.verbs.entities import entity, kinds, namespace, policy, rule, subscription_rule
+from partibus.cli.verbs.messages import bench, dlq, peek, purge, receive, schedule, send, session
+from partibus.cli.verbs.pipeline import group as pipeline
+from partibus.cli.verbs.pipeline import readers as pipelines
+from partibus.cli.verbs.pipeline import stage
 
 HELP = """\
 A self-hosted, partitioned message bus for Azure Service Bus clients.

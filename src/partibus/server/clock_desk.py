@@ -8,9 +8,9 @@ import datetime
 from collections.abc import Callable
 from typing import Final
 
+from partibus.cluster.control_hub import Payload
 from partibus.domain.errors import ArgumentError, InvalidOperation
 from partibus.domain.span import any_span_ms
-from partibus.server.control_hub import Payload
 from partibus.server.fake_time import FakeTime
 from partibus.server.idle import IdleWatch
 

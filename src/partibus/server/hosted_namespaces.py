@@ -11,6 +11,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from partibus.cluster.control_hub import Payload
 from partibus.control.policies import ROOT_POLICY_NAME, AccessPolicy, new_key
 from partibus.domain.errors import (
     ArgumentError,
@@ -20,7 +21,6 @@ from partibus.domain.errors import (
     QuotaExceeded,
 )
 from partibus.domain.rights import ALL_RIGHTS
-from partibus.server.control_hub import Payload
 
 if TYPE_CHECKING:
     from partibus.gateway.gateway import Gateway

@@ -7,9 +7,9 @@ set, have no place on a server that somebody relies on. Called by `server.config
 
 from typing import TYPE_CHECKING, Final
 
-from partibus.control.apply import apply_definitions
 from partibus.control.catalog import Catalog
-from partibus.control.definitions import Definitions
+from partibus.control.declared.apply import apply_definitions
+from partibus.control.declared.definitions import Definitions
 from partibus.control.live import LiveNamespace
 from partibus.domain.errors import ConfigError
 
