@@ -12,10 +12,12 @@ from partibus.cli.help_pages import VerbGroup, make_readable
 from partibus.cli.verbs import (
     backup,
     cert,
+    clock,
     config,
     context,
     doctor,
     fault,
+    hosted_namespace,
     serve,
     store,
     token,
@@ -50,7 +52,7 @@ PIPELINES: Final = "Pipelines"
 TOOLS: Final = "Tools"
 
 ORDER: Final = (
-    *("serve", "config", "store", "backup", "restore", "fault"),
+    *("serve", "config", "store", "backup", "restore", "fault", "clock"),
     *("send", "receive", "peek", "tail", "purge", "dlq", "schedule", "session"),
     *("entity", "queue", "topic", "subscription", "rule", "policy", "namespace"),
 )
@@ -94,6 +96,7 @@ app.add_typer(store.app, name="store", rich_help_panel=SERVER)
 app.add_typer(backup.app, name="backup", rich_help_panel=SERVER)
 app.command("restore", rich_help_panel=SERVER)(backup.restore)
 app.add_typer(fault.app, name="fault", rich_help_panel=SERVER)
+app.add_typer(clock.app, name="clock", rich_help_panel=SERVER)
 
 app.command("send", rich_help_panel=MESSAGES)(send.send)
 app.command("receive", rich_help_panel=MESSAGES)(receive.receive)
@@ -111,6 +114,7 @@ app.add_typer(kinds.subscription, name="subscription", rich_help_panel=ENTITIES)
 subscription_rule.app.add_typer(rule.app)
 app.add_typer(subscription_rule.app, name="rule", rich_help_panel=ENTITIES)
 app.add_typer(policy.app, name="policy", rich_help_panel=ENTITIES)
+namespace.app.add_typer(hosted_namespace.app)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=ENTITIES)
 
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=PIPELINES)

@@ -83,6 +83,15 @@ def parse_token(text: str) -> SasToken:
     )
 
 
+def key_name(text: str) -> str:
+    """The name of the key that a token says it was signed with; "" when it names none."""
+    for part in text[:_TOKEN_LENGTH_MAX].removeprefix(TOKEN_PREFIX).strip().split("&"):
+        name, _, value = part.partition("=")
+        if name == "skn":
+            return unquote_plus(value)
+    return ""
+
+
 def _path_of_resource(resource: str) -> str:
     # The JavaScript administration client signs the whole address of its request; a path
     # cannot hold a question mark (ENT-7).

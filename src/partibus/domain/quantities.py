@@ -9,11 +9,12 @@ import datetime
 import re
 from typing import Final
 
+from partibus.domain.duration import parse_duration
 from partibus.domain.errors import ArgumentError
 
 UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
-_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION: Final = re.compile(r"(?:\d{1,12}(?:\.\d{1,6})?(?:ms|s|m|h|d))+", re.ASCII)
+_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|h))?")
 _SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(?:i?b)?", re.ASCII)
 _SIZE_STEPS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -25,6 +26,11 @@ def duration_ms(text: str) -> int:
         raise ArgumentError(f"'{text}' is not a valid duration; for example: 70ms, 30s or 1h30m.")
     parts = _DURATION_PART.findall(text)
     return round(sum(float(number) * UNIT_MS[unit] for number, unit in parts))
+
+
+def any_duration_ms(text: str) -> int:
+    """The same, also of an ISO 8601 duration such as P7D."""
+    return parse_duration(text) if text.startswith("P") else duration_ms(text)
 
 
 def size_bytes(text: str) -> int:

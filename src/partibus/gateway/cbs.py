@@ -8,6 +8,7 @@ from partibus.amqp.codec.text import is_text, text_of
 from partibus.amqp.codec.types import Int, Symbol
 from partibus.domain.address import parse_address
 from partibus.domain.errors import ArgumentError, BusError, NotImplementedHere, Unauthorized
+from partibus.gateway.admission import enter_by_token
 from partibus.gateway.requests import Request, RequestLink
 
 
@@ -26,6 +27,7 @@ class CbsNode(RequestLink):
         if token is None or audience is None or not is_text(given) or not is_text(name):
             raise ArgumentError("put-token needs the token as its body and the property 'name'.")
         connection = self.connection
+        enter_by_token(connection, token)
         if not connection.gateway.access.accepts(token):
             raise Unauthorized(
                 "Only shared access signatures are accepted; connect with a connection string."

@@ -33,6 +33,7 @@ from partibus.amqp.session import Session
 from partibus.domain.address import Address
 from partibus.domain.errors import BusError, InvalidOperation, MessageTooLarge, Unauthorized
 from partibus.domain.rights import Rights
+from partibus.gateway.admission import put_plain
 from partibus.gateway.claims import Claims
 from partibus.gateway.error_mapping import amqp_error
 from partibus.gateway.fault_injection import throttled
@@ -324,22 +325,9 @@ class ClientConnection:
 
     def _sasl(self, event: Event) -> None:
         assert isinstance(event, SaslInitReceived)
-        is_welcome = True
-        if event.mechanism == "PLAIN":
-            is_welcome = self._plain(event.response)
+        is_welcome = event.mechanism != "PLAIN" or put_plain(self, event.response)
         # A client may have sent its open behind its SASL init; that is handled now.
         self._handle(self._engine.sasl_outcome(is_welcome))
-
-    def _plain(self, response: bytes) -> bool:
-        """RFC 4616: authorization identity, name and password between zero bytes."""
-        parts = response.split(b"\0")
-        if len(parts) != 3:
-            return False
-        try:
-            self.claims.put_plain(parts[1].decode(), parts[2].decode())
-        except (Unauthorized, UnicodeDecodeError):
-            return False
-        return True
 
     def _open(self, event: Event) -> None:
         assert isinstance(event, OpenReceived)
@@ -441,6 +429,13 @@ class ClientConnection:
             owner = link.context
             if isinstance(owner, OutboundLink | ResponseLink):
                 owner.flow()
+
+    def move(self, gateway: "Gateway") -> None:
+        """The first key that the client shows is of another namespace of this server."""
+        self.gateway.forget(self)
+        self.gateway = gateway
+        self.claims = Claims(gateway.access, gateway.profile.tokens_per_connection_max)
+        gateway.adopt(self, self._wire)
 
     # --- changes of entities ------------------------------------------------------------------
 

@@ -76,6 +76,8 @@ class Gateway:
         self._prefixes: dict[int, TokenPrefix] = {}
         self._connections: set[ClientConnection] = set()
         self.receivers = Receivers(namespace)
+        self.host: Callable[[str], Gateway] | None = None
+        """Finds the gateway of a key by its name, where a server hosts several namespaces."""
         self._farewells: list[Callable[[], None]] = []
         self._sweep_timer: Timer | None = None
         self._next_sweep_ms = 0
@@ -107,6 +109,13 @@ class Gateway:
         connection = ClientConnection(self, wire)
         self._connections.add(connection)
         return connection
+
+    def adopt(self, connection: ClientConnection, wire: Wire) -> None:
+        """A client of another namespace's gateway is this one's from now on."""
+        if isinstance(wire, DelayedWire) and self.trouble is not None:
+            wire.trouble = self.trouble
+        self._connections.add(connection)
+        connection.wake_by(self.monotonic_ms())
 
     def forget(self, connection: ClientConnection) -> None:
         """A client is gone."""

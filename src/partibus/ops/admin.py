@@ -18,8 +18,9 @@ application; the command line is its first user.
     GET    /$partibus/stores                   all stores with state and sizes
     GET    /$partibus/faults                   what is wrong on purpose
     POST   /$partibus/faults                   a fault, see docs/guides/faults.md
-    DELETE /$partibus/faults                   end all faults
+    DELETE /$partibus/faults                   end all faults, or with ?key= one of them
     /$partibus/backups, the files of a backup: `ops.admin_backup`
+    clock, reset and namespaces of a server for tests: `ops.admin_testing`
 """
 
 import asyncio
@@ -62,7 +63,7 @@ class Faults(Protocol):
 
     async def list(self) -> Answer: ...
 
-    async def clear(self) -> Answer: ...
+    async def clear(self, key: str | None = None) -> Answer: ...
 
 
 class NamespaceService(Protocol):
@@ -109,11 +110,38 @@ class Stages(Protocol):
     async def drop(self, name: str, writer: str, forget: bool) -> Answer: ...
 
 
+class ClockDesk(Protocol):
+    """The time of a server for tests."""
+
+    def show(self) -> Answer: ...
+
+    async def advance(self, body: Answer) -> Answer: ...
+
+
+class Namespaces(Protocol):
+    """The namespaces of a server for tests."""
+
+    def list(self) -> Answer: ...
+
+    async def create(self, body: Answer) -> Answer: ...
+
+    async def delete(self, name: str) -> Answer: ...
+
+
 class Administration(Protocol):
     """The node, as its operators see it."""
 
     @property
     def backups(self) -> "Backups": ...
+
+    @property
+    def clock(self) -> ClockDesk: ...
+
+    @property
+    def namespaces(self) -> Namespaces: ...
+
+    @property
+    def reset(self) -> Callable[[], Awaitable[None]]: ...
 
     @property
     def faults(self) -> Faults: ...
@@ -153,6 +181,7 @@ def admin_routes(node: Administration) -> list[Route]:
     from partibus.ops.admin_backup import begin_backup, end_backup, file_route
     from partibus.ops.admin_namespace import NAMESPACE_ROUTES
     from partibus.ops.admin_stages import drop_stages, list_stages
+    from partibus.ops.admin_testing import TESTING_ROUTES
 
     table: list[tuple[str, str, Handler]] = [
         *NAMESPACE_ROUTES,
@@ -171,6 +200,7 @@ def admin_routes(node: Administration) -> list[Route]:
         ("DELETE", "/faults", _clear_faults),
         ("POST", "/backups", begin_backup),
         ("DELETE", "/backups/{id}", end_backup),
+        *TESTING_ROUTES,
     ]
     routes = [
         Route(PREFIX + path, _endpoint(node, handler), methods=[method])
@@ -278,7 +308,7 @@ async def _set_fault(node: Administration, request: Request) -> Answer:
 
 
 async def _clear_faults(node: Administration, request: Request) -> Answer:
-    return await node.faults.clear()
+    return await node.faults.clear(request.query_params.get("key"))
 
 
 # --- forms --------------------------------------------------------------------------------------

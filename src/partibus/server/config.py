@@ -30,8 +30,11 @@ of the profile may be set in the table [limits] of the file (`control.declared.l
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
 | forward_failures_to_transfer | PARTIBUS_FORWARD_FAILURES_TO_TRANSFER | true or false | false |
 | emulator | PARTIBUS_EMULATOR | true or false: stand in for the vendor's emulator? | false |
+| fake_time | PARTIBUS_FAKE_TIME | true or false: may the clock be advanced? | false |
+| testing | PARTIBUS_TESTING | true or false: is it for test suites? | false |
 
-In emulator mode some of these have another default (`server.emulator`).
+In emulator mode (`server.emulator`) and for test suites (`server.testing`) some of these have
+another default.
 """
 
 import re
@@ -48,7 +51,7 @@ from partibus.control.jwt_tokens import JwtSettings
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile, profile_named
 from partibus.domain.quantities import size_bytes
-from partibus.server import emulator
+from partibus.server import emulator, testing
 from partibus.store.room import FREE_MIN, FreeMin
 
 ENVIRONMENT_PREFIX: Final = "PARTIBUS_"
@@ -103,6 +106,10 @@ class ServeSettings:
     """What cannot be forwarded ends in the source's transfer dead-letter queue (TDQ-3)."""
     emulator: bool = False
     """Tools that start the vendor's emulator find what they expect of it."""
+    fake_time: bool = False
+    """The clock can be advanced by those who hold Manage; for tests, in memory only."""
+    testing: bool = False
+    """A server for test suites: namespaces per test and a reset, beside faults and fake time."""
 
     @property
     def store_directories(self) -> tuple[Path, ...]:
@@ -164,12 +171,17 @@ def resolve_configuration(
     if values.get("emulator"):
         _take_emulator(environment, values, origins)
         definitions = definitions or default_definitions()
+    if values.get("testing"):
+        for key in testing.IMPLIED:
+            if key not in values:
+                _take(key, True, "--testing", values, origins)
     settings = _make(values)
     if definitions is not None and definitions.limits:
         limited = with_limits(settings.profile, definitions.source, definitions.limits)
         settings = replace(settings, profile=limited)
     _check_ports(settings)
     _check_tls(settings)
+    testing.check(settings)
     for name in ServeSettings.__dataclass_fields__:
         origins.setdefault(name, "default")
     return Configuration(settings, definitions, origins)
@@ -403,6 +415,8 @@ _READERS: Final[dict[str, Reader]] = {
         value, "forward_failures_to_transfer"
     ),
     "emulator": lambda value: _read_switch(value, "emulator"),
+    "fake_time": lambda value: _read_switch(value, "fake_time"),
+    "testing": lambda value: _read_switch(value, "testing"),
 }
 SETTING_KEYS: Final = tuple(_READERS)
 # Tables of the file: the name of each setting there, and its own.

@@ -27,7 +27,7 @@ from partibus.control.declared.definitions import Definitions
 from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.live import LiveNamespace
 from partibus.control.record import Change, EntityRecord
-from partibus.domain.clock import Clock
+from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.errors import BusError, ConfigError, StoreCorrupt
 from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker
@@ -42,6 +42,7 @@ from partibus.gateway.namespace import Namespace
 from partibus.server.backup_desk import BackupService
 from partibus.server.bulk import BulkPath
 from partibus.server.catalog_writer import CatalogWriter
+from partibus.server.clock_desk import ClockDesk
 from partibus.server.clock_watch import ClockWatch
 from partibus.server.config import MERGED, ServeSettings
 from partibus.server.data_directory.belonging import Belonging, begin_stores, refuse_lost_catalog
@@ -53,9 +54,11 @@ from partibus.server.data_directory.catalog_start import (
 )
 from partibus.server.data_directory.directory import COPY_NAME
 from partibus.server.encryption import encrypted_catalog, vault_of
+from partibus.server.fake_time import BusTime
 from partibus.server.fault_injection.box import FaultBox
 from partibus.server.follower import Follower
 from partibus.server.fragment_specs import fragment_spec
+from partibus.server.hosted_namespaces import HostedNamespaces
 from partibus.server.idle import IdleWatch
 from partibus.server.live import ServerNamespace
 from partibus.server.memory import give_memory_back, memory_limit_bytes
@@ -65,6 +68,7 @@ from partibus.server.scheduler import LoopScheduler
 from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients
 from partibus.server.stores import StoreMaker
+from partibus.server.testing import reset
 from partibus.server.topics import Topics
 
 if TYPE_CHECKING:
@@ -95,6 +99,7 @@ class Node:
         membership: Membership | None = None,
         gate: Callable[[], Awaitable[None]] | None = None,
         progress: Callable[[], None] = no_progress,
+        is_guest: bool = False,
     ) -> None:
         self._progress = progress
         """Told of every step of the start, which may take long."""
@@ -102,6 +107,11 @@ class Node:
         """What a worker waits for when it has checked its stores and others have not yet."""
         self._settings = settings
         self._clock = clock
+        """The machine's: of connections and tokens, whatever time it is for messages."""
+        self._is_guest = is_guest
+        """Whether its namespace is one beside a server's own, for a test."""
+        self.hosted: HostedNamespaces | None = None
+        self._time: BusTime
         self._definitions = definitions
         self._membership = membership
         """None when this process is the whole server."""
@@ -141,6 +151,7 @@ class Node:
         """Open the catalog and the stores, and bring every fragment up."""
         loop = asyncio.get_running_loop()
         scheduler = LoopScheduler(loop)
+        self._time = BusTime(self._clock, scheduler, loop if self._settings.fake_time else None)
         self._refuse_what_is_not_offered()
         vault = vault_of(self._settings, makes=self._membership is None)
         stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler, vault)
@@ -190,11 +201,14 @@ class Node:
         self.gateway.start()
         self._follower = Follower(self.catalog, scheduler)
         self._follower.start(self.control)
-        self._idle = IdleWatch(self.catalog, self.live, self.control, self._clock, self._machines)
+        clock = self._time.clock
+        self._idle = IdleWatch(self.catalog, self.live, self.control, clock, self._machines)
         self._idle.start()
         self._clock_watch = ClockWatch(self._clock, scheduler, self._clock_stepped)
         self._clock_watch.start()
         self._open_administration(stores, scheduler)
+        if self._settings.testing and not self._is_guest:
+            self.hosted = self.administration.namespaces = HostedNamespaces(self)
         if self._peers is not None:
             await self._peers.start()
 
@@ -203,6 +217,8 @@ class Node:
 
         What is stored and not confirmed would be sent again by its sender: so nothing more is
         taken first, then all answers are awaited, and only then connections are closed."""
+        if self.hosted is not None:
+            await self.hosted.stop()
         if self._faults is not None:
             self._faults.clear({})
         self._follower.stop()
@@ -224,6 +240,7 @@ class Node:
         for broker in self._brokers.values():
             broker.close(self._settings.keep_locks)
         self._writer.close()
+        self._time.stop()
         self._keep_copy()
         self.catalog.close()
         self._at_end.close()
@@ -268,6 +285,10 @@ class Node:
         """What a client pastes to reach this node."""
         return connection_string(self.catalog, self._settings.data, self._shows_key, host, port)
 
+    def guest(self) -> "Node":
+        """A node for a namespace beside this one, with what the file declares in it."""
+        return Node(self._settings, SystemClock(), self._definitions, is_guest=True)
+
     def management(self) -> "ManagementApplication":
         """The management API; its library is loaded when the first HTTP request comes."""
         from partibus.atom.application import ManagementApplication
@@ -290,7 +311,8 @@ class Node:
         first_token = new_first_token()
         for number in filter(self._owns, range(self._settings.stores)):
             store = stores.make(number)
-            broker = Broker(store, self._clock, scheduler, stop_at_once, first_token)
+            time = self._time
+            broker = Broker(store, time.clock, time.timers, stop_at_once, first_token)
             undo.callback(broker.abandon)
             self._open_broker(number, broker)
         if self._gate is not None:
@@ -316,10 +338,12 @@ class Node:
         file = self._catalog_path()
         if file is not None and not settings.memory and membership is None:
             refuse_lost_catalog(file, settings)
-        self.catalog = open_catalog(file, settings, self._clock, self._encrypted)
+        self.catalog = open_catalog(file, settings, self._time.clock, self._encrypted)
         undo.callback(self.catalog.close)
         twin = None if self._encrypted is None else self._encrypted.twin()
-        again = None if file is None else partial(open_catalog, file, settings, self._clock, twin)
+        again = (
+            None if file is None else partial(open_catalog, file, settings, self._time.clock, twin)
+        )
         self._writer = CatalogWriter(self.catalog, again)
         if file is not None and not settings.memory:
             self._belonging = Belonging(file, settings, self.catalog)
@@ -384,10 +408,20 @@ class Node:
                 self._encrypted,
             ),
             self.live,
+            self._time.clock,
         )
+        if self._time.fake is not None:
+            # A step by nothing has every fragment look at what is due.
+            look = partial(self._clock_stepped, 0)
+            at_rest, fake = self._has_answered, self._time.fake
+            self.administration.clock = ClockDesk(fake, at_rest, self._idle, look)
+        if self._settings.testing:
+            self.administration.reset = partial(reset, self.catalog, self.live, self._definitions)
         if gateway.trouble is not None:
-            _log.warning("fault injection is enabled: use this server for tests only")
-            self._faults = FaultBox(stores.faults, gateway, gateway.trouble, self._clock, scheduler)
+            if not self._is_guest:
+                _log.warning("fault injection is enabled: use this server for tests only")
+            clock, timers = self._time.clock, self._time.timers
+            self._faults = FaultBox(stores.faults, gateway, gateway.trouble, clock, timers)
             self._faults.register(self.control)
 
     def _serve(self, record: EntityRecord, namespace: Namespace) -> None:
@@ -411,7 +445,7 @@ class Node:
 
     def _idle_ms(self, record: EntityRecord) -> int:
         """How long an entity had been idle when the server last ran; an update since is use."""
-        since_update_ms = max(0, self._clock.now_ms() - record.updated_ms)
+        since_update_ms = max(0, self._time.clock.now_ms() - record.updated_ms)
         return min(self._idle_times.get(record.entity_id, 0), since_update_ms)
 
     def _clock_stepped(self, delta_ms: int) -> None:

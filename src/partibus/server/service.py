@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from partibus.ops.admin import Administration
+    from partibus.server.hosted_namespaces import HostedNamespaces
 
 READY_WORD: Final = "PARTIBUS READY"
 
@@ -64,6 +65,11 @@ class ServedNode(Protocol):
 
     @property
     def administration(self) -> "Administration": ...
+
+    @property
+    def hosted(self) -> "HostedNamespaces | None":
+        """The namespaces beside its own, on a server for tests."""
+        ...
 
     async def start(self) -> None: ...
 
@@ -217,7 +223,12 @@ class Service:
         operations = operations_application(
             self.health, self._node.administration, self._node.data_routes()
         )
-        return with_management(self._node.management(), operations)
+        application = with_management(self._node.management(), operations)
+        if self._node.hosted is None:
+            return application
+        from partibus.server.hosted_application import HostedApplication
+
+        return HostedApplication(self._node.hosted, application)
 
     def _endpoints(self, ports: dict[str, list[socket.socket]], ca_path: Path) -> Endpoints:
         numbers = {flag: int(sockets[0].getsockname()[1]) for flag, sockets in ports.items()}

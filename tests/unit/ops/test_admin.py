@@ -86,7 +86,7 @@ class FakeFaults:
     async def list(self) -> dict[str, Any]:
         return {"faults": []}
 
-    async def clear(self) -> dict[str, Any]:
+    async def clear(self, key: str | None = None) -> dict[str, Any]:
         return {"cleared": []}
 
 

@@ -115,6 +115,8 @@ def test_every_setting_from_the_environment() -> None:
         "flight_port": "5673",
         "memory_limit": "2G",
         "emulator": "on",
+        "fake_time": "off",
+        "testing": "off",
     }
     assert set(values) == set(SETTING_KEYS)
     environment = {f"PARTIBUS_{key.upper()}": value for key, value in values.items()}

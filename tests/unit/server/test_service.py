@@ -42,6 +42,7 @@ class FakeNode:
     """Records what it is told; its gateway echoes."""
 
     administration = None
+    hosted = None
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.log: list[str] = []

@@ -188,6 +188,24 @@ def serve(
             rich_help_panel=_LIMITS,
         ),
     ] = False,
+    fake_time: Annotated[
+        bool,
+        typer.Option(
+            "--fake-time",
+            help="Let `partibus clock advance` move the time of messages and entities. For tests;"
+            " needs --memory.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = False,
+    testing: Annotated[
+        bool,
+        typer.Option(
+            "--testing",
+            help="A server for test suites: a namespace for each test, --memory, --faults and"
+            " --fake-time.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = False,
 ) -> None:
     """Run the message bus until Ctrl-C or SIGTERM.
 
@@ -216,6 +234,8 @@ def serve(
         peek_partitioned=peek_partitioned,
         faults=faults,
         emulator=emulator,
+        fake_time=fake_time,
+        testing=testing,
     )
     raise typer.Exit(_run(flags))
 
@@ -225,6 +245,8 @@ def serve_flags(
     memory: bool,
     faults: bool,
     emulator: bool,
+    fake_time: bool = False,
+    testing: bool = False,
     stores: str | None,
     store: list[str] | None,
     **given: object,
@@ -233,7 +255,13 @@ def serve_flags(
     if stores is not None and store:
         raise typer.BadParameter("give --stores or --store, not both")
     places = tuple(store) if store else stores
-    switches = {"memory": memory, "faults": faults, "emulator": emulator}
+    switches = {
+        "memory": memory,
+        "faults": faults,
+        "emulator": emulator,
+        "fake_time": fake_time,
+        "testing": testing,
+    }
     return {**given, **{key: on or None for key, on in switches.items()}, "stores": places}
 
 

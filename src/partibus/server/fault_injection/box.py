@@ -104,8 +104,9 @@ class FaultBox:
         }
 
     def clear(self, payload: Payload) -> Payload:
-        """End every fault; answers which there were."""
-        keys = list(self._standing)
+        """End every fault, or the one of a key; answers which there were."""
+        only = payload.get("key")
+        keys = [key for key in self._standing if only is None or key == only]
         for key in keys:
             self._end(key)
         return {"cleared": keys}
@@ -136,7 +137,7 @@ class FaultBox:
         elif isinstance(request, LatencyFault):
             self._trouble.rtt_ms = request.rtt_ms
         elif isinstance(request, ThrottleFault):
-            standing.throttle = Throttle(request.rate_per_s, self._now_ms())
+            standing.throttle = Throttle(request.rate_per_s, self._gateway.monotonic_ms())
             self._trouble.set_throttle(request.entity, standing.throttle)
         self._set_delays()
 

@@ -76,10 +76,10 @@ class FaultService:
                     known["refused"] = (known["refused"] or 0) + fault["refused"]
         return {"faults": list(merged.values())}
 
-    async def clear(self) -> Payload:
-        """End every fault; answers which there were."""
+    async def clear(self, key: str | None = None) -> Payload:
+        """End every fault, or the one of a key; answers which there were."""
         self._require_switched_on()
-        answers = await self._control.ask_all(CLEAR_FAULTS, {})
+        answers = await self._control.ask_all(CLEAR_FAULTS, {} if key is None else {"key": key})
         return {"cleared": sorted({key for a in answers.values() for key in a["cleared"]})}
 
     def _require_switched_on(self) -> None:

@@ -7,7 +7,7 @@ the HTTP side (`ops.admin`), which owns the paths, and by nothing else.
 """
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from partibus.atom.counts import Figures
@@ -20,13 +20,15 @@ from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
 from partibus.domain.entity import SubscriptionSpec, fragment_bytes_max
-from partibus.domain.errors import Unauthorized
+from partibus.domain.errors import InvalidOperation, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.namespace import Namespace
 from partibus.server.backup_desk import BackupService
 from partibus.server.bulk import BulkPath
+from partibus.server.clock_desk import FixedClockDesk
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
+from partibus.server.hosted_namespaces import NoNamespaces
 from partibus.server.operators.inspection import COUNTS, FRAGMENTS, STORES, is_available
 from partibus.server.operators.namespace import NamespaceService
 from partibus.server.operators.pipelines import PipelineService
@@ -52,12 +54,18 @@ class Administration:
         bulk: BulkPath,
         backups: BackupService,
         live: LiveNamespace | None = None,
+        bus_clock: Clock | None = None,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
         self._namespace = namespace
         self._access = access
         self._clock = clock
+        self._bus_clock = clock if bus_clock is None else bus_clock
+        """The time of messages, which is another on a server with fake time."""
+        self.clock = FixedClockDesk()
+        self.namespaces = NoNamespaces()
+        self.reset: Callable[[], Awaitable[None]] = _refuse_reset
         self._control = control
         self.bulk = bulk
         self.faults = FaultService(settings, catalog, control)
@@ -118,7 +126,7 @@ class Administration:
         """Delete the waiting messages of a lane; `limit` leaves the rest for another call."""
         entity = self._namespace.resolve(parse_address(name))
         # What arrives from now on stays, so that a purge ends while senders go on.
-        moment_ms = self._clock.now_ms() + 1 if before_ms is None else before_ms
+        moment_ms = self._bus_clock.now_ms() + 1 if before_ms is None else before_ms
         run = PurgeRun(lane, moment_ms, limit)
         await run.empty(entity.fragments)
         return {
@@ -173,6 +181,13 @@ class Administration:
                 for number in range(self._settings.stores)
             ]
         }
+
+
+async def _refuse_reset() -> None:
+    raise InvalidOperation(
+        "This server cannot be reset: it was started without --testing. Delete entities one by "
+        "one, or start it with 'partibus serve --testing' where a reset is wanted."
+    )
 
 
 def _laid_over(record: EntityRecord, told: Mapping[str, Payload]) -> list[Payload]:

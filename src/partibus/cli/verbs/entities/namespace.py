@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from partibus.cli.entities.namespace_import import Result
     from partibus.cli.place import Place
 
-app = typer.Typer(help="All entities in one file.", no_args_is_help=True)
+app = typer.Typer(help="All entities in one file, and namespaces for tests.", no_args_is_help=True)
 
 
 @app.callback()
 def namespace() -> None:
-    """All entities in one file.
+    """All entities in one file, and namespaces for tests.
 
     Take a namespace from one server (or from Azure) to another, or keep it under version control.
+    On a server for tests (`partibus serve --testing`), make one for each test.
     """
 
 

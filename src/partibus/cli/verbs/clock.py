@@ -1,0 +1,58 @@
+"""`partibus clock ...`: the time of a server for tests.
+
+Owns the words and flags. The server moves its time, and only when it was started with
+`--fake-time` or `--testing`; the key of the connection string says whose time is meant.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.options import AsJson
+from partibus.cli.quantities import spoken_span
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+
+HELP: Final = """\
+Look at the time of a server for tests, or move it.
+
+Works with a server that was started with `partibus serve --testing`, or `--memory --fake-time`. The
+time of messages and entities moves; connections and tokens stay on the machine's.
+
+    partibus clock advance 7d
+"""
+app = typer.Typer(help=HELP, no_args_is_help=True)
+
+
+@app.command()
+@on_server
+def advance(
+    place: "Place",
+    by: Annotated[
+        str, typer.Argument(metavar="DURATION", help="For example 30s, 1h30m, 7d or P7D.")
+    ],
+    json: AsJson = False,
+) -> None:
+    """Let time pass, and all that falls due in it happen.
+
+    When it returns, locks that ended are free, scheduled messages have arrived, messages that lived
+    for long enough are gone, and idle entities are deleted.
+    """
+    _tell(server_at(place).ask("POST", "/clock/advance", {"by": by}), json)
+
+
+@app.command()
+@on_server
+def show(place: "Place", json: AsJson = False) -> None:
+    """Tell what time it is for messages and entities."""
+    _tell(server_at(place).ask("GET", "/clock"), json)
+
+
+def _tell(answer: dict[str, Any], json: bool) -> None:
+    if json:
+        print_json(answer)
+        return
+    ahead = spoken_span(answer["advanced_ms"])
+    typer.echo(f"{answer['now']}, {ahead} ahead of the machine")

@@ -1,0 +1,74 @@
+"""`partibus namespace create` and its kin: namespaces per test, on a server for tests.
+
+Owns the words and flags of these verbs. The server makes namespaces only when it was started with
+`--testing`; the name of the key in a connection string says which of them is meant.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+
+app = typer.Typer()
+
+
+@app.command("create")
+@on_server
+def create(
+    place: "Place",
+    name: Annotated[
+        str | None, typer.Argument(help="(default: one that nobody has)", show_default=False)
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Make a namespace for a test, and print the connection string that leads to it.
+
+    Works with `partibus serve --testing`. It begins with what the server's --config declares, has
+    a clock and faults of its own, and nobody else sees what is in it.
+    """
+    made = server_at(place).ask("POST", "/namespaces", {} if name is None else {"name": name})
+    from partibus.testing.kit.namespace import connection_text
+
+    connection = replace(place.connection, policy=made["key_name"], key=made["key"])
+    text = connection_text(connection)
+    if json:
+        print_json({**made, "connection_string": text})
+    else:
+        typer.echo(text)
+
+
+@app.command("delete")
+@on_server
+def delete(place: "Place", name: Annotated[str, typer.Argument(help="Its name.")]) -> None:
+    """Delete a namespace that was made for a test, with all that is in it."""
+    server_at(place).ask("DELETE", f"/namespaces/{name}")
+    typer.echo(f"namespace {name} deleted")
+
+
+@app.command("list")
+@on_server
+def list_namespaces(place: "Place", json: AsJson = False) -> None:
+    """List the namespaces that were made for tests."""
+    answer = server_at(place).ask("GET", "/namespaces")
+    if json:
+        print_json(answer)
+        return
+    for namespace in answer["namespaces"]:
+        typer.echo(namespace["name"])
+
+
+@app.command("reset")
+@on_server
+def reset(place: "Place") -> None:
+    """Empty the namespace of a server for tests: entities, messages and faults go.
+
+    What the server's --config declares is there again afterwards, empty.
+    """
+    server_at(place).ask("POST", "/reset")
+    typer.echo("reset")

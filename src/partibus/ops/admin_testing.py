@@ -1,0 +1,56 @@
+"""What a server for tests offers over HTTP, as JSON under `/$partibus`.
+
+Owns the paths of the clock, of namespaces per test and of the reset; a server that was started
+without the switches for them refuses each in a sentence. Mounted by `ops.admin`, which checks the
+token and answers errors. The token's key says which namespace a request is about, its own clock
+included.
+
+    GET    /$partibus/clock                    {"now", "now_ms", "advanced_ms"}
+    POST   /$partibus/clock/advance            {"by": "7d"}: answers when all that fell due is done
+    POST   /$partibus/reset                    no entities and no faults, as at the start
+    GET    /$partibus/namespaces               those beside the server's own
+    POST   /$partibus/namespaces               {"name"}, optional; answers its key
+    DELETE /$partibus/namespaces/NAME
+"""
+
+from typing import Final
+
+from starlette.requests import Request
+
+from partibus.ops.admin import Administration, Answer, Handler, read_body
+
+
+async def _show_clock(node: Administration, request: Request) -> Answer:
+    return node.clock.show()
+
+
+async def _advance(node: Administration, request: Request) -> Answer:
+    return await node.clock.advance(await read_body(request))
+
+
+async def _reset(node: Administration, request: Request) -> Answer:
+    await node.reset()
+    await node.faults.clear()
+    return {"reset": True}
+
+
+async def _list(node: Administration, request: Request) -> Answer:
+    return node.namespaces.list()
+
+
+async def _create(node: Administration, request: Request) -> Answer:
+    return await node.namespaces.create(await read_body(request))
+
+
+async def _delete(node: Administration, request: Request) -> Answer:
+    return await node.namespaces.delete(request.path_params["name"])
+
+
+TESTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", "/clock", _show_clock),
+    ("POST", "/clock/advance", _advance),
+    ("POST", "/reset", _reset),
+    ("GET", "/namespaces", _list),
+    ("POST", "/namespaces", _create),
+    ("DELETE", "/namespaces/{name}", _delete),
+)

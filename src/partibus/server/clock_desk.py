@@ -1,0 +1,76 @@
+"""The clock of a server for tests, as its users see and move it.
+
+Owns the words of these requests and their answers, and the refusal on a server whose clock is the
+machine's. How time moves is `fake_time`'s. Called by the HTTP side (`ops.admin_testing`).
+"""
+
+import datetime
+from collections.abc import Callable
+from typing import Final
+
+from partibus.cluster.control_hub import Payload
+from partibus.domain.errors import ArgumentError, InvalidOperation
+from partibus.domain.quantities import any_duration_ms
+from partibus.server.fake_time import FakeTime
+from partibus.server.idle import IdleWatch
+
+ADVANCE_MS_MAX: Final = 10 * 365 * 24 * 3600 * 1000
+"""Ten years in one call; more is a mistake of units."""
+TOTAL_MS_MAX: Final = 100 * 365 * 24 * 3600 * 1000
+"""Beyond this, ends of locks and messages could not be told to clients any more."""
+SWITCHED_OFF: Final = (
+    "The clock of this server cannot be moved: it was started without --fake-time. Start it with "
+    "'partibus serve --testing', or with '--memory --fake-time', where that is wanted."
+)
+
+
+class FixedClockDesk:
+    """Stands where time is the machine's."""
+
+    def show(self) -> Payload:
+        raise InvalidOperation(SWITCHED_OFF)
+
+    async def advance(self, body: Payload) -> Payload:
+        raise InvalidOperation(SWITCHED_OFF)
+
+
+class ClockDesk(FixedClockDesk):
+    """Moves the time of one namespace."""
+
+    def __init__(
+        self,
+        time: FakeTime,
+        is_at_rest: Callable[[], bool],
+        idle: IdleWatch,
+        look: Callable[[], None],
+    ) -> None:
+        self._time = time
+        self._is_at_rest = is_at_rest
+        self._idle = idle
+        self._look = look
+
+    def show(self) -> Payload:
+        """What time it is, and how much of that was advanced."""
+        clock = self._time.clock
+        now_ms = clock.now_ms()
+        moment = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
+        spoken = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return {"now": spoken, "now_ms": now_ms, "advanced_ms": clock.advanced_ms}
+
+    async def advance(self, body: Payload) -> Payload:
+        """Let time pass; all that falls due has happened when this is answered."""
+        delta_ms = _delta_ms(body)
+        if self._time.clock.advanced_ms + delta_ms > TOTAL_MS_MAX:
+            raise ArgumentError("The clock can be advanced by 100 years in all; start anew.")
+        await self._time.advance_ms(delta_ms, self._is_at_rest, self._idle.sweep, self._look)
+        return self.show()
+
+
+def _delta_ms(body: Payload) -> int:
+    by = body.get("by")
+    if set(body) != {"by"} or not isinstance(by, str):
+        raise ArgumentError("An advance takes 'by', a duration such as 30s, 1h30m, 7d or P7D.")
+    delta_ms = any_duration_ms(by)
+    if not 0 < delta_ms <= ADVANCE_MS_MAX:
+        raise ArgumentError(f"'by' is {by}; allowed is up to 3650d in one call.")
+    return delta_ms

@@ -1,0 +1,123 @@
+"""Namespaces beside the server's own, one for each test, chosen by the name of the key.
+
+Owns which there are and the way from a key's name to one. Each is a node of its own: catalog,
+stores in memory, clock and faults are nobody else's, so that parallel tests never meet. Ports,
+certificate and memory account are the server's. Made by the node of a server that was started
+with `--testing`, and by no other; reached over HTTP by `ops.admin_testing`
+(docs/adr/0019-test-namespaces.md).
+"""
+
+import re
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from partibus.cluster.control_hub import Payload
+from partibus.control.policies import ROOT_POLICY_NAME, AccessPolicy, new_key
+from partibus.domain.errors import (
+    ArgumentError,
+    EntityExists,
+    EntityNotFound,
+    InvalidOperation,
+    QuotaExceeded,
+)
+from partibus.domain.rights import ALL_RIGHTS
+
+if TYPE_CHECKING:
+    from partibus.gateway.gateway import Gateway
+    from partibus.server.node import Node
+
+NAMESPACES_MAX: Final = 1_000
+"""Each costs a few hundred kilobytes; more than this were forgotten, not wanted."""
+NAME_LENGTH_MAX: Final = 64
+POLICY_SEPARATOR: Final = "."
+"""Behind the name of a namespace: the policy `t1.reader` is of the namespace `t1`."""
+SWITCHED_OFF: Final = (
+    "This server has one namespace: it was started without --testing. Start it with "
+    "'partibus serve --testing' where each test wants its own."
+)
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?", re.ASCII)
+
+
+class NoNamespaces:
+    """Stands where a server has one namespace."""
+
+    def list(self) -> Payload:
+        raise InvalidOperation(SWITCHED_OFF)
+
+    async def create(self, body: Payload) -> Payload:
+        raise InvalidOperation(SWITCHED_OFF)
+
+    async def delete(self, name: str) -> Payload:
+        raise InvalidOperation(SWITCHED_OFF)
+
+
+class HostedNamespaces(NoNamespaces):
+    """All namespaces of a server for tests beside its own."""
+
+    def __init__(self, own: "Node") -> None:
+        self._own = own
+        self._nodes: dict[str, Node] = {}
+        self._is_stopped = False
+        own.gateway.host = self._gateway_of
+
+    def guest_of(self, key_name: str) -> "Node | None":
+        """The node of the namespace that a key is for; None when that is the server's own."""
+        return self._nodes.get(key_name.partition(POLICY_SEPARATOR)[0])
+
+    def _gateway_of(self, key_name: str) -> "Gateway":
+        return (self.guest_of(key_name) or self._own).gateway
+
+    # --- their lives --------------------------------------------------------------------------
+
+    def list(self) -> Payload:
+        """Which there are."""
+        return {"namespaces": [{"name": name} for name in self._nodes]}
+
+    async def create(self, body: Payload) -> Payload:
+        """A namespace with nothing in it; without a name it gets one that nobody has."""
+        if set(body) - {"name"}:
+            raise ArgumentError("A namespace takes 'name', which may be left out.")
+        name = self._checked(body.get("name", f"test-{secrets.token_hex(8)}"))
+        node = self._own.guest()
+        await node.start()
+        if self._is_stopped or name in self._nodes:
+            await node.stop()
+            raise EntityExists(f"There is a namespace '{name}' already.")
+        key = self._key()
+        node.catalog.put_policy("", AccessPolicy(name, key, new_key(), ALL_RIGHTS))
+        node.gateway.memory = self._own.gateway.memory
+        node.gateway.host = self._gateway_of
+        self._nodes[name] = node
+        return {"name": name, "key_name": name, "key": key}
+
+    async def delete(self, name: str) -> Payload:
+        """A namespace goes with all that is in it; its clients are told."""
+        node = self._nodes.pop(name, None)
+        if node is None:
+            raise EntityNotFound(f"There is no namespace '{name}'.")
+        await node.stop()
+        return {"deleted": name}
+
+    async def stop(self) -> None:
+        """The server stops."""
+        self._is_stopped = True
+        for name in list(self._nodes):
+            await self.delete(name)
+
+    def _checked(self, name: object) -> str:
+        if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+            raise ArgumentError(
+                f"'{name}' is not a valid name for a namespace: 1 to {NAME_LENGTH_MAX} letters, "
+                "digits, '-' and '_', beginning and ending with a letter or digit."
+            )
+        if name in self._nodes or self._own.catalog.policy("", name) is not None:
+            raise EntityExists(f"There is a namespace or a policy '{name}' already.")
+        if len(self._nodes) >= NAMESPACES_MAX:
+            raise QuotaExceeded(f"There are {NAMESPACES_MAX} namespaces; delete some first.")
+        return name
+
+    def _key(self) -> str:
+        """The server's own key opens all of them: who holds it could make them anew."""
+        policy = self._own.catalog.policy("", ROOT_POLICY_NAME)
+        assert policy is not None
+        return policy.primary_key

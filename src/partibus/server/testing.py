@@ -1,0 +1,42 @@
+"""A server for test suites: what the switch `--testing` means, and where it is refused.
+
+Owns the settings that it implies, the refusal to combine it, or fake time alone, with anything
+that keeps messages, and the reset: a namespace that a test may empty, and a clock that a test may
+set, have no place on a server that somebody relies on. Called by `server.config` and the node.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from partibus.control.catalog import Catalog
+from partibus.control.declared.apply import apply_definitions
+from partibus.control.declared.definitions import Definitions
+from partibus.control.live import LiveNamespace
+from partibus.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from partibus.server.config import ServeSettings
+
+IMPLIED: Final = ("memory", "faults", "fake_time")
+
+
+def check(settings: "ServeSettings") -> None:
+    """Refuse test switches on a server that keeps its messages, or that has several workers."""
+    for name, is_on in (("--testing", settings.testing), ("--fake-time", settings.fake_time)):
+        if is_on and not settings.memory:
+            raise ConfigError(
+                f"{name} is for tests and works with --memory alone: this server would keep "
+                "messages on disk. Leave out one of the two."
+            )
+        if is_on and settings.workers > 1:
+            raise ConfigError(
+                f"{name} works with one worker, not with {settings.workers}; leave out --workers."
+            )
+
+
+async def reset(catalog: Catalog, live: LiveNamespace, definitions: Definitions | None) -> None:
+    """Bring a namespace back to what its file declares: all else goes, with all messages."""
+    for record in catalog.entities():
+        if catalog.lookup(record.path) is not None:  # not gone with its topic
+            await live.delete(record.path)
+    if definitions is not None:
+        apply_definitions(catalog, definitions)

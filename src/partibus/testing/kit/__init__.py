@@ -1,0 +1,1 @@
+"""The test kit behind `partibus.testing`: servers, namespaces, clocks and faults for tests."""

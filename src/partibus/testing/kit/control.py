@@ -1,0 +1,79 @@
+"""Requests to a server for tests: signed JSON over HTTP, with the standard library alone.
+
+Owns the token, the exchange and the error that a refusal becomes. Each request has a connection of
+its own, so that it can be used from any thread and after the server closed others. What the
+requests mean is for those who make them.
+"""
+
+import http.client
+import json
+import ssl
+import time
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from partibus.client.cbs import sas_token
+from partibus.client.connection_string import ConnectionString
+
+PREFIX: Final = "/$partibus"
+TIMEOUT_S: Final = 120.0
+_TOKEN_S: Final = 300
+
+Answer = dict[str, Any]
+
+
+class BusRefused(Exception):
+    """The server did not do what was asked; the text is its own, and says what to do."""
+
+    def __init__(self, text: str, status: int, condition: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.condition = condition
+
+
+class Control:
+    """The administration of one namespace."""
+
+    def __init__(self, connection: ConnectionString, ca_file: str | None = None) -> None:
+        self.connection = connection
+        self.ca_file = ca_file
+        self.url = connection.http_url
+
+    def ask(self, method: str, path: str, body: Answer | None = None, **query: str) -> Answer:
+        """One request below the administration's prefix; a refusal is `BusRefused`."""
+        address = quote(PREFIX + path, safe="/$") + (f"?{urlencode(query)}" if query else "")
+        status, raw = self._exchange(method, address, body)
+        try:
+            answer: Answer = json.loads(raw)
+        except ValueError:
+            text = raw.decode("utf-8", "replace").strip()
+            raise BusRefused(f"{self.url} answers {status}: {text}", status, "") from None
+        if status == http.client.OK:
+            return answer
+        error = answer.get("error", {})
+        raise BusRefused(str(error.get("text")), status, str(error.get("condition")))
+
+    def _exchange(self, method: str, address: str, body: Answer | None) -> tuple[int, bytes]:
+        connection = self._open()
+        content = None if body is None else json.dumps(body)
+        try:
+            connection.request(method, address, content, {"Authorization": self._token()})
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def _open(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.url)
+        assert parts.hostname is not None
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
+        context = ssl.create_default_context(cafile=self.ca_file)
+        return http.client.HTTPSConnection(
+            parts.hostname, parts.port, timeout=TIMEOUT_S, context=context
+        )
+
+    def _token(self) -> str:
+        connection = self.connection
+        expires_at = int(time.time()) + _TOKEN_S
+        return sas_token(f"{self.url}/", connection.policy, connection.key, expires_at)

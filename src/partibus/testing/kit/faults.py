@@ -1,0 +1,99 @@
+"""Faults of a namespace, in the hands of a test (docs/guides/faults.md).
+
+Owns the words in which a test breaks things. A fault that lasts ends with its `with` block, after
+`lasting`, by `clear`, or with the namespace. The server does the breaking: what was asked for
+holds when the call returns.
+"""
+
+from types import TracebackType
+from typing import Any, Self
+
+from partibus.testing.kit.control import Control
+from partibus.testing.kit.durations import Duration, milliseconds
+
+
+class Fault:
+    """A fault that lasts; as a context manager it ends with the block."""
+
+    def __init__(self, control: Control, key: str) -> None:
+        self._control = control
+        self.key = key
+        """Its name in `Faults.standing`."""
+
+    def end(self) -> None:
+        """Nothing is wrong any more, as far as this fault goes."""
+        self._control.ask("DELETE", "/faults", key=self.key)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+
+class Faults:
+    """Breaks one namespace on purpose; others on the same server notice nothing."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    # --- that last ----------------------------------------------------------------------------
+
+    def store_down(self, store: int = 0, *, lasting: Duration | None = None) -> Fault:
+        """A store refuses every write; sends to its queues fail with server-busy."""
+        return self._begin(f"store {store}", lasting, kind="store", store=store, mode="down")
+
+    def store_slow(self, by: Duration, store: int = 0, *, lasting: Duration | None = None) -> Fault:
+        """Each commit of a store takes longer."""
+        delay_ms = milliseconds(by)
+        return self._begin(
+            f"store {store}", lasting, kind="store", store=store, mode="slow", delay_ms=delay_ms
+        )
+
+    def latency(
+        self, rtt: Duration = 0.0, *, store: Duration = 0.0, lasting: Duration | None = None
+    ) -> Fault:
+        """A round trip to every client takes longer, and each commit."""
+        times = {"rtt_ms": milliseconds(rtt), "store_ms": milliseconds(store)}
+        return self._begin("latency", lasting, kind="latency", **times)
+
+    def throttle(self, entity: str, rate_per_s: float, *, lasting: Duration | None = None) -> Fault:
+        """Sends to an entity above a rate are refused with server-busy."""
+        return self._begin(
+            f"throttle {entity}", lasting, kind="throttle", entity=entity, rate_per_s=rate_per_s
+        )
+
+    # --- at once --------------------------------------------------------------------------------
+
+    def drop_locks(self, entity: str) -> int:
+        """All locks of an entity are lost; answers how many there were."""
+        return int(self._ask(kind="locks", entity=entity)["count"])
+
+    def close_connections(self) -> int:
+        """All clients of the namespace are sent away; answers how many there were."""
+        return int(self._ask(kind="connections")["count"])
+
+    # --- all ------------------------------------------------------------------------------------
+
+    def standing(self) -> list[dict[str, Any]]:
+        """What is wrong now, and for how long still."""
+        found: list[dict[str, Any]] = self._control.ask("GET", "/faults")["faults"]
+        return found
+
+    def clear(self) -> None:
+        """End every fault of the namespace."""
+        self._control.ask("DELETE", "/faults")
+
+    def _begin(self, key: str, lasting: Duration | None, **fault: object) -> Fault:
+        if lasting is not None:
+            fault["for_ms"] = milliseconds(lasting)
+        self._ask(**fault)
+        return Fault(self._control, key)
+
+    def _ask(self, **fault: object) -> dict[str, Any]:
+        return self._control.ask("POST", "/faults", fault)

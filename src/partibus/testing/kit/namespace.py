@@ -1,0 +1,204 @@
+"""A namespace of a server for tests, as a test uses it.
+
+Owns the handle: the connection string for the program under test, entities, messages, clock and
+faults of this namespace alone. It works the same whether the server runs in this process, in
+another one, or in a container.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+from partibus.client.connection_string import ConnectionString
+from partibus.testing.kit.control import BusRefused, Control
+from partibus.testing.kit.expectations import Expectation, complaint, expected
+from partibus.testing.kit.fake_clock import FakeClock
+from partibus.testing.kit.faults import Faults
+from partibus.testing.kit.messages import DEAD_LETTER_PATH, Message, peek_all
+
+POLL_S: Final = 0.02
+_NOT_FOUND: Final = 404
+
+
+class Namespace:
+    """Entities, messages, time and faults that no other test sees."""
+
+    def __init__(
+        self, connection: ConnectionString, *, owner: Control | None = None, ca_file: str | None
+    ) -> None:
+        self._connection = connection
+        self._control = Control(connection, ca_file)
+        self._owner = owner
+        """Who can delete it; None for the server's own namespace."""
+        self.ca_file = ca_file
+        self.clock = FakeClock(self._control)
+        self.faults = Faults(self._control)
+
+    # --- where it is --------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Its name, which is that of its key."""
+        return self._connection.policy
+
+    @property
+    def connection_string(self) -> str:
+        """What the program under test connects with; data and administration clients alike."""
+        return connection_text(self._connection)
+
+    @property
+    def http_url(self) -> str:
+        """Where it answers HTTP."""
+        return self._control.url
+
+    # --- entities -----------------------------------------------------------------------------
+
+    def create_queue(self, name: str, **properties: object) -> str:
+        """A queue with properties as in a definitions file: `lock_duration="PT30S"` and so on.
+
+        Answers its name."""
+        return self._create("queue", name, properties)
+
+    def create_topic(self, name: str, **properties: object) -> str:
+        """A topic; answers its name."""
+        return self._create("topic", name, properties)
+
+    def create_subscription(self, topic: str, name: str, **properties: object) -> str:
+        """A subscription, which gets every message unless it has rules; answers its path."""
+        return self._create("subscription", f"{topic}/subscriptions/{name}", properties)
+
+    def delete_entity(self, path: str) -> None:
+        """An entity goes with its messages."""
+        self._control.ask("DELETE", f"/entities/{path}")
+
+    def entities(self) -> list[str]:
+        """The paths of all entities."""
+        return [entity["name"] for entity in self._control.ask("GET", "/entities")["entities"]]
+
+    def has(self, path: str) -> bool:
+        """Whether there is such an entity."""
+        try:
+            self._control.ask("GET", f"/entities/{path}")
+        except BusRefused as refused:
+            if refused.status == _NOT_FOUND:
+                return False
+            raise
+        return True
+
+    def counts(self, path: str) -> dict[str, int]:
+        """How many messages an entity has: active, dead_letter, scheduled, deferred, ..."""
+        totals: dict[str, int] = self._control.ask("GET", f"/entities/{path}")["totals"]
+        return totals
+
+    def _create(self, kind: str, name: str, properties: dict[str, object]) -> str:
+        body: dict[str, Any] = {"name": name, "kind": kind, "properties": properties}
+        return str(self._control.ask("POST", "/entities", body)["name"])
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def messages(self, path: str) -> list[Message]:
+        """All messages of an entity, without touching them."""
+        return peek_all(self._connection, path, self.ca_file)
+
+    def dead_letters(self, path: str) -> list[Message]:
+        """All messages of its dead-letter queue."""
+        return self.messages(f"{path}/{DEAD_LETTER_PATH}")
+
+    def assert_messages(
+        self,
+        path: str,
+        wanted: Sequence[Expectation],
+        *,
+        state: str = "active",
+        in_any_order: bool = False,
+        within: float = 0.0,
+    ) -> None:
+        """An entity holds these messages and no others, locked ones included.
+
+        Where a program sends in its own time, `within` says for how many seconds to wait."""
+        self._assert(path, path, wanted, state, in_any_order, within)
+
+    def assert_dead_letters(
+        self,
+        path: str,
+        wanted: Sequence[Expectation],
+        *,
+        in_any_order: bool = False,
+        within: float = 0.0,
+    ) -> None:
+        """Its dead-letter queue holds these and no others; `expect(dead_letter_reason=...)`."""
+        where = f"{path}/{DEAD_LETTER_PATH}"
+        self._assert(f"dead letters of {path}", where, wanted, "active", in_any_order, within)
+
+    def assert_empty(self, path: str) -> None:
+        """An entity holds no message in any state, and its dead-letter queue none either."""
+        found = self.messages(path)
+        report = complaint(path, (), found, False)
+        assert report is None, report
+        self.assert_dead_letters(path, ())
+
+    def _assert(
+        self,
+        where: str,
+        path: str,
+        wanted: Sequence[Expectation],
+        state: str,
+        in_any_order: bool,
+        within: float,
+    ) -> None:
+        __tracebackhide__ = True
+        wants = [expected(one) for one in wanted]
+        ends_at = time.monotonic() + within
+        while True:
+            found = [message for message in self.messages(path) if message.state == state]
+            report = complaint(where, wants, found, in_any_order)
+            if report is None or time.monotonic() >= ends_at:
+                break
+            time.sleep(POLL_S)
+        if report is not None:
+            raise AssertionError(report)
+
+    # --- its life -------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """No entities but those of the server's file, no messages, no faults."""
+        self._control.ask("POST", "/reset")
+
+    def delete(self) -> None:
+        """The namespace goes with all that is in it; the server's own is emptied."""
+        if self._owner is None:
+            self.reset()
+        else:
+            self._owner.ask("DELETE", f"/namespaces/{quote(self.name)}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.delete()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self.delete()
+
+
+def new_namespace(control: Control, name: str | None) -> Namespace:
+    """A namespace beside the server's own, with nothing in it but what its file declares."""
+    made = control.ask("POST", "/namespaces", {} if name is None else {"name": name})
+    connection = replace(control.connection, policy=made["key_name"], key=made["key"])
+    return Namespace(connection, owner=control, ca_file=control.ca_file)
+
+
+def connection_text(connection: ConnectionString) -> str:
+    """A connection string as the SDKs read it."""
+    host = f"[{connection.host}]" if ":" in connection.host else connection.host
+    port = "" if connection.port is None else f":{connection.port}"
+    emulator = "UseDevelopmentEmulator=true;" if connection.is_emulator else ""
+    return (
+        f"Endpoint=sb://{host}{port};SharedAccessKeyName={connection.policy};"
+        f"SharedAccessKey={connection.key};{emulator}"
+    )
