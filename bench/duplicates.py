@@ -17,10 +17,10 @@ from typing import Final
 from bench import gauge
 from partibus.domain.errors import BusError
 from partibus.fragment.commands import Enqueue
-from partibus.fragment.duplicates import identified, remember, sift
 from partibus.fragment.effects import Effects
-from partibus.fragment.history import History
 from partibus.fragment.message import NewMessage
+from partibus.fragment.queue.duplicates import identified, remember, sift
+from partibus.fragment.queue.history import History
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
 from partibus.ops.compiled import is_compiled

@@ -10,7 +10,7 @@ import yaml
 from image.building import Image, configure
 from image.dockerfile import read
 
-from partibus.control.definitions import parse_toml
+from partibus.control.declared.definitions import parse_toml
 from support.repository import ROOT
 
 DEPLOY = ROOT / "deploy"

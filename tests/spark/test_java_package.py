@@ -12,7 +12,7 @@ from support.server import SOURCE
 pytestmark = [pytest.mark.group("spark"), pytest.mark.group("java-package")]
 
 PROGRAM = """
-from pyspark_servicebus.pipelines.session import LIGHT_JVM, spark_session
+from pyspark_servicebus.pipelines.run.session import LIGHT_JVM, spark_session
 spark = spark_session("java", "local[1]", jvm_options=LIGHT_JVM)
 system = spark.sparkContext._jvm.java.lang.System
 print("counted", spark.range(7).count(), "on", system.getProperty("java.home"))

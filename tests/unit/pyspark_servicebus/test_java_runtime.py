@@ -140,8 +140,8 @@ def test_a_home_that_cannot_be_written_to_is_no_obstacle(
 def test_a_verb_of_spark_ends_with_that_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from pyspark_servicebus.pipelines.progress import PipelineFailed
-    from pyspark_servicebus.pipelines.session import spark_session
+    from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+    from pyspark_servicebus.pipelines.run.session import spark_session
 
     with pytest.raises(PipelineFailed, match="needs Java 17 or newer"):
         spark_session("test")
