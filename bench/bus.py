@@ -4,7 +4,6 @@ Owns its configuration and the reading of its READY line. Runs with the interpre
 runs the benchmark, compiled or not, as it was installed.
 """
 
-import importlib.util
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.peers import QUEUE, Peer
+from partibus.ops.compiled import is_compiled
 
 _NAMESPACE: Final = f"""
 [[queue]]
@@ -21,11 +21,6 @@ max_message_size_in_kilobytes = 102400
 lock_duration = "PT5M"
 """
 PARTITIONED: Final = _NAMESPACE + "enable_partitioning = true\n"
-
-
-def is_compiled() -> bool:
-    spec = importlib.util.find_spec("partibus.amqp.connection")
-    return spec is not None and str(spec.origin).endswith(".so")
 
 
 class Bus(Peer):

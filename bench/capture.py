@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import json
 import os
-import shutil
 import signal
 import statistics
 import subprocess
@@ -21,7 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import gauge
-from bench.bus import Bus, is_compiled
+from bench.bus import Bus
+from partibus.ops.compiled import is_compiled
 
 BODY_BYTES: Final = 1024
 START_SECONDS_MAX: Final = 300
@@ -184,8 +184,12 @@ def main() -> None:
     parser.add_argument("--window-size", default="64MiB", metavar="SIZE", help="(%(default)s)")
     parser.add_argument("--directory", type=Path, default=Path("build"), help="(%(default)s)")
     given = parser.parse_args()
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        print("Java is not installed, so the capture is left out.")
+    from pyspark_servicebus.java_runtime import JavaMissing, use_java
+
+    try:
+        use_java()
+    except JavaMissing as error:
+        print(f"left out: {error}")
         return
     given.directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="capture-", dir=given.directory) as root:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench import gauge
-from bench.bus import is_compiled
 from partibus.domain.errors import BusError
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.effects import Effects
@@ -24,6 +23,7 @@ from partibus.fragment.queue.duplicates import identified, remember, sift
 from partibus.fragment.queue.history import History
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
+from partibus.ops.compiled import is_compiled
 
 IDS: Final = 10_000_000
 WINDOW_MS: Final = 600_000

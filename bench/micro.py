@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from bench.bus import is_compiled
 from bench.load import encode_message
 from partibus.amqp.codec.section_walk import parse_sections
 from partibus.amqp.connection import Connection
@@ -33,6 +32,7 @@ from partibus.fragment.message import Held, NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
 from partibus.message.envelope import to_delivery, to_stored
+from partibus.ops.compiled import is_compiled
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
 

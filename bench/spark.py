@@ -9,7 +9,6 @@ write by hand. Needs Java; one Spark session for everything.
 import argparse
 import os
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -19,9 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import gauge
-from bench.bus import Bus, is_compiled
+from bench.bus import Bus
 from bench.naive_spark import register_naive
 from bench.peers import QUEUE
+from partibus.ops.compiled import is_compiled
 
 FRAGMENTS: Final = 16
 BODY_BYTES: Final = 1024
@@ -240,10 +240,12 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="queries with this in the name")
     parser.add_argument("--directory", type=Path, default=Path("build"), help="(%(default)s)")
     options = parser.parse_args()
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        print(
-            "Java is not installed, so Spark is left out: apt-get install openjdk-17-jre-headless"
-        )
+    from pyspark_servicebus.java_runtime import JavaMissing, use_java
+
+    try:
+        use_java()
+    except JavaMissing as error:
+        print(f"left out: {error}")
         return
     options.directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="spark-", dir=options.directory) as root:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from bench import gauge
-from bench.bus import Bus, is_compiled
+from bench.bus import Bus
 from partibus.client.message import OutgoingMessage
 from partibus.domain.partition_key import fragment_index
+from partibus.ops.compiled import is_compiled
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Flight, discover
 from pyspark_servicebus.credentials import Credentials

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
-from bench.bus import is_compiled
 from partibus.amqp.codec.sections import (
     MessageProperties,
     encode_application_properties,
@@ -32,6 +31,7 @@ from partibus.fragment.commands import Enqueue, Lane, Purge
 from partibus.fragment.topics.state import Topic
 from partibus.gateway.selection import TopicSelector
 from partibus.message.envelope import to_stored
+from partibus.ops.compiled import is_compiled
 from partibus.server.fragment_specs import fragment_spec
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock

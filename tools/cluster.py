@@ -61,13 +61,13 @@ def spark_home() -> Path:
 
 
 def require_java() -> None:
-    """Say that Java is missing before a script of Spark says something else."""
-    java = Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java")
-    if not java.is_file() and shutil.which("java") is None:
-        raise ClusterError(
-            "Java was not found, and Spark runs on Java 17. Bring it, for example with "
-            "apt-get install openjdk-17-jre-headless, or set JAVA_HOME."
-        )
+    """Choose the Java of the cluster; say that it is missing before a script of Spark does."""
+    from pyspark_servicebus.java_runtime import JavaMissing, use_java
+
+    try:
+        use_java()
+    except JavaMissing as error:
+        raise ClusterError(str(error)) from error
 
 
 def children(pid: int) -> list[int]:
@@ -197,8 +197,8 @@ class Cluster:
 
     def start(self) -> None:
         """Start; returns when the master knows every worker."""
-        require_java()
         home = spark_home()
+        require_java()
         self._place = Path(tempfile.mkdtemp(prefix="partibus-cluster-"))
         (self.place / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
         self._start_master(home)

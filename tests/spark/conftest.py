@@ -28,6 +28,14 @@ HERE = Path(__file__).parent
 collect_ignore_glob = ["test_*.py"] if "spark" in absent_groups() else []
 
 
+@pytest.fixture(scope="session", autouse=True)
+def java() -> None:
+    """The Java of every Spark that is started here, and by the programs that tests start."""
+    from pyspark_servicebus.java_runtime import use_java
+
+    use_java()
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     from spark.bus import STORES, write_namespace

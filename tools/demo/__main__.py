@@ -21,6 +21,7 @@ from demo.outage import (
 )
 from demo.outcome import Captured, Outcome, Treated
 from demo.report import summary, write_page
+from pyspark_servicebus.java_runtime import JavaMissing, use_java
 
 PLOT: Final = "orders-by-store.png"
 PAGES: Final = [
@@ -42,6 +43,11 @@ def main() -> int:
         help="how long the shop sells before, during and after the outage",
     )
     options = parser.parse_args()
+    try:
+        use_java()
+    except JavaMissing as error:
+        print(error, file=sys.stderr)
+        return 1
     options.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="partibus-demo-") as directory:
         bus = Bus(Path(directory))

@@ -1,20 +1,29 @@
-"""Compiled modules that are older than the source beside them.
+"""Whether the hot modules are compiled, and which of them are older than their source.
 
 In a working copy a compiled module runs in place of its source, so an edit without a new
 `make install` would do nothing, silently. Owns the comparison; it looks at files only, so
 that it is cheap enough for every start. Installed packages are never edited and are left
-out. Called by the `serve` verb and by the tidiness tests.
+out. Called by the `serve` and `version` verbs, the benchmarks and the tidiness tests.
 """
 
 import logging
 import sys
 from collections.abc import Iterable
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
 log = logging.getLogger(__name__)
 
 REMEDY: Final = "run `make install` to compile again, or `make clean-compiled` to run the sources"
+
+
+PACKAGE: Final = Path(__file__).resolve().parents[1]
+
+
+def is_compiled() -> bool:
+    """Whether this Python runs the hot modules compiled: all of them are, or none is."""
+    return next(PACKAGE.rglob(f"*{EXTENSION_SUFFIXES[0]}"), None) is not None
 
 
 def source_of(compiled: Path) -> Path:

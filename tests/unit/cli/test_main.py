@@ -1,5 +1,6 @@
 """What a newcomer reads, and that reading it loads no server."""
 
+import json
 import os
 import subprocess
 import sys
@@ -64,8 +65,16 @@ def test_version_is_one_line() -> None:
     assert text.count("\n") == 1
 
 
-def test_the_version_alone() -> None:
-    assert shown("--version") == f"partibus {__version__}\n"
+@pytest.mark.parametrize(("compiled", "form"), [(True, "compiled"), (False, "interpreted")])
+def test_the_version_says_whether_the_hot_modules_are_compiled(
+    monkeypatch: pytest.MonkeyPatch, compiled: bool, form: str
+) -> None:
+    monkeypatch.setattr("partibus.cli.verbs.version.is_compiled", lambda: compiled)
+    assert shown("--version") == f"partibus {__version__} ({form})\n"
+    assert shown("version").endswith(f", {form})\n")
+    told = json.loads(shown("version", "--json"))
+    assert (told["version"], told["compiled"]) == (__version__, compiled)
+    assert told.keys() == {"version", "compiled", "python", "loop"}
 
 
 def test_an_unknown_verb_is_exit_code_two() -> None:

@@ -2,12 +2,13 @@
 
 import os
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from partibus.ops.compiled import loaded, outdated, warn_if_outdated
+from partibus.ops.compiled import is_compiled, loaded, outdated, warn_if_outdated
 
 
 def module(folder: Path, name: str, compiled_s: int, source_s: int) -> Path:
@@ -58,3 +59,12 @@ def test_the_server_says_which_module_runs_in_an_old_form(
     warn_if_outdated()
     assert str(tmp_path / "made_up.py") in caplog.text
     assert "make install" in caplog.text
+
+
+def test_whether_anything_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partibus.ops.compiled.PACKAGE", tmp_path)
+    module(tmp_path, "link", compiled_s=100, source_s=100).rename(tmp_path / "link.other-python.so")
+    assert not is_compiled()
+    (tmp_path / "amqp").mkdir()
+    (tmp_path / "amqp" / f"link{EXTENSION_SUFFIXES[0]}").touch()
+    assert is_compiled()

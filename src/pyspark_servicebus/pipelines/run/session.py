@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark_servicebus.java_runtime import JavaMissing, use_java
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -60,6 +63,7 @@ def spark_session(
     for a JVM that is started here and does all of the work."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    _choose_java()
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
@@ -80,6 +84,16 @@ def spark_session(
         os.nice(nice)
     with _stderr_to(log_file):
         return builder.getOrCreate()
+
+
+def _choose_java() -> None:
+    """Unless the JVM runs already, or runs elsewhere: find it one, or fail in one line."""
+    if is_submitted() or "SPARK_REMOTE" in os.environ:
+        return
+    try:
+        use_java()
+    except JavaMissing as error:
+        raise PipelineFailed(str(error)) from error
 
 
 def keep_errors_quiet() -> None:

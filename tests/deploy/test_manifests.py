@@ -1,0 +1,133 @@
+"""The files of deploy/ agree with the image, with the server and with each other."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from image.building import Image, configure
+from image.dockerfile import read
+
+from partibus.control.declared.definitions import parse_toml
+from support.repository import ROOT
+
+DEPLOY = ROOT / "deploy"
+HEALTH = (ROOT / "src" / "partibus" / "ops" / "health.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def image() -> Image:
+    made = Image(Path())
+    for step in read(DEPLOY / "Dockerfile")[-1].steps:
+        configure(made, step, {})
+    return made
+
+
+@pytest.fixture(scope="module")
+def objects() -> dict[str, Any]:
+    text = (DEPLOY / "kubernetes" / "partibus.yaml").read_text(encoding="utf-8")
+    found = {each["kind"]: each for each in yaml.safe_load_all(text)}
+    assert found.keys() == {"Secret", "Service", "StatefulSet"}
+    return found
+
+
+def test_the_image_and_the_manifest_agree(image: Image, objects: dict[str, Any]) -> None:
+    pod = objects["StatefulSet"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert [port["containerPort"] for port in container["ports"]] == image.ports
+    who = pod["securityContext"]
+    assert f"{who['runAsUser']}:{who['runAsGroup']}" == image.user
+    assert who["fsGroup"] == who["runAsGroup"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts["data"] == image.volumes[0]
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    claims = {c["metadata"]["name"] for c in objects["StatefulSet"]["spec"]["volumeClaimTemplates"]}
+    assert mounts.keys() == volumes | claims
+
+
+def test_the_probes_ask_for_paths_that_the_server_has(objects: dict[str, Any]) -> None:
+    (container,) = objects["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    names = {port["name"] for port in container["ports"]}
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        asked = container[probe]["httpGet"]
+        assert f'Route("{asked["path"]}"' in HEALTH
+        assert asked["port"] in names
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_the_pod_may_do_nothing_that_it_need_not(objects: dict[str, Any]) -> None:
+    pod = objects["StatefulSet"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_names_lead_to_each_other(objects: dict[str, Any]) -> None:
+    stateful = objects["StatefulSet"]["spec"]
+    labels = stateful["template"]["metadata"]["labels"]
+    assert objects["Service"]["spec"]["selector"] == labels == stateful["selector"]["matchLabels"]
+    assert stateful["serviceName"] == objects["Service"]["metadata"]["name"]
+    assert stateful["replicas"] == 1
+    names = {port["name"] for port in stateful["template"]["spec"]["containers"][0]["ports"]}
+    assert {port["targetPort"] for port in objects["Service"]["spec"]["ports"]} == names
+    secrets = [
+        v["secret"]["secretName"] for v in stateful["template"]["spec"]["volumes"] if "secret" in v
+    ]
+    assert secrets == [objects["Secret"]["metadata"]["name"]]
+
+
+def test_the_namespace_of_the_secret_can_be_served(objects: dict[str, Any]) -> None:
+    (name,) = objects["Secret"]["stringData"]
+    (container,) = objects["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"][-1].endswith(f"/{name}")
+    made = parse_toml(Path(name), objects["Secret"]["stringData"][name])
+    assert [policy.name for policy in made.policies] == ["RootManageSharedAccessKey"]
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "compose.emulator.yaml"])
+def test_compose_files_agree_with_the_image(image: Image, file: str) -> None:
+    document = yaml.safe_load((DEPLOY / file).read_text(encoding="utf-8"))
+    (service,) = document["services"].values()
+    assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+    assert f"data:{image.volumes[0]}" in service["volumes"]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+
+
+def unit() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in (DEPLOY / "systemd" / "partibus.service").read_text("utf-8").splitlines():
+        if "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def test_the_unit_is_confined() -> None:
+    settings = unit()
+    assert settings["DynamicUser"] == ["yes"]
+    assert settings["CapabilityBoundingSet"] == [""]
+    assert settings["ProtectSystem"] == ["strict"]
+    # The server raises its own limit of open files, which @resources would forbid.
+    assert "@resources" not in " ".join(settings["SystemCallFilter"])
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        # Nothing to ask on this machine; what is written above still holds.
+        return
+    text = (DEPLOY / "systemd" / "partibus.service").read_text(encoding="utf-8")
+    program = unit()["ExecStart"][0].split()[0]
+    file = tmp_path / "partibus.service"
+    file.write_text(text.replace(program, "/bin/true"), encoding="utf-8")
+    asked = subprocess.run([analyze, "verify", file], capture_output=True, text=True, check=False)
+    assert (asked.returncode, asked.stderr) == (0, "")

@@ -1,0 +1,54 @@
+"""Root file systems for FROM: those of Debian by debootstrap, made once and kept.
+
+Owns the directory in which they are kept. `debian:SUITE` and `debian:SUITE-slim` become the
+minimal variant of that suite, which is what those images are made of; `scratch` is empty. Any other
+base is refused, since there is no registry to ask.
+"""
+
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+MIRROR: Final = "http://deb.debian.org/debian"
+_DEBIAN: Final = re.compile(r"debian:([a-z]+)(?:-slim)?")
+
+
+class BaseError(RuntimeError):
+    """A base that cannot be had here."""
+
+
+def base_root(name: str, kept: Path) -> Path | None:
+    """The root file system of a base, to be copied and not changed; None for `scratch`."""
+    if name == "scratch":
+        return None
+    found = _DEBIAN.fullmatch(name)
+    if found is None:
+        raise BaseError(f"FROM {name}: only debian:SUITE and scratch can be had without a registry")
+    root = kept / f"debian-{found[1]}-{platform.machine()}"
+    if not root.is_dir():
+        _debootstrap(found[1], root)
+    return root
+
+
+def _debootstrap(suite: str, root: Path) -> None:
+    """Under its own name only when it is whole."""
+    command = shutil.which("debootstrap") or shutil.which("debootstrap", path="/usr/sbin")
+    if command is None:
+        raise BaseError("debootstrap is not installed. Bring it: apt-get install debootstrap")
+    made = root.with_name(f"{root.name}.new")
+    shutil.rmtree(made, ignore_errors=True)
+    made.parent.mkdir(parents=True, exist_ok=True)
+    log = root.with_name(f"{root.name}.log")
+    with log.open("wb") as output:
+        done = subprocess.run(
+            [command, "--variant=minbase", suite, made, MIRROR],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if done.returncode:
+        raise BaseError(f"debootstrap failed; {log} says why")
+    made.rename(root)
