@@ -16,6 +16,7 @@ SPARK_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/s
 CHECKED := src tools $(wildcard bench)
 # The oldest Spark that is supported, beside the one in .venv, from which it has all else.
 SPARK42 := .venv-spark42
+DOCS := .venv-docs
 SPARK42_TESTS := tests/spark/test_source.py tests/spark/test_types.py
 
 # A stamp is named by the contents it was made from, so a second install has nothing to do,
@@ -30,7 +31,7 @@ NODE_MAJOR := $(shell node -p 'process.versions.node.split(".")[0]' 2>/dev/null 
 HAS_NODE := $(shell [ "$(NODE_MAJOR)" -ge 18 ] && command -v npm >/dev/null && echo yes)
 HAS_JAVA := $(shell { [ -x "$${JAVA_HOME:-/nowhere}/bin/java" ] || command -v java; } >/dev/null && echo yes)
 
-.PHONY: help install spark42 run demo cluster test test-all test-spark42 bench rules lint format
+.PHONY: help install spark42 run demo cluster test test-all test-spark42 bench rules docs lint format
 .PHONY: clean clean-compiled FORCE
 
 help: ## this list
@@ -107,6 +108,16 @@ bench: install ## the benchmarks
 rules: install ## which rules of the rule book have a test, and which have none
 	@$(BIN)/python tools/rules.py
 
+# In an environment of its own: nothing of it is needed to run or to test the bus.
+$(DOCS)/ready: tools/site/requirements.txt
+	@$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip --disable-pip-version-check --quiet install -r $<
+	@touch $@
+
+docs: $(DOCS)/ready ## the documentation as a site, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
+	@$(DOCS)/bin/python tools/site/check.py build/site
+
 lint: install ## ruff, mypy --strict, and the import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -121,6 +132,6 @@ clean-compiled: ## the compiled modules, so that the sources run
 	find src -name '*.so' -delete
 
 clean: clean-compiled ## everything that install, run and test have made, but not your data
-	rm -rf .venv $(SPARK42) .stamps build dist src/*.egg-info $(JS)/node_modules
+	rm -rf .venv $(SPARK42) $(DOCS) .stamps build dist src/*.egg-info $(JS)/node_modules
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -61,7 +61,7 @@ def _has_spark() -> bool:
 
 @cache
 def _has_namespaces() -> bool:
-    tools = ("unshare", "mount", "ip")
+    tools = ("unshare", "mount", "ip", "curl")
     if not all(map(shutil.which, tools)):
         return False
     tried = subprocess.run(["unshare", "-rmn", "true"], capture_output=True, check=False)
@@ -85,8 +85,10 @@ GROUPS: Final = {
         present=_has_node,
     ),
     "namespaces": Group(
-        needs="Linux namespaces for users, with mount and ip",
-        command="apt-get install -y util-linux mount iproute2, as a user who may make namespaces",
+        needs="Linux namespaces for users, with mount, ip and curl",
+        command=(
+            "apt-get install -y util-linux mount iproute2 curl, as a user who may make namespaces"
+        ),
         present=_has_namespaces,
     ),
     "proton": Group(
