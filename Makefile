@@ -17,6 +17,8 @@ CHECKED := src tools $(wildcard bench)
 # The oldest Spark that is supported, beside the one in .venv, from which it has all else.
 SPARK42 := .venv-spark42
 DOCS := .venv-docs
+AIRFLOW := .venv-airflow
+AIRFLOW_PACKAGES := 'apache-airflow>=3,<4' 'apache-airflow-providers-microsoft-azure>=12' 'azure-servicebus>=7.15,<8'
 SPARK42_TESTS := tests/spark/test_source.py tests/spark/test_types.py
 
 # A stamp is named by the contents it was made from, so a second install has nothing to do,
@@ -31,7 +33,7 @@ NODE_MAJOR := $(shell node -p 'process.versions.node.split(".")[0]' 2>/dev/null 
 HAS_NODE := $(shell [ "$(NODE_MAJOR)" -ge 18 ] && command -v npm >/dev/null && echo yes)
 HAS_JAVA := $(shell { [ -x "$${JAVA_HOME:-/nowhere}/bin/java" ] || command -v java; } >/dev/null && echo yes)
 
-.PHONY: help install spark42 run demo cluster test test-all test-spark42 bench rules docs lint format
+.PHONY: help install spark42 run demo cluster test test-all test-spark42 airflow bench rules docs lint format
 .PHONY: clean clean-compiled FORCE
 
 help: ## this list
@@ -65,6 +67,13 @@ $(SPARK42)/ready: $(if $(wildcard $(SPARK42)/ready),,$(PYTHON_STAMP))
 	$(PIP) download --no-deps --no-binary pyspark --dest $(SPARK42) 'pyspark>=4.2,<4.3'
 	@cd $(SPARK42) && tar --strip-components=1 -xzf pyspark-*.tar.gz && rm pyspark-*.tar.gz \
 		&& mv deps/bin deps/sbin deps/jars pyspark && mv lib pyspark/python/lib && rm -r deps
+	@touch $@
+
+airflow: $(AIRFLOW)/ready ## Airflow into .venv-airflow, for the test of its guide; some 200 packages
+
+$(AIRFLOW)/ready:
+	@$(PYTHON) -m venv $(AIRFLOW)
+	$(AIRFLOW)/bin/python -m pip --disable-pip-version-check --quiet install $(AIRFLOW_PACKAGES)
 	@touch $@
 
 run: install ## the bus with the embedded store and a sample namespace, in the foreground
@@ -132,6 +141,6 @@ clean-compiled: ## the compiled modules, so that the sources run
 	find src -name '*.so' -delete
 
 clean: clean-compiled ## everything that install, run and test have made, but not your data
-	rm -rf .venv $(SPARK42) $(DOCS) .stamps build dist src/*.egg-info $(JS)/node_modules
+	rm -rf .venv $(SPARK42) $(DOCS) $(AIRFLOW) .stamps build dist src/*.egg-info $(JS)/node_modules
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

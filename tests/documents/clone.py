@@ -15,7 +15,7 @@ from support.groups import JS
 from support.repository import ROOT
 
 READER: Final = Path(__file__).with_name("reader.py")
-PAGE_SECONDS_MAX: Final = 280
+PAGE_SECONDS_MAX: Final = 1200
 NAMESPACES: Final = ("unshare", "-rnpf", "--kill-child", "--mount-proc")
 
 MAKE: Final = """#!/bin/sh

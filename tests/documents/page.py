@@ -3,7 +3,8 @@
 Owns the few signs by which a page says more than its text does. They are comments of HTML on the
 lines directly before a block, so that no reader sees them:
 
-    <!-- not run: WHY -->            the block is an illustration, for this reason
+    <!-- not run: WHY -->            the block is an illustration, for this reason; on a text block,
+                                     it is not what the block before it prints
     <!-- group: proton -->           it needs a group of tests/support/groups.py; JavaScript and
                                      Spark need none of these signs
     <!-- terminal: WORDS -->         it stays in the foreground of another terminal; WORDS come

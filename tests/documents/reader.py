@@ -25,7 +25,7 @@ from documents.page import FILES, PROGRAMS, Block, read_page
 SERVER: Final = re.compile(r"^(?:\S*partibus serve|make run)\b")
 SERVER_READY: Final = "PARTIBUS READY"
 READY_SECONDS_MAX: Final = 120
-BLOCK_SECONDS_MAX: Final = 240
+BLOCK_SECONDS_MAX: Final = 900
 BEGIN: Final = "source .venv/bin/activate"
 SAMPLE: Final = "make run"
 SELF_CONTAINED: Final = ("README.md", "docs/start.md")
@@ -105,14 +105,14 @@ class Reader:
 
     def _do(self, block: Block, before: Block | None) -> None:
         try:
-            if block.language == "text" and before is not None and before.is_run:
+            if block.language == "text" and not block.not_run and before and before.is_run:
                 self._compare(block, before)
             elif block.language == "sh" and block.is_run:
                 self._shell(block)
             elif block.language in PROGRAMS and block.is_run:
                 self._program(block)
             elif block.language in FILES and block.saved_as:
-                (self._clone / block.saved_as).write_text(block.text, encoding="utf-8")
+                self._save(block.saved_as, block.text)
         except Trouble as trouble:
             raise Trouble(f"line {block.line}: {trouble}") from None
 
@@ -166,13 +166,18 @@ class Reader:
 
     def _program(self, block: Block) -> None:
         name = block.saved_as or f"program.{PROGRAMS[block.language]}"
-        (self._clone / name).write_text(block.text, encoding="utf-8")
+        self._save(name, block.text)
         later = [b for b in self._blocks if b.language == "sh" and b.line > block.line]
         if not any(Path(name).stem in b.text for b in later if b.is_run):
             command = {"python": "python", "js": "node"}[block.language]
             if "VIRTUAL_ENV" not in self._state.read_text() and command == "python":
                 command = ".venv/bin/python"
             self._printed = self.type(f"{command} {shlex.quote(name)}")
+
+    def _save(self, name: str, text: str) -> None:
+        path = self._clone / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
     def _compare(self, block: Block, before: Block) -> None:
         if not before.is_exact:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from documents.clone import read_in
+from documents.clone import PAGE_SECONDS_MAX, read_in
 from documents.page import groups_of, read_page
 from documents.test_pages import PAGES
 from support.repository import ROOT
@@ -20,7 +20,11 @@ SPARK_PAGES = [
     for page in PAGES
     if "spark" in groups_of(read_page(ROOT / page))
 ]
-pytestmark = [pytest.mark.group("spark"), pytest.mark.group("namespaces")]
+pytestmark = [
+    pytest.mark.group("spark"),
+    pytest.mark.group("namespaces"),
+    pytest.mark.timeout(PAGE_SECONDS_MAX + 60),
+]
 
 
 @pytest.mark.parametrize("page", SPARK_PAGES)

@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-JS: Final = Path(__file__).resolve().parents[1] / "conformance" / "js"
+ROOT: Final = Path(__file__).resolve().parents[2]
+JS: Final = ROOT / "tests" / "conformance" / "js"
 NODE_MAJOR_MIN: Final = 18
 
 
@@ -48,6 +49,11 @@ def _has_arrow() -> bool:
 
 
 @cache
+def _has_airflow() -> bool:
+    return (ROOT / ".venv-airflow" / "ready").exists()
+
+
+@cache
 def _has_compiler() -> bool:
     return shutil.which("gcc") is not None
 
@@ -69,6 +75,11 @@ def _has_namespaces() -> bool:
 
 
 GROUPS: Final = {
+    "airflow": Group(
+        needs="Apache Airflow",
+        command="make airflow",
+        present=_has_airflow,
+    ),
     "flight": Group(
         needs="pyarrow",
         command="rm -rf .stamps && make install",
