@@ -36,7 +36,7 @@ HOT: Final = {
         " cursor_effects cursors damage delivery departures dispatch due duplicates effects expiry"
         " handle history kept_locks"
         " hosting machine marks message numbered outbox outbox_records ports publishing records"
-        " recovering remote removal replay retention rows scheduling sealing selection"
+        " recovering refusing remote removal replay retention rows scheduling sealing selection"
         " session_dispatch session_lane session_locks session_numbers session_records"
         " session_state sessions settlement shortage slices snapshot stage_changes stage_commands"
         " stage_departures stage_effects stage_records stages staging state store_marks subqueue"
@@ -80,7 +80,7 @@ def stay_interpreted(reason: object) -> None:
 
 
 def drop_compiled(folder: Path) -> None:
-    for pattern in (f"{PACKAGE}__mypyc.*.so", f"{PACKAGE}/*/*.so"):
+    for pattern in (f"{PACKAGE}__mypyc.*.so", f"{PACKAGE}/**/*.so"):
         for compiled in folder.glob(pattern):
             compiled.unlink(missing_ok=True)
 
@@ -154,7 +154,7 @@ class BuildHotModules(build_ext):
             check=True,
             env={**os.environ, "PYTHONPATH": paths},
         )
-        for compiled in where.glob(f"{PACKAGE}/*/*.so"):
+        for compiled in where.glob(f"{PACKAGE}/**/*.so"):
             # Newer than every source, so that a source edited later shows.
             os.utime(compiled)
 

@@ -37,6 +37,7 @@ from partibus.fragment.commands import (
 from partibus.fragment.hosting import Host, Reply
 from partibus.fragment.marks import Origin
 from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
+from partibus.fragment.refusing import fail
 from partibus.fragment.rows import ANSWERS, Row
 from partibus.fragment.transaction_commands import (
     SILENT,
@@ -322,7 +323,7 @@ def test_confirmations(
 @given(error=bus_errors())
 def test_errors_keep_their_class_text_and_tracking_id(error: BusError) -> None:
     ear = Ear()
-    rows.fail(CancelScheduled(ear, []), rows.to_error(travelled(rows.error_row(error))))
+    fail(CancelScheduled(ear, []), rows.to_error(travelled(rows.error_row(error))))
     ((name, (arrived,)),) = ear.heard
     assert name == "failed"
     assert error_seen(arrived) == error_seen(error)

@@ -19,7 +19,7 @@ from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Command, Lane
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import Held
-from partibus.fragment.rows import fail
+from partibus.fragment.refusing import fail
 from partibus.gateway.couriers import Couriers
 from partibus.gateway.namespace import Namespace
 from partibus.server.fragment_specs import fragment_spec

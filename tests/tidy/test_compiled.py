@@ -26,4 +26,5 @@ def test_the_modules_to_compile_exist() -> None:
     assert listed
     for folder, names in listed.items():
         for name in names.split():
-            assert (ROOT / "src/partibus" / folder / f"{name}.py").exists(), (folder, name)
+            file = ROOT.joinpath("src/partibus", *folder.split("."), f"{name}.py")
+            assert file.exists(), (folder, name)

@@ -2,8 +2,9 @@
 
 Owns what a file may declare and how our own file says it: [server], [tls], [limits], [[policy]],
 [[queue]], [[topic]], [[topic.subscription]] and [[topic.subscription.rule]], with the vendor's
-names in snake case. Every complaint names file, line and path. It changes nothing: `control.apply`
-makes the declared so. The emulator's JSON is read by `control.emulator_config`.
+names in snake case. Every complaint names file, line and path. It changes nothing:
+`control.apply` makes the declared so. The emulator's JSON is read by
+`control.emulator_config`.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -25,6 +25,7 @@ from partibus.fragment.commands import (
 )
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
+from partibus.fragment.refusing import fail
 from partibus.fragment.rows import (
     ACCEPT,
     ACCEPTED,
@@ -58,7 +59,6 @@ from partibus.fragment.rows import (
     UNSENDABLE,
     Row,
     error_row,
-    fail,
     held_row,
 )
 from partibus.fragment.transaction_rows import RESERVED, TRANSACT

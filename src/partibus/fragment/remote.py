@@ -31,6 +31,7 @@ from partibus.fragment.commands import (
     Settle,
 )
 from partibus.fragment.handle import STORE_DOWN
+from partibus.fragment.refusing import fail
 from partibus.fragment.rows import (
     ACCEPT,
     ACCEPTED,
@@ -53,7 +54,6 @@ from partibus.fragment.rows import (
     STORES_DOWN,
     UNSENDABLE,
     Row,
-    fail,
     is_request,
     to_error,
     to_held,

@@ -33,8 +33,8 @@ from partibus.fragment.cursor_commands import DropCursor, PlaceCursor, PlanRange
 from partibus.fragment.effects import Effect, Effects
 from partibus.fragment.machine import Machine
 from partibus.fragment.records import DROPPED
+from partibus.fragment.refusing import fail
 from partibus.fragment.replay import stored_bodies
-from partibus.fragment.rows import fail
 from partibus.fragment.stage_commands import DropStages, PublishStages, StageMessages
 from partibus.fragment.state import State
 from partibus.fragment.transfer_commands import (

@@ -13,30 +13,16 @@ from typing import Any, Final
 from partibus.domain import errors
 from partibus.domain.errors import BusError
 from partibus.fragment.commands import (
-    CancelScheduled,
-    Command,
     Enqueue,
-    FindOldestSession,
-    GetSessionState,
-    ListSessions,
-    Peek,
-    Purge,
-    Question,
-    ReceiveDeferred,
-    Renew,
-    RenewSession,
-    SetSessionState,
-    Settle,
 )
 from partibus.fragment.message import Held, MessageState, Overlay
-from partibus.fragment.transaction_commands import CheckLocks, ReserveNumbers, Transact
 from partibus.fragment.transaction_rows import (
     RESERVE_NUMBERS,
     RESERVED,
     TRANSACT,
     numbers_reserved,
 )
-from partibus.fragment.transfer_commands import Seal, Transfer
+from partibus.fragment.transfer_commands import Transfer
 from partibus.fragment.transfer_rows import SEAL
 
 Row = Sequence[Any]
@@ -218,38 +204,7 @@ ANSWERS: Final[dict[int, Callable[[Any, Row], None]]] = {
 }
 
 
-WITH_FAILURE: Final = (
-    Renew,
-    CancelScheduled,
-    ReceiveDeferred,
-    Peek,
-    Purge,
-    Question,
-    FindOldestSession,
-    RenewSession,
-    GetSessionState,
-    SetSessionState,
-    ListSessions,
-    Transact,
-    CheckLocks,
-    ReserveNumbers,
-    Seal,
-)
-"""Commands whose port hears a failure as `failed`."""
-
-
 def is_request(row: Row) -> bool:
     """Whether a row awaits an answer under its number."""
     code: int = row[0]
     return code <= REQUEST_CODE_MAX or TRANSACT <= code <= RESERVE_NUMBERS
-
-
-def fail(command: Command, error: BusError) -> None:
-    """Tell the port of a command that it cannot be carried out."""
-    if isinstance(command, Enqueue | Transfer):
-        command.port.refused(command.requests, error)
-    elif isinstance(command, Settle):
-        if command.port is not None:
-            command.port.settled(command.request, (), error)
-    elif isinstance(command, WITH_FAILURE):
-        command.port.failed(error)

@@ -1,8 +1,9 @@
 """The standing faults of one process: what is wrong on purpose, and for how long still.
 
 Owns the list of faults and the end of each, by its time or by request. It turns the knobs
-that stores and gateway offer for it (`store.faults`, `gateway.trouble`) and knows how none
-of them works. Asked through the control hub, in every worker; made only with `--faults`.
+that stores and gateway offer for it (`store.faults`, `gateway.trouble`) and
+knows how none of them works. Asked through the control hub, in every worker; made only with
+`--faults`.
 """
 
 import os

@@ -1,7 +1,7 @@
 """`partibus bench`: how fast is this bus, from here?
 
-Owns the flags and the report. The load itself is `cli.benchmark`'s. It is a quick look, not a
-laboratory: one process sends and receives.
+Owns the flags and the report. The load itself is `cli.benchmark`'s. It is a quick look,
+not a laboratory: one process sends and receives.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any

@@ -1,7 +1,7 @@
 """`partibus receive`: messages to stdout, and each settled once it is printed.
 
-Owns the flags of receiving. Waiting and settling are `cli.receiving`'s, the look of messages
-is `cli.message_print`'s.
+Owns the flags of receiving. Waiting and settling are `cli.receiving`'s, the look of
+messages is `cli.message_print`'s.
 """
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal

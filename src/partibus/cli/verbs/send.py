@@ -1,7 +1,7 @@
 """`partibus send`: messages from the command line, from lines, from JSON, from a file.
 
-Owns the flags and how they make messages. The sending itself is `cli.sending`'s. Bodies are
-bytes as they are given: nothing is parsed or converted unless --jsonl says so.
+Owns the flags and how they make messages. The sending itself is `cli.sending`'s. Bodies
+are bytes as they are given: nothing is parsed or converted unless --jsonl says so.
 """
 
 import time
