@@ -24,31 +24,32 @@ PACKAGE: Final = "partibus"
 # Chosen by measuring. Not here: what subclasses int and str (amqp.types), frozen dataclasses,
 # and modules that mostly wait for system calls, which gain nothing.
 HOT: Final = {
-    "client": "head_columns message_columns message_rows property_text",
     "amqp": (
-        "connection decode delivery disposition encode errors events fields framing handshake idle"
-        " link outgoing performatives properties scalars section_walk sections serial session"
-        " soundness terminus text transfer unfinished"
+        "connection delivery disposition errors events framing handshake idle link outgoing"
+        " performatives serial session terminus transfer unfinished"
     ),
+    "amqp.codec": "decode encode fields properties scalars section_walk sections soundness text",
+    "client": "head_columns message_columns message_rows property_text",
+    "cluster": "command_rows hosting remote rows",
     "fragment": (
-        " alarms arrivals broker changes claim_changes claim_commands claim_effects claim_records"
-        " claiming claims command_rows commands copies cursor_changes cursor_commands"
-        " cursor_effects cursors damage delivery departures dispatch due duplicates effects expiry"
-        " handle history kept_locks"
-        " hosting machine marks message numbered outbox outbox_records ports publishing records"
-        " recovering refusing remote removal replay retention rows scheduling sealing selection"
-        " session_dispatch session_lane session_locks session_numbers session_records"
-        " session_state sessions settlement shortage slices snapshot stage_changes stage_commands"
-        " stage_departures stage_effects stage_records stages staging state store_marks subqueue"
-        " table topic topic_changes topic_commands topic_records transacted transacting"
-        " transaction_commands transfer_changes"
-        " transfer_commands transfers upkeep"
+        "broker changes commands effects handle machine message ports records refusing replay"
+        " snapshot state"
     ),
-    "gateway": (
-        "connection envelope inbound_link lanes lifetime lock_token memory_account message_parts"
-        " outbound_link outcomes reading_turns router sender_annotations session_link"
-        " session_source source submission"
+    "fragment.claims": "behaviour changes commands effects records state",
+    "fragment.cursors": "behaviour changes commands effects retention",
+    "fragment.outbox": "changes commands departures marks records sealing state transfers",
+    "fragment.queue": (
+        "arrivals delivery dispatch duplicates expiry history kept_locks scheduling settlement"
+        " subqueue table"
     ),
+    "fragment.sessions": "dispatch lane locks numbers records session_state state",
+    "fragment.stages": "behaviour changes commands departures effects records state",
+    "fragment.topics": "changes commands copies due publishing records selection state",
+    "fragment.transactions": "atomic behaviour commands numbered_arrivals",
+    "fragment.upkeep": "alarms damage log recovering removal shortage slices store_marks",
+    "gateway": "connection memory_account reading_turns router",
+    "gateway.links": "inbound outbound outcomes session session_source source submission",
+    "message": "envelope lanes lifetime lock_token parts sender_annotations",
     "store": "checksum reading record",
 }
 # The commands in which modules are built; the others only ask for metadata.

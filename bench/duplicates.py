@@ -18,10 +18,10 @@ from bench import gauge
 from bench.bus import is_compiled
 from partibus.domain.errors import BusError
 from partibus.fragment.commands import Enqueue
-from partibus.fragment.duplicates import identified, remember, sift
 from partibus.fragment.effects import Effects
-from partibus.fragment.history import History
 from partibus.fragment.message import NewMessage
+from partibus.fragment.queue.duplicates import identified, remember, sift
+from partibus.fragment.queue.history import History
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
 

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from statistics import quantiles
 from typing import Final
 
+from partibus.amqp.codec.properties import MessageProperties, encode_properties
+from partibus.amqp.codec.sections import encode_header
 from partibus.amqp.connection import Connection
 from partibus.amqp.delivery import ACCEPTED, Accepted
 from partibus.amqp.events import (
@@ -34,8 +36,6 @@ from partibus.amqp.events import (
     TransferReceived,
 )
 from partibus.amqp.link import Link
-from partibus.amqp.properties import MessageProperties, encode_properties
-from partibus.amqp.sections import encode_header
 from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import encode_source, encode_target
 

@@ -17,11 +17,11 @@ from typing import Final
 
 from bench.bus import is_compiled
 from bench.load import encode_message
+from partibus.amqp.codec.section_walk import parse_sections
 from partibus.amqp.connection import Connection
 from partibus.amqp.delivery import ACCEPTED, Delivery
 from partibus.amqp.events import AttachReceived, DispositionReceived, OpenReceived, TransferReceived
 from partibus.amqp.link import Link
-from partibus.amqp.section_walk import parse_sections
 from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import encode_source, encode_target
 from partibus.domain.errors import BusError
@@ -32,7 +32,7 @@ from partibus.fragment.machine import Machine
 from partibus.fragment.message import Held, NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
-from partibus.gateway.envelope import to_delivery, to_stored
+from partibus.message.envelope import to_delivery, to_stored
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
 

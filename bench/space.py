@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import BusError
-from partibus.fragment.upkeep import Upkeep
+from partibus.fragment.upkeep.log import Upkeep
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
 from partibus.store.segment import SEGMENT_BYTES

@@ -168,7 +168,7 @@ class Queries:
     def capture(self) -> None:
         """The pipeline, in windows of its usual size, behind a cursor of its own."""
         from pyspark_servicebus.pipelines.capture import CaptureSettings, capture
-        from pyspark_servicebus.pipelines.place import BusPlace
+        from pyspark_servicebus.pipelines.run.place import BusPlace
 
         target = tempfile.mkdtemp(prefix="lake-", dir=self._directory)
         place = BusPlace(connection_string=self.connection)

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Final
 
 from bench.bus import is_compiled
-from partibus.amqp.sections import (
+from partibus.amqp.codec.sections import (
     MessageProperties,
     encode_application_properties,
     encode_properties,
@@ -29,9 +29,9 @@ from partibus.domain.entity import (
 )
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Enqueue, Lane, Purge
-from partibus.fragment.topic import Topic
-from partibus.gateway.envelope import to_stored
+from partibus.fragment.topics.state import Topic
 from partibus.gateway.selection import TopicSelector
+from partibus.message.envelope import to_stored
 from partibus.server.fragment_specs import fragment_spec
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock

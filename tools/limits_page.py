@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from partibus.control.limits_config import LIMITS
+from partibus.control.declared.limits_config import LIMITS
 from partibus.domain import limits
 from partibus.domain.duration import DURATION_MAX_MS, format_duration
 from partibus.domain.limits import KILOBYTE, PROFILES, UNLIMITED, Profile

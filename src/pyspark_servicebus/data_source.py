@@ -39,7 +39,7 @@ class ServiceBusDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A read in one go."""
         require_arrow()
-        from pyspark_servicebus.batch_reader import BatchReader, PushingBatchReader
+        from pyspark_servicebus.source.batch_reader import BatchReader, PushingBatchReader
 
         options = source_options(self.options, is_stream=False)
         if options.transport == "amqp":
@@ -57,24 +57,24 @@ class ServiceBusDataSource(DataSource):
 
             return stream_reader(options)
         if options.mode == "claim":
-            from pyspark_servicebus.claim_stream import ClaimStream
+            from pyspark_servicebus.source.claim_stream import ClaimStream
 
             return ClaimStream(options)
-        from pyspark_servicebus.cursor_stream import CursorStream
+        from pyspark_servicebus.source.cursor_stream import CursorStream
 
         return CursorStream(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A write in one go; messages are appended, whatever the mode."""
         require_arrow()
-        from pyspark_servicebus.writers import BatchWriter
+        from pyspark_servicebus.sink.writers import BatchWriter
 
         return BatchWriter(sink_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """A write that goes on."""
         require_arrow()
-        from pyspark_servicebus.writers import StreamWriter
+        from pyspark_servicebus.sink.writers import StreamWriter
 
         return StreamWriter(sink_options(self.options, is_stream=True), schema)
 

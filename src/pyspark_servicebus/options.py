@@ -14,7 +14,7 @@ from pyspark_servicebus.choices import complain_of_choice
 from pyspark_servicebus.credentials import Credentials, given_credentials
 from pyspark_servicebus.given_options import MEBIBYTE, Given
 from pyspark_servicebus.schema import COLUMNS, LOCK_COLUMN, RAW_COLUMN
-from pyspark_servicebus.selection import Selection
+from pyspark_servicebus.source.selection import Selection
 from pyspark_servicebus.transport_options import (
     check_sink,
     check_source,

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, Self
 
-from partibus.amqp.encode import encode_described_list, encode_value
+from partibus.amqp.codec.encode import encode_described_list, encode_value
+from partibus.amqp.codec.types import Symbol, UByte, UInt
 from partibus.amqp.framing import AMQP_HEADER, FRAME_HEAD, SASL_HEADER, encode_frame
 from partibus.amqp.terminus import encode_source, encode_target
-from partibus.amqp.types import Symbol, UByte, UInt
 from support.engines import parse_frames
 from support.namespace import ROOT_KEY, ROOT_POLICY
 from support.server import ServerProcess

@@ -8,10 +8,10 @@ import hashlib
 import struct
 from typing import Final
 
-from partibus.amqp.encode import encode_value
-from partibus.amqp.properties import MessageProperties, encode_properties
-from partibus.amqp.sections import annotation_items, parse_sections
-from partibus.amqp.types import Symbol, Timestamp
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.properties import MessageProperties, encode_properties
+from partibus.amqp.codec.sections import annotation_items, parse_sections
+from partibus.amqp.codec.types import Symbol, Timestamp
 
 BATCH_FORMAT: Final = 0x80013700
 _DATA_SECTION: Final = b"\x00\x53\x75\xb0"

@@ -17,10 +17,10 @@ LINES_PER_LIFE_MAX = 3000
 WRITER = """
 import queue, random, sys
 from pathlib import Path
-from partibus.fragment.upkeep import Upkeep
+from partibus.fragment.upkeep.log import Upkeep
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
-import partibus.fragment.upkeep as upkeep_module
+import partibus.fragment.upkeep.log as upkeep_module
 
 upkeep_module.CHECKPOINT_BYTES_MIN = 100_000
 upkeep_module.DEAD_BYTES_MIN = 50_000

@@ -19,8 +19,8 @@ from adversity.letters import Received, letter
 from adversity.load import load_client
 from adversity.waiting import wait_until, wait_until_async
 from conformance.partitioning.operator import Operator
-from partibus.amqp.encode import encode_value
-from partibus.amqp.types import Symbol
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.types import Symbol
 from partibus.client.errors import RemoteError
 from support.workers import WORKERS, WorkersServer
 

@@ -28,11 +28,11 @@ from adversity.intruder import (
 from adversity.letters import letter
 from adversity.load import load_client
 from adversity.victim import Victim
-from partibus.amqp.encode import encode_value
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.properties import MessageProperties, encode_properties
+from partibus.amqp.codec.sections import encode_application_properties
+from partibus.amqp.codec.types import UInt
 from partibus.amqp.framing import AMQP_HEADER, SASL_HEADER
-from partibus.amqp.properties import MessageProperties, encode_properties
-from partibus.amqp.sections import encode_application_properties
-from partibus.amqp.types import UInt
 
 TARGET, QUIET, FULL = QUEUES
 GROWTH_BYTES_MAX = 150 * MEGABYTE

@@ -17,7 +17,7 @@ from adversity.letters import letter
 from adversity.victim import Victim
 from adversity.waiting import wait_until
 from partibus.amqp import conditions
-from partibus.amqp.types import UInt
+from partibus.amqp.codec.types import UInt
 from support.sas import sas_token
 
 TARGET = QUEUES[0]

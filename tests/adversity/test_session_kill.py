@@ -16,8 +16,8 @@ import pytest
 from adversity.letters import Received, body_of
 from adversity.load import LoadClient, load_client
 from adversity.victim import Victim
-from partibus.amqp.properties import MessageProperties, encode_properties
-from partibus.amqp.types import UInt
+from partibus.amqp.codec.properties import MessageProperties, encode_properties
+from partibus.amqp.codec.types import UInt
 from partibus.client.errors import RemoteError
 from partibus.client.links import Receiver
 

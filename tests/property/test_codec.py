@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partibus.amqp.decode import DecodeError, decode_value, skip_value
-from partibus.amqp.encode import encode_value
-from partibus.amqp.sections import (
+from partibus.amqp.codec.decode import DecodeError, decode_value, skip_value
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.sections import (
     annotation_items,
     decode_application_properties,
     decode_properties,

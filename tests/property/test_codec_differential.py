@@ -14,9 +14,9 @@ from azure.servicebus._pyamqp.types import TYPE, VALUE, AMQPTypes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partibus.amqp.decode import decode_value
-from partibus.amqp.encode import encode_value
-from partibus.amqp.sections import (
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.sections import (
     MessageProperties,
     annotation_items,
     decode_application_properties,
@@ -29,7 +29,7 @@ from partibus.amqp.sections import (
     parse_sections,
     split_batch,
 )
-from partibus.amqp.types import (
+from partibus.amqp.codec.types import (
     Array,
     Byte,
     Char,

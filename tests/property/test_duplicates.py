@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from partibus.fragment.commands import Enqueue
-from partibus.fragment.history import STAMP_MS, History, cutoff_of, stamp_of
 from partibus.fragment.message import NewMessage
+from partibus.fragment.queue.history import STAMP_MS, History, cutoff_of, stamp_of
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import FragmentBench

@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from partibus.amqp.codec.encode import encode_described_list, encode_value
+from partibus.amqp.codec.types import Described, Symbol, UByte, UInt, ULong
 from partibus.amqp.connection import Connection
 from partibus.amqp.delivery import ACCEPTED, MODIFIED, REJECTED, RELEASED
-from partibus.amqp.encode import encode_described_list, encode_value
 from partibus.amqp.errors import AmqpError
 from partibus.amqp.events import (
     AttachReceived,
@@ -28,7 +29,6 @@ from partibus.amqp.events import (
 )
 from partibus.amqp.framing import AMQP_HEADER, SASL_HEADER, encode_frame
 from partibus.amqp.settings import ConnectionSettings
-from partibus.amqp.types import Described, Symbol, UByte, UInt, ULong
 from support.engines import Peers, RawPeer, attach_fields, frame, of, parse_frames
 
 SERVER = ConnectionSettings(container_id="server", max_frame_size=4096, incoming_window=20)

@@ -17,7 +17,7 @@ from partibus.domain.errors import BusError
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.commands import Demand, Detach, Enqueue, Lane, Outcome, Settle
 from partibus.fragment.message import Overlay
-from partibus.gateway.envelope import to_stored
+from partibus.message.envelope import to_stored
 from partibus.testing.fragment import Inbox
 from support.gateway_messages import in_session, keyed, plain
 from support.relays import Relays

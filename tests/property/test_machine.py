@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from partibus.domain.errors import BusError, MessageNotFound, StoreUnavailable
 from partibus.fragment.commands import DropLocks, Lane, Outcome
 from partibus.fragment.message import MessageState, Overlay
-from partibus.fragment.slices import SLICE, Allowance
 from partibus.fragment.spec import FragmentSpec
+from partibus.fragment.upkeep.slices import SLICE, Allowance
 from partibus.store.memory import MemoryStore
 from partibus.testing.fragment import Delivered, FragmentBench
 

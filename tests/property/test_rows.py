@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partibus.cluster import rows
+from partibus.cluster.command_rows import DECODERS, ENCODERS
+from partibus.cluster.hosting import Host, Reply
+from partibus.cluster.rows import ANSWERS, Row
 from partibus.domain import errors
 from partibus.domain.errors import BusError
-from partibus.fragment import commands, rows, transaction_commands, transfer_commands
-from partibus.fragment.command_rows import DECODERS, ENCODERS
+from partibus.fragment import commands
 from partibus.fragment.commands import (
     CancelScheduled,
     Command,
@@ -34,19 +37,9 @@ from partibus.fragment.commands import (
     SetSessionState,
     Settle,
 )
-from partibus.fragment.hosting import Host, Reply
-from partibus.fragment.marks import Origin
 from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
-from partibus.fragment.refusing import fail
-from partibus.fragment.rows import ANSWERS, Row
-from partibus.fragment.transaction_commands import (
-    SILENT,
-    CheckLocks,
-    EnqueueNumbered,
-    ReserveNumbers,
-    Transact,
-)
-from partibus.fragment.transfer_commands import (
+from partibus.fragment.outbox import commands as transfer_commands
+from partibus.fragment.outbox.commands import (
     BringBack,
     Collect,
     Fetch,
@@ -55,6 +48,16 @@ from partibus.fragment.transfer_commands import (
     Redirect,
     Seal,
     Transfer,
+)
+from partibus.fragment.outbox.marks import Origin
+from partibus.fragment.refusing import fail
+from partibus.fragment.transactions import commands as transaction_commands
+from partibus.fragment.transactions.commands import (
+    SILENT,
+    CheckLocks,
+    EnqueueNumbered,
+    ReserveNumbers,
+    Transact,
 )
 
 OF_RECEIVERS = {commands.Demand, commands.Interest, commands.Detach, commands.AcceptSession}

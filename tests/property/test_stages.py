@@ -17,9 +17,9 @@ from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import BusError, StageFenced, StageLost
 from partibus.fragment.commands import Command
 from partibus.fragment.handle import LocalFragment
-from partibus.fragment.stage_commands import PublishStages, StageMessages
-from partibus.fragment.stages import STAGE_LIFE_MS
-from partibus.gateway.envelope import to_stored
+from partibus.fragment.stages.commands import PublishStages, StageMessages
+from partibus.fragment.stages.state import STAGE_LIFE_MS
+from partibus.message.envelope import to_stored
 from support.gateway_messages import keyed, plain
 from support.relays import Process, Relays
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.store.disk import OsDisk
-from partibus.store.faults import FaultyDisk
+from partibus.store.fault_injection import FaultyDisk
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
 from partibus.store.segment import segment_path

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from partibus.fragment.commands import CancelScheduled, Enqueue, Lane, Outcome
 from partibus.fragment.message import NewMessage, Overlay
-from partibus.fragment.selection import Failure, Selection
 from partibus.fragment.spec import FragmentSpec
+from partibus.fragment.topics.selection import Failure, Selection
 from partibus.store.memory import MemoryStore
 from partibus.testing.topic import TopicBench
 

@@ -31,9 +31,9 @@ from partibus.fragment.commands import (
 from partibus.fragment.machine import Machine
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
-from partibus.fragment.transaction_commands import SILENT, EnqueueNumbered, Transact
+from partibus.fragment.transactions.commands import SILENT, EnqueueNumbered, Transact
 from partibus.store.disk import OsDisk
-from partibus.store.faults import FaultyDisk
+from partibus.store.fault_injection import FaultyDisk
 from partibus.store.log import SegmentStore
 from partibus.testing.clock import ManualClock
 from partibus.testing.fragment import Delivered, Inbox, Ports

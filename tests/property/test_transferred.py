@@ -19,10 +19,10 @@ from partibus.domain.errors import BusError, TransactionTimedOut
 from partibus.domain.limits import SELFHOST
 from partibus.fragment.commands import Demand, Detach, Enqueue, Lane, Outcome, Settle
 from partibus.fragment.message import NewMessage
-from partibus.fragment.transaction_commands import SILENT
-from partibus.gateway.envelope import to_stored
+from partibus.fragment.transactions.commands import SILENT
 from partibus.gateway.namespace import Entity
-from partibus.gateway.transaction import Transaction
+from partibus.gateway.transactions.transaction import Transaction
+from partibus.message.envelope import to_stored
 from partibus.testing.fragment import Inbox
 from support.gateway_messages import keyed, plain
 from support.relays import Process, Relays

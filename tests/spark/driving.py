@@ -11,11 +11,11 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pyspark_servicebus.claim_stream import ClaimStream
-from pyspark_servicebus.cursor_stream import CursorStream
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.over_amqp.readers import stream_reader
-from pyspark_servicebus.stream_reader import Offset, StreamReader
+from pyspark_servicebus.source.claim_stream import ClaimStream
+from pyspark_servicebus.source.cursor_stream import CursorStream
+from pyspark_servicebus.source.stream_reader import Offset, StreamReader
 
 Rows = list[dict[str, Any]]
 

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, In, IsNotNull, LessThan
 
-from pyspark_servicebus.batch_reader import BatchReader, PushingBatchReader
 from pyspark_servicebus.bus import Flight
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.options import source_options
+from pyspark_servicebus.source.batch_reader import BatchReader, PushingBatchReader
 from spark import topics
 from spark.bus import Bus, once_each, texts
 from spark.driving import Log, Query

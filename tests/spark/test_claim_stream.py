@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_servicebus import tasks
-from pyspark_servicebus.claim_stream import ClaimStream
 from pyspark_servicebus.errors import BulkError, ClaimLost, DataLoss
+from pyspark_servicebus.source import tasks
+from pyspark_servicebus.source.claim_stream import ClaimStream
 from spark.bus import FRAGMENTS, Bus, once_each, texts
 from spark.driving import Log, Query
 from spark.killing import QUEUE, killable_bus

@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructType
 
-from pyspark_servicebus.batch_reader import BatchReader
 from pyspark_servicebus.options import sink_options, source_options
-from pyspark_servicebus.writers import StreamWriter
+from pyspark_servicebus.sink.writers import StreamWriter
+from pyspark_servicebus.source.batch_reader import BatchReader
 from spark.bus import Bus
 from spark.driving import Log, Query
 from support.namespace import ROOT_KEY, ROOT_POLICY

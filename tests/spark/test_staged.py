@@ -19,7 +19,7 @@ from conformance.settlement.steps import until
 from partibus.domain.partition_key import fragment_index
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.options import sink_options
-from pyspark_servicebus.writers import BatchWriter
+from pyspark_servicebus.sink.writers import BatchWriter
 from spark.bus import FRAGMENTS, Bus, once_each
 from spark.faulty import fails_once
 from spark.test_sink import bodies, numbers, write

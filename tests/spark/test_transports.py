@@ -13,9 +13,9 @@ from pyspark.sql import functions as f
 
 from partibus.client.message import OutgoingMessage
 from pyspark_servicebus.access import Access
-from pyspark_servicebus.delivery import Letter
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.over_amqp.posting import AmqpTarget
+from pyspark_servicebus.sink.delivery import Letter
 from spark.amqp_only import AmqpOnly
 from spark.bus import FRAGMENTS, Bus, once_each, texts
 from spark.test_sink import bodies, numbers, write

@@ -5,7 +5,7 @@ import uuid
 
 from hypothesis import strategies as st
 
-from partibus.amqp.types import (
+from partibus.amqp.codec.types import (
     Array,
     Byte,
     Char,

@@ -1,15 +1,15 @@
 """Engines without sockets: two of them back to back, or one against hand-made frames."""
 
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.encode import encode_described_list, encode_value
+from partibus.amqp.codec.types import Described, UInt
 from partibus.amqp.connection import Connection
-from partibus.amqp.decode import decode_value
-from partibus.amqp.encode import encode_described_list, encode_value
 from partibus.amqp.events import AttachReceived, Event, OpenReceived, SaslInitReceived
 from partibus.amqp.framing import AMQP_HEADER, FRAME_HEAD, encode_frame
 from partibus.amqp.link import Link
 from partibus.amqp.session import Session
 from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import encode_source, encode_target
-from partibus.amqp.types import Described, UInt
 
 
 def of(kind: type[Event], events: list[Event]) -> list[Event]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
+from partibus.cluster.hosting import Host
+from partibus.cluster.remote import FarBroker
+from partibus.cluster.rows import Row
 from partibus.fragment.broker import Scheduler
 from partibus.fragment.handle import Fragment
-from partibus.fragment.hosting import Host
-from partibus.fragment.remote import FarBroker
-from partibus.fragment.rows import Row
 
 
 def travelled(rows: list[Row]) -> list[list[Any]]:

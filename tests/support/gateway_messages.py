@@ -1,9 +1,9 @@
 """Small messages for tests of the gateway; the body ends with two digits."""
 
-from partibus.amqp.encode import encode_value
-from partibus.amqp.properties import MessageProperties
-from partibus.amqp.sections import encode_annotations, encode_properties
-from partibus.amqp.types import Symbol, Timestamp
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.properties import MessageProperties
+from partibus.amqp.codec.sections import encode_annotations, encode_properties
+from partibus.amqp.codec.types import Symbol, Timestamp
 
 
 def plain(number: int, size: int = 2) -> bytes:

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 from defusedxml.ElementTree import fromstring
 
 from partibus.atom.application import ManagementApplication
-from partibus.atom.figures import Figures
+from partibus.atom.counts import Figures
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
 from partibus.control.live import LocalNamespace

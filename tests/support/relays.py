@@ -15,12 +15,12 @@ from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import BusError, OperationTimeout, StoreUnavailable
+from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Command, Lane
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import Held
 from partibus.fragment.refusing import fail
-from partibus.gateway.couriers import Couriers
 from partibus.gateway.namespace import Namespace
 from partibus.server.fragment_specs import fragment_spec
 from partibus.store.interface import StoreState

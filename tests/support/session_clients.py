@@ -7,16 +7,9 @@ and requests with their answers.
 from collections.abc import Iterator
 from itertools import count
 
-from partibus.amqp.decode import decode_value
-from partibus.amqp.encode import encode_value
-from partibus.amqp.events import (
-    DetachReceived,
-    DispositionReceived,
-    Event,
-    TransferReceived,
-)
-from partibus.amqp.link import Link
-from partibus.amqp.sections import (
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.sections import (
     MessageProperties,
     decode_application_properties,
     decode_properties,
@@ -24,7 +17,14 @@ from partibus.amqp.sections import (
     encode_properties,
     parse_sections,
 )
-from partibus.amqp.types import UInt
+from partibus.amqp.codec.types import UInt
+from partibus.amqp.events import (
+    DetachReceived,
+    DispositionReceived,
+    Event,
+    TransferReceived,
+)
+from partibus.amqp.link import Link
 from partibus.testing.bus import ClientBench
 from support.gateway_messages import in_session
 

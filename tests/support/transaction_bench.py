@@ -7,8 +7,7 @@ happens to clients that pipeline.
 
 from typing import Final
 
-from partibus.amqp.delivery import ACCEPTED, Declared, Rejected, transactional_state
-from partibus.amqp.encode import (
+from partibus.amqp.codec.encode import (
     ENCODED_FALSE,
     ENCODED_NULL,
     ENCODED_TRUE,
@@ -16,10 +15,11 @@ from partibus.amqp.encode import (
     encode_described_list,
     encode_value,
 )
+from partibus.amqp.codec.properties import MessageProperties
+from partibus.amqp.codec.sections import encode_application_properties, encode_properties
+from partibus.amqp.delivery import ACCEPTED, Declared, Rejected, transactional_state
 from partibus.amqp.events import DispositionReceived, IncomingSettled, TransferReceived
 from partibus.amqp.link import Link
-from partibus.amqp.properties import MessageProperties
-from partibus.amqp.sections import encode_application_properties, encode_properties
 from partibus.amqp.session import Session
 from partibus.amqp.terminus import encode_source
 from partibus.testing.bus import BusBench, ClientBench

@@ -9,7 +9,8 @@ scope that will do, and an event. Driven by the listener and by the client alike
 from collections.abc import Mapping
 
 from partibus.amqp import conditions, sasl
-from partibus.amqp.decode import DecodeError
+from partibus.amqp.codec.decode import DecodeError
+from partibus.amqp.codec.fields import FieldReader
 from partibus.amqp.disposition import DispositionTail
 from partibus.amqp.errors import AmqpError, LinkError, ProtocolError, SessionError
 from partibus.amqp.events import (
@@ -22,7 +23,6 @@ from partibus.amqp.events import (
     OpenReceived,
     SessionFailed,
 )
-from partibus.amqp.fields import FieldReader
 from partibus.amqp.framing import (
     EMPTY_FRAME,
     FRAME_AMQP,

@@ -7,16 +7,16 @@ part. Used by links, dispositions and whoever settles.
 
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp.decode import DecodeError
-from partibus.amqp.encode import (
+from partibus.amqp.codec.decode import DecodeError
+from partibus.amqp.codec.encode import (
     ENCODED_FALSE,
     ENCODED_NULL,
     ENCODED_TRUE,
     encode_binary,
     encode_described_list,
 )
+from partibus.amqp.codec.types import Described
 from partibus.amqp.errors import AmqpError, encode_symbol_map, error_from_value, string_keyed
-from partibus.amqp.types import Described
 
 if TYPE_CHECKING:
     from partibus.amqp.link import Link

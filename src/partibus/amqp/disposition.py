@@ -8,7 +8,7 @@ with transfers, the part that repeats (settled, state) is decoded once per conne
 import struct
 from typing import Final
 
-from partibus.amqp.decode import DecodeError, decode_value
+from partibus.amqp.codec.decode import DecodeError, decode_value
 from partibus.amqp.delivery import DeliveryState, state_from_value
 from partibus.amqp.settings import TAIL_CACHE_BYTES_MAX, TAIL_CACHE_ENTRIES_MAX
 

@@ -7,16 +7,16 @@ The exceptions never leave the engine; its owner sees events.
 
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp.decode import DecodeError
-from partibus.amqp.encode import (
+from partibus.amqp.codec.decode import DecodeError
+from partibus.amqp.codec.encode import (
     ENCODED_NULL,
     encode_described_list,
     encode_str,
     encode_symbol,
     encode_value,
 )
-from partibus.amqp.text import is_text, text_of
-from partibus.amqp.types import Described, Pairs, Symbol
+from partibus.amqp.codec.text import is_text, text_of
+from partibus.amqp.codec.types import Described, Pairs, Symbol
 
 if TYPE_CHECKING:
     from partibus.amqp.link import Link

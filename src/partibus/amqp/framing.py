@@ -8,7 +8,7 @@ connection and by SASL.
 import struct
 from typing import Final
 
-from partibus.amqp.decode import DecodeError, decode_value
+from partibus.amqp.codec.decode import DecodeError, decode_value
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"

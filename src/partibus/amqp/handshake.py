@@ -8,9 +8,9 @@ Used by the connection only.
 from typing import Final
 
 from partibus.amqp import conditions, sasl
+from partibus.amqp.codec.fields import FieldReader
 from partibus.amqp.errors import AmqpError, ProtocolError
 from partibus.amqp.events import ConnectionFailed, Event, SaslInitReceived, SaslOutcomeReceived
-from partibus.amqp.fields import FieldReader
 from partibus.amqp.framing import AMQP_HEADER, SASL_HEADER, decode_descriptor
 from partibus.amqp.settings import ConnectionSettings
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp import conditions
+from partibus.amqp.codec.encode import ENCODED_NULL, encode_uint
 from partibus.amqp.delivery import Delivery, DeliveryState, rejected
-from partibus.amqp.encode import ENCODED_NULL, encode_uint
 from partibus.amqp.errors import AmqpError, LinkError, SessionError
 from partibus.amqp.events import Event, TransferReceived, TransferRefused
 from partibus.amqp.performatives import (

@@ -9,7 +9,7 @@ every message, are in modules of their own. Must never hold state.
 from collections.abc import Mapping
 from typing import Final
 
-from partibus.amqp.encode import (
+from partibus.amqp.codec.encode import (
     ENCODED_FALSE,
     ENCODED_NULL,
     ENCODED_TRUE,
@@ -19,11 +19,11 @@ from partibus.amqp.encode import (
     encode_ulong,
     encode_value,
 )
+from partibus.amqp.codec.fields import FieldReader
+from partibus.amqp.codec.types import SYMBOL8, Array, Symbol, UByte, UShort
 from partibus.amqp.errors import AmqpError, encode_symbol_map, error_from_value
-from partibus.amqp.fields import FieldReader
 from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import Coordinator, Source, Target, decode_source, decode_target
-from partibus.amqp.types import SYMBOL8, Array, Symbol, UByte, UShort
 
 OPEN: Final = 0x10
 BEGIN: Final = 0x11

@@ -7,9 +7,14 @@ one takes a challenge for an error. Must never judge a credential: the owner doe
 
 from typing import Final
 
-from partibus.amqp.decode import DecodeError
-from partibus.amqp.encode import encode_binary, encode_described_list, encode_str, encode_symbol
-from partibus.amqp.fields import FieldReader
+from partibus.amqp.codec.decode import DecodeError
+from partibus.amqp.codec.encode import (
+    encode_binary,
+    encode_described_list,
+    encode_str,
+    encode_symbol,
+)
+from partibus.amqp.codec.fields import FieldReader
 from partibus.amqp.framing import FRAME_SASL, encode_frame
 from partibus.amqp.performatives import encode_symbols
 

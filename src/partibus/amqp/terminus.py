@@ -7,16 +7,11 @@ Used by attach frames, the owner of the links, and the client.
 
 from typing import Final
 
-from partibus.amqp.decode import DecodeError, decode_value, skip_value
-from partibus.amqp.encode import (
-    ENCODED_NULL,
-    encode_described_list,
-    encode_list,
-    encode_str,
-)
+from partibus.amqp.codec.decode import DecodeError, decode_value, skip_value
+from partibus.amqp.codec.encode import ENCODED_NULL, encode_described_list, encode_list, encode_str
+from partibus.amqp.codec.fields import FieldReader, symbols_from_value
+from partibus.amqp.codec.types import Described
 from partibus.amqp.errors import encode_symbol_map, string_keyed
-from partibus.amqp.fields import FieldReader, symbols_from_value
-from partibus.amqp.types import Described
 
 SOURCE: Final = 0x28
 TARGET: Final = 0x29

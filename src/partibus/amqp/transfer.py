@@ -9,9 +9,9 @@ all of a peer's transfers, so it is decoded once and found again by its bytes.
 import struct
 from typing import Final
 
-from partibus.amqp.decode import DecodeError, decode_value
+from partibus.amqp.codec.decode import DecodeError, decode_value
+from partibus.amqp.codec.encode import encode_uint
 from partibus.amqp.delivery import DeliveryState, state_from_value
-from partibus.amqp.encode import encode_uint
 from partibus.amqp.settings import TAIL_CACHE_BYTES_MAX, TAIL_CACHE_ENTRIES_MAX
 
 _U32: Final = struct.Struct(">I")

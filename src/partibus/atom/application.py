@@ -15,15 +15,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from partibus.atom.access import AUTHORIZATION, Permission
+from partibus.atom.counts import FiguresSource
 from partibus.atom.documents import Caller, Page, feed_document
-from partibus.atom.faults import (
+from partibus.atom.error_mapping import (
     BodyTooLarge,
     BodyTooSlow,
     MethodNotAllowed,
     PreconditionFailed,
     fault_document,
 )
-from partibus.atom.figures import FiguresSource
 from partibus.atom.operations import Operations
 from partibus.atom.reading import read_entry
 from partibus.atom.resource import LISTS, Resource, parse_resource

@@ -7,9 +7,9 @@ nobody: records, figures and policies are handed in. Called by the operations.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from partibus.atom.counts import Figures
 from partibus.atom.descriptions import DESCRIPTION_ATTRIBUTES, write_boolean
 from partibus.atom.documents import NEVER, Caller, moment
-from partibus.atom.figures import Figures
 from partibus.atom.markup import COUNTS, branch, leaf
 from partibus.atom.policies import write_policies
 from partibus.control.policies import AccessPolicy

@@ -13,7 +13,7 @@ from typing import Final
 from partibus.atom.access import Permission
 from partibus.atom.descriptions import described_kind, read_spec, read_update
 from partibus.atom.documents import Caller
-from partibus.atom.faults import MethodNotAllowed
+from partibus.atom.error_mapping import MethodNotAllowed
 from partibus.atom.policies import read_policies
 from partibus.atom.reading import Description
 from partibus.atom.resource import Resource, Sort

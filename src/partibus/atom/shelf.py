@@ -8,6 +8,7 @@ the application, and by the operations for what they answer.
 from collections.abc import Sequence
 from typing import TypeVar
 
+from partibus.atom.counts import EMPTY, Figures, FiguresSource
 from partibus.atom.descriptions import write_description
 from partibus.atom.documents import (
     Caller,
@@ -18,7 +19,6 @@ from partibus.atom.documents import (
     moment,
 )
 from partibus.atom.facts import common_facts, namespace_description, sized_facts, topic_facts
-from partibus.atom.figures import EMPTY, Figures, FiguresSource
 from partibus.atom.resource import Resource, Sort, rule_path
 from partibus.atom.rules import write_rule
 from partibus.control.catalog import Catalog

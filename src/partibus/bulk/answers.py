@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from partibus.domain.errors import BusError
-from partibus.fragment.claim_commands import ClaimSummary
-from partibus.fragment.cursor_commands import CursorSummary, RangePlan
+from partibus.fragment.claims.commands import ClaimSummary
+from partibus.fragment.cursors.commands import CursorSummary, RangePlan
 from partibus.fragment.message import Held
 
 Value = TypeVar("Value")

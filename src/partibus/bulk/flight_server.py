@@ -19,10 +19,10 @@ import pyarrow.flight as flight
 
 from partibus.bulk import requests as asked
 from partibus.bulk.answers import Messages
+from partibus.bulk.filter import Sieve
 from partibus.bulk.putting import Batch
 from partibus.bulk.record_batches import SCHEMAS, record_batch
 from partibus.bulk.service import BulkService, Fields, error_fields
-from partibus.bulk.sieve import Sieve
 from partibus.bulk.staging import StagingService
 from partibus.domain.errors import (
     ArgumentError,

@@ -13,10 +13,10 @@ from partibus.domain.errors import BusError, StoreUnavailable
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage, key_of
-from partibus.gateway.envelope import to_stored
+from partibus.gateway.links.submission import fragment_unavailable
 from partibus.gateway.namespace import Entity, require_sendable, require_session_ids, too_large
 from partibus.gateway.router import Router
-from partibus.gateway.submission import fragment_unavailable
+from partibus.message.envelope import to_stored
 
 Refusals = dict[int, BusError]
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from partibus.bulk import requests as asked
 from partibus.bulk.answers import Messages
 from partibus.fragment.message import Held
-from partibus.gateway.envelope import to_peeked
-from partibus.gateway.lanes import client_sequence
-from partibus.gateway.message_parts import MessageParts
+from partibus.message.envelope import to_peeked
+from partibus.message.lanes import client_sequence
+from partibus.message.parts import MessageParts
 
 SCHEMA: Final = pa.schema([("sequence_number", pa.int64()), ("message", pa.binary())])
 _FACTS: Final = [

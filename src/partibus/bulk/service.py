@@ -21,10 +21,10 @@ from partibus.bulk.answers import (
     NumberAnswer,
     PlanAnswer,
 )
-from partibus.bulk.sieve import compile_filter
+from partibus.bulk.filter import compile_filter
 from partibus.domain.address import parse_address
 from partibus.domain.errors import ArgumentError, BusError, EntityNotFound
-from partibus.fragment.claim_commands import (
+from partibus.fragment.claims.commands import (
     ClaimMessages,
     ClaimSummary,
     ListClaims,
@@ -34,7 +34,7 @@ from partibus.fragment.claim_commands import (
     SettleClaim,
 )
 from partibus.fragment.commands import Lane
-from partibus.fragment.cursor_commands import (
+from partibus.fragment.cursors.commands import (
     CursorSummary,
     DropCursor,
     FindTime,

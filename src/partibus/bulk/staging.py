@@ -16,14 +16,13 @@ from partibus.domain.errors import ArgumentError, BusError
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import NewMessage
-from partibus.fragment.stage_commands import (
+from partibus.fragment.stages.commands import (
     DropStages,
     ListWriters,
     PublishStages,
     StageMessages,
     WriterSummary,
 )
-from partibus.gateway.envelope import to_stored
 from partibus.gateway.namespace import (
     Entity,
     Namespace,
@@ -31,6 +30,7 @@ from partibus.gateway.namespace import (
     require_session_ids,
     too_large,
 )
+from partibus.message.envelope import to_stored
 
 Refusals = dict[int, BusError]
 

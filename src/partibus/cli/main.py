@@ -9,34 +9,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from partibus.cli.help_pages import VerbGroup, make_readable
-from partibus.cli.verbs import (
-    bench,
-    cert,
-    config,
-    context,
-    dlq,
-    doctor,
-    entity,
-    fault,
-    kinds,
-    namespace,
-    peek,
-    pipeline,
-    pipelines,
-    policy,
-    purge,
-    receive,
-    rule,
-    schedule,
-    send,
-    serve,
-    session,
-    stage,
-    store,
-    subscription_rule,
-    token,
-    version,
-)
+from partibus.cli.verbs import cert, config, context, doctor, fault, serve, store, token, version
+from partibus.cli.verbs.entities import entity, kinds, namespace, policy, rule, subscription_rule
+from partibus.cli.verbs.messages import bench, dlq, peek, purge, receive, schedule, send, session
+from partibus.cli.verbs.pipeline import group as pipeline
+from partibus.cli.verbs.pipeline import readers as pipelines
+from partibus.cli.verbs.pipeline import stage
 
 HELP = """\
 A self-hosted, partitioned message bus for Azure Service Bus clients.

@@ -91,4 +91,4 @@ PROPERTY_HELP: Final = (
     "An application property; give it once for each. Text, unless a type is said: int, long,"
     " double, bool, time, duration, uuid or null, as in -p amount:int=5."
 )
-"""The same words in every verb, since they mean the same (`cli.typed_properties`)."""
+"""The same words in every verb, since they mean the same (`cli.messages.typed_properties`)."""

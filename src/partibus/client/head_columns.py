@@ -9,15 +9,15 @@ way. Hot, and compiled.
 import struct
 from typing import Final
 
-from partibus.amqp.decode import DecodeError, decode_value
-from partibus.amqp.section_walk import (
+from partibus.amqp.codec.decode import DecodeError, decode_value
+from partibus.amqp.codec.section_walk import (
     APPLICATION_PROPERTIES,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
     open_compound,
     read_descriptor,
 )
-from partibus.amqp.text import text_of
+from partibus.amqp.codec.text import text_of
 from partibus.client.message_columns import DESCRIPTION, PROPERTY_FIELDS, REASON
 from partibus.client.property_text import to_text
 

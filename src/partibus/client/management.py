@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from partibus.amqp import types
+from partibus.amqp.codec import types
+from partibus.amqp.codec.types import Array, Int, Timestamp, UInt
 from partibus.amqp.errors import AmqpError
-from partibus.amqp.types import Array, Int, Timestamp, UInt
 from partibus.client.errors import RemoteError
 from partibus.client.message import IncomingMessage, OutgoingMessage
 from partibus.client.requests import RequestLinks

@@ -10,11 +10,11 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from partibus.amqp.decode import decode_value
-from partibus.amqp.encode import encode_binary, encode_symbol, encode_value
-from partibus.amqp.properties import TTL_MS_MAX, life_of
-from partibus.amqp.section_walk import read_descriptor
-from partibus.amqp.sections import (
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.encode import encode_binary, encode_symbol, encode_value
+from partibus.amqp.codec.properties import TTL_MS_MAX, life_of
+from partibus.amqp.codec.section_walk import read_descriptor
+from partibus.amqp.codec.sections import (
     AMQP_SEQUENCE,
     AMQP_VALUE,
     DATA,
@@ -30,8 +30,8 @@ from partibus.amqp.sections import (
     encode_properties,
     parse_sections,
 )
-from partibus.amqp.text import text_of
-from partibus.amqp.types import Timestamp
+from partibus.amqp.codec.text import text_of
+from partibus.amqp.codec.types import Timestamp
 
 PRIORITY: Final = 4  # [3.2.1]
 BATCH_FORMAT: Final = 0x80013700

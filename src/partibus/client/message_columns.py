@@ -8,11 +8,11 @@ puts the lists into a form of its own. Hot, and compiled.
 import struct
 from typing import Final
 
-from partibus.amqp.decode import decode_value
-from partibus.amqp.encode import encode_value
-from partibus.amqp.properties import TTL_MS_MAX, life_of
-from partibus.amqp.section_walk import open_compound, read_descriptor
-from partibus.amqp.sections import (
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.properties import TTL_MS_MAX, life_of
+from partibus.amqp.codec.section_walk import open_compound, read_descriptor
+from partibus.amqp.codec.sections import (
     AMQP_SEQUENCE,
     AMQP_VALUE,
     DATA,
@@ -22,7 +22,7 @@ from partibus.amqp.sections import (
     decode_properties,
     parse_sections,
 )
-from partibus.amqp.text import text_of
+from partibus.amqp.codec.text import text_of
 from partibus.client.property_text import to_text
 
 FRAGMENT_SHIFT: Final = 48

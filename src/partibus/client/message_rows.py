@@ -8,15 +8,15 @@ with the reason. Hot, and compiled.
 import struct
 from typing import Final
 
-from partibus.amqp.decode import decode_value
-from partibus.amqp.encode import (
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.encode import (
     encode_binary,
     encode_compound,
     encode_str,
     encode_symbol,
     encode_value,
 )
-from partibus.amqp.sections import (
+from partibus.amqp.codec.sections import (
     AMQP_SEQUENCE,
     AMQP_VALUE,
     DATA,

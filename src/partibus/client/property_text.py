@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
-from partibus.amqp import types as amqp
-from partibus.amqp.decode import decode_value
-from partibus.amqp.encode import encode_value
+from partibus.amqp.codec import types as amqp
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.encode import encode_value
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)

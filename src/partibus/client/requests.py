@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from partibus.amqp.decode import decode_value
-from partibus.amqp.encode import encode_value
-from partibus.amqp.properties import MessageProperties, encode_properties
-from partibus.amqp.section_walk import read_descriptor
-from partibus.amqp.sections import (
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.properties import MessageProperties, encode_properties
+from partibus.amqp.codec.section_walk import read_descriptor
+from partibus.amqp.codec.sections import (
     AMQP_VALUE,
     decode_application_properties,
     encode_application_properties,

@@ -7,7 +7,7 @@ management node. The lock ends with the link.
 
 from typing import Final
 
-from partibus.amqp.types import Symbol, UInt
+from partibus.amqp.codec.types import Symbol, UInt
 from partibus.client.connection import BusClient
 from partibus.client.links import Receiver
 

@@ -13,6 +13,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from partibus.amqp.codec.encode import (
+    ENCODED_NULL,
+    ENCODED_TRUE,
+    encode_binary,
+    encode_described_list,
+)
+from partibus.amqp.codec.sections import AMQP_VALUE
 from partibus.amqp.delivery import (
     ACCEPTED,
     Accepted,
@@ -23,13 +30,6 @@ from partibus.amqp.delivery import (
     TransactionalState,
     transactional_state,
 )
-from partibus.amqp.encode import (
-    ENCODED_NULL,
-    ENCODED_TRUE,
-    encode_binary,
-    encode_described_list,
-)
-from partibus.amqp.sections import AMQP_VALUE
 from partibus.amqp.terminus import encode_coordinator
 from partibus.client.bus import Bus
 from partibus.client.errors import RemoteError

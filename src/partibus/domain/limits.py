@@ -3,7 +3,7 @@
 Owns the numbers, and nothing that enforces them: entity properties are admitted by
 `domain.admission`, sizes and counts are watched by the gateway and the catalog. A limit
 of `UNLIMITED` is never reached. A file may set the limits of a profile
-(`control.limits_config`); lengths that nothing changes stand beside the table.
+(`control.declared.limits_config`); lengths that nothing changes stand beside the table.
 docs/reference/limits.md shows all of them.
 """
 

@@ -15,10 +15,8 @@ from typing import Final, Protocol
 
 from partibus.domain.clock import Clock
 from partibus.domain.errors import BusError, StoreCorrupt, StoreFull
-from partibus.fragment.alarms import Alarms
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, Resume, Suspend, Tick, Undelivered
-from partibus.fragment.damage import Damage
 from partibus.fragment.effects import (
     BodyEffect,
     Collected,
@@ -32,22 +30,24 @@ from partibus.fragment.effects import (
     Shown,
     StateFound,
 )
-from partibus.fragment.kept_locks import restore_locks
 from partibus.fragment.machine import Machine
-from partibus.fragment.recovering import rebuild
-from partibus.fragment.removal import HOUSEKEEPING, Refusal, Removals, all_bodies, gone
+from partibus.fragment.queue.kept_locks import restore_locks
 from partibus.fragment.replay import NO_SPEC, finish
-from partibus.fragment.shortage import adds_messages
-from partibus.fragment.slices import SLICE, Allowance
 from partibus.fragment.snapshot import dump
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
-from partibus.fragment.store_marks import StoreMarks
-from partibus.fragment.topic import Topic
-from partibus.fragment.topic_commands import DueUnread, PublishDue
-from partibus.fragment.transacting import transact
-from partibus.fragment.transaction_commands import Transact
-from partibus.fragment.upkeep import Upkeep
+from partibus.fragment.topics.commands import DueUnread, PublishDue
+from partibus.fragment.topics.state import Topic
+from partibus.fragment.transactions.atomic import transact
+from partibus.fragment.transactions.commands import Transact
+from partibus.fragment.upkeep.alarms import Alarms
+from partibus.fragment.upkeep.damage import Damage
+from partibus.fragment.upkeep.log import Upkeep
+from partibus.fragment.upkeep.recovering import rebuild
+from partibus.fragment.upkeep.removal import HOUSEKEEPING, Refusal, Removals, all_bodies, gone
+from partibus.fragment.upkeep.shortage import adds_messages
+from partibus.fragment.upkeep.slices import SLICE, Allowance
+from partibus.fragment.upkeep.store_marks import StoreMarks
 from partibus.store.interface import Store, StoreState
 from partibus.store.record import Record
 

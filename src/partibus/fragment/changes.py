@@ -6,8 +6,8 @@ failed. So nothing is acknowledged, or seen by a receiver, before it is on disk.
 """
 
 from partibus.fragment.commands import Consumer, Enqueue, Lane, SetSessionState, Settle
-from partibus.fragment.marks import Mark
 from partibus.fragment.message import Held, Overlay
+from partibus.fragment.outbox.marks import Mark
 from partibus.fragment.ports import AnswerPort, MessagesPort
 from partibus.store.record import Record
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from partibus.domain.errors import BusError
-from partibus.fragment.marks import Origin
 from partibus.fragment.message import Held, NewMessage, Overlay
+from partibus.fragment.outbox.marks import Origin
 from partibus.fragment.ports import (
     AnswerPort,
     MessagesPort,
@@ -22,7 +22,7 @@ from partibus.fragment.ports import (
     SettlePort,
     StatePort,
 )
-from partibus.fragment.slices import Allowance
+from partibus.fragment.upkeep.slices import Allowance
 
 
 class Lane(enum.IntEnum):

@@ -12,7 +12,8 @@ from partibus.domain.errors import BusError
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Consumer, SessionConsumer
 from partibus.fragment.message import Held
-from partibus.fragment.outbox import Parcel
+from partibus.fragment.outbox.commands import ParcelPort
+from partibus.fragment.outbox.state import Parcel
 from partibus.fragment.ports import (
     AnswerPort,
     MessagesPort,
@@ -22,7 +23,6 @@ from partibus.fragment.ports import (
     SettlePort,
     StatePort,
 )
-from partibus.fragment.transfer_commands import ParcelPort
 
 _log: Final = logging.getLogger(__name__)
 

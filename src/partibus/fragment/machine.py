@@ -11,27 +11,6 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from partibus.domain.errors import BusError
-from partibus.fragment import (
-    arrivals,
-    browsing,
-    claiming,
-    copies,
-    cursors,
-    departures,
-    dispatch,
-    due,
-    numbered,
-    publishing,
-    scheduling,
-    sealing,
-    session_locks,
-    session_state,
-    settlement,
-    stage_departures,
-    staging,
-    transacted,
-    transfers,
-)
 from partibus.fragment.changes import (
     Activation,
     Answer,
@@ -46,14 +25,15 @@ from partibus.fragment.changes import (
     Return,
     SessionStateChange,
 )
-from partibus.fragment.claim_changes import (
+from partibus.fragment.claims import behaviour as claiming
+from partibus.fragment.claims.changes import (
     Claiming,
     ClaimLapse,
     ClaimRelease,
     ClaimRenewal,
     ClaimSettlement,
 )
-from partibus.fragment.claim_commands import (
+from partibus.fragment.claims.commands import (
     ClaimMessages,
     ListClaims,
     ReadClaim,
@@ -85,8 +65,9 @@ from partibus.fragment.commands import (
     Tick,
     Undelivered,
 )
-from partibus.fragment.cursor_changes import CursorDrop, CursorPlacement, Trim
-from partibus.fragment.cursor_commands import (
+from partibus.fragment.cursors import behaviour as cursors
+from partibus.fragment.cursors.changes import CursorDrop, CursorPlacement, Trim
+from partibus.fragment.cursors.commands import (
     DropCursor,
     FindTime,
     ListCursors,
@@ -95,27 +76,8 @@ from partibus.fragment.cursor_commands import (
     ReadRange,
 )
 from partibus.fragment.effects import Effects
-from partibus.fragment.expiry import expire, next_sweep_ms
-from partibus.fragment.numbered import NumberedArrival
-from partibus.fragment.spec import FragmentSpec
-from partibus.fragment.stage_changes import (
-    StageArrival,
-    StageDeparture,
-    StageDrop,
-    StagePublication,
-)
-from partibus.fragment.stage_commands import (
-    DropStages,
-    ListWriters,
-    PublishStages,
-    StageMessages,
-)
-from partibus.fragment.state import State
-from partibus.fragment.topic_changes import Copies, Publication
-from partibus.fragment.topic_commands import DueUnread, PublishDue
-from partibus.fragment.transacted import Discharge, Releasing
-from partibus.fragment.transaction_commands import CheckLocks, EnqueueNumbered, ReserveNumbers
-from partibus.fragment.transfer_changes import (
+from partibus.fragment.outbox import departures, sealing, transfers
+from partibus.fragment.outbox.changes import (
     BroughtBack,
     Departure,
     HandedOver,
@@ -123,7 +85,7 @@ from partibus.fragment.transfer_changes import (
     Sealing,
     TransferArrival,
 )
-from partibus.fragment.transfer_commands import (
+from partibus.fragment.outbox.commands import (
     BringBack,
     Collect,
     Fetch,
@@ -133,6 +95,29 @@ from partibus.fragment.transfer_commands import (
     Seal,
     Transfer,
 )
+from partibus.fragment.queue import arrivals, browsing, dispatch, scheduling, settlement
+from partibus.fragment.queue.expiry import expire, next_sweep_ms
+from partibus.fragment.sessions import locks as session_locks
+from partibus.fragment.sessions import session_state
+from partibus.fragment.spec import FragmentSpec
+from partibus.fragment.stages import behaviour as staging
+from partibus.fragment.stages import departures as stage_departures
+from partibus.fragment.stages.changes import (
+    StageArrival,
+    StageDeparture,
+    StageDrop,
+    StagePublication,
+)
+from partibus.fragment.stages.commands import DropStages, ListWriters, PublishStages, StageMessages
+from partibus.fragment.state import State
+from partibus.fragment.topics import copies, due, publishing
+from partibus.fragment.topics.changes import Copies, Publication
+from partibus.fragment.topics.commands import DueUnread, PublishDue
+from partibus.fragment.transactions import behaviour as transacted
+from partibus.fragment.transactions import numbered_arrivals as numbered
+from partibus.fragment.transactions.behaviour import Discharge, Releasing
+from partibus.fragment.transactions.commands import CheckLocks, EnqueueNumbered, ReserveNumbers
+from partibus.fragment.transactions.numbered_arrivals import NumberedArrival
 
 Handler: TypeAlias = Callable[[State, Command, int, Effects], None]
 Commit: TypeAlias = Callable[[State, Change, int, Effects], None]

@@ -23,8 +23,8 @@ from partibus.fragment.commands import (
     SetSessionState,
     Settle,
 )
-from partibus.fragment.transaction_commands import CheckLocks, ReserveNumbers, Transact
-from partibus.fragment.transfer_commands import Seal, Transfer
+from partibus.fragment.outbox.commands import Seal, Transfer
+from partibus.fragment.transactions.commands import CheckLocks, ReserveNumbers, Transact
 
 WITH_FAILURE: Final = (
     Renew,

@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.fragment import claim_records, cursors, stage_records
-from partibus.fragment.duplicates import replay_identities
+from partibus.fragment.claims import records as claim_records
+from partibus.fragment.cursors import behaviour as cursors
+from partibus.fragment.cursors.retention import keep_replayed
 from partibus.fragment.message import Held, MessageState
-from partibus.fragment.numbered import replay_numbered
-from partibus.fragment.outbox_records import replay_outbox
+from partibus.fragment.outbox.records import replay_outbox
+from partibus.fragment.queue.duplicates import replay_identities
+from partibus.fragment.queue.settlement import lay_over
+from partibus.fragment.queue.table import WAS_SCHEDULED, MessageTable
 from partibus.fragment.records import (
     ACTIVATED,
     ACTIVATED_META,
@@ -35,16 +38,11 @@ from partibus.fragment.records import (
     unpack_overlay,
     unpack_sequences,
 )
-from partibus.fragment.retention import keep_replayed
-from partibus.fragment.session_records import (
-    replay_in_sessions,
-    replay_state,
-    state_bodies,
-)
-from partibus.fragment.settlement import lay_over
+from partibus.fragment.sessions.records import replay_in_sessions, replay_state, state_bodies
 from partibus.fragment.spec import FragmentSpec
+from partibus.fragment.stages import records as stage_records
 from partibus.fragment.state import State
-from partibus.fragment.table import WAS_SCHEDULED, MessageTable
+from partibus.fragment.transactions.numbered_arrivals import replay_numbered
 
 NO_SPEC: Final = FragmentSpec(lock_duration_ms=0, max_delivery_count=0)
 """A state is rebuilt without its entity's properties; the node gives them to it afterwards."""

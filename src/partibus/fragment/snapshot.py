@@ -12,19 +12,21 @@ import struct
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.fragment import claims, retention, stages
-from partibus.fragment.claims import Claims
-from partibus.fragment.history import Part
-from partibus.fragment.kept_locks import dump_locks
+from partibus.fragment.claims import state as claims
+from partibus.fragment.claims.state import Claims
+from partibus.fragment.cursors import retention
+from partibus.fragment.cursors.retention import Retention
 from partibus.fragment.message import Held, Overlay
-from partibus.fragment.outbox_records import dump_outbox, load_outbox
+from partibus.fragment.outbox.records import dump_outbox, load_outbox
+from partibus.fragment.queue.history import Part
+from partibus.fragment.queue.kept_locks import dump_locks
+from partibus.fragment.queue.table import ROW_BYTES, MessageTable, packed, unpacked
 from partibus.fragment.records import pack_overlay, unpack_overlay
-from partibus.fragment.retention import Retention
-from partibus.fragment.session_records import dump_sessions, load_sessions
+from partibus.fragment.sessions.records import dump_sessions, load_sessions
 from partibus.fragment.spec import FragmentSpec
-from partibus.fragment.stages import Stages
+from partibus.fragment.stages import state as stages
+from partibus.fragment.stages.state import Stages
 from partibus.fragment.state import State
-from partibus.fragment.table import ROW_BYTES, MessageTable, packed, unpacked
 
 VERSION: Final = 3
 """1 had no sections; before 3 no row said that its message was scheduled, nor held a time to live

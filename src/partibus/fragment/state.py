@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from partibus.fragment.commands import Lane
-from partibus.fragment.history import History
-from partibus.fragment.marks import Marks
 from partibus.fragment.message import Held
-from partibus.fragment.outbox import Outbox
-from partibus.fragment.session_lane import AsideTable, SessionLane
-from partibus.fragment.sessions import Sessions
+from partibus.fragment.outbox.marks import Marks
+from partibus.fragment.outbox.state import Outbox
+from partibus.fragment.queue.history import History
+from partibus.fragment.queue.subqueue import SubQueue
+from partibus.fragment.queue.table import MessageTable
+from partibus.fragment.sessions.lane import AsideTable, SessionLane
+from partibus.fragment.sessions.state import Sessions
 from partibus.fragment.spec import FragmentSpec
-from partibus.fragment.subqueue import SubQueue
-from partibus.fragment.table import MessageTable
 
 if TYPE_CHECKING:
-    from partibus.fragment.claims import Claims
-    from partibus.fragment.retention import Retention
-    from partibus.fragment.stages import Stages
-    from partibus.fragment.topic import Topic
+    from partibus.fragment.claims.state import Claims
+    from partibus.fragment.cursors.retention import Retention
+    from partibus.fragment.stages.state import Stages
+    from partibus.fragment.topics.state import Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ Owns the put-token operation and its answers. Whether a token is good is access 
 decision, where the claim is kept is the connection's.
 """
 
-from partibus.amqp.text import is_text, text_of
-from partibus.amqp.types import Int, Symbol
+from partibus.amqp.codec.text import is_text, text_of
+from partibus.amqp.codec.types import Int, Symbol
 from partibus.domain.address import parse_address
 from partibus.domain.errors import ArgumentError, BusError, NotImplementedHere, Unauthorized
 from partibus.gateway.requests import Request, RequestLink

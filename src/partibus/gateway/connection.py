@@ -33,19 +33,19 @@ from partibus.amqp.session import Session
 from partibus.domain.address import Address
 from partibus.domain.errors import BusError, InvalidOperation, MessageTooLarge, Unauthorized
 from partibus.domain.rights import Rights
-from partibus.gateway.attach import LinkOwner, attach
 from partibus.gateway.claims import Claims
-from partibus.gateway.coordinator import CoordinatorLink
-from partibus.gateway.faults import amqp_error
-from partibus.gateway.inbound_link import InboundLink
+from partibus.gateway.error_mapping import amqp_error
+from partibus.gateway.fault_injection import throttled
+from partibus.gateway.links.attach import LinkOwner, attach
+from partibus.gateway.links.inbound import InboundLink
+from partibus.gateway.links.outbound import OutboundLink
+from partibus.gateway.links.session import SessionLink
 from partibus.gateway.memory_account import Share
-from partibus.gateway.open_transactions import OpenTransactions
 from partibus.gateway.operations.peek import Cursor
-from partibus.gateway.outbound_link import OutboundLink
 from partibus.gateway.reading_turns import Intake
 from partibus.gateway.requests import RequestLink, RequestQueue, ResponseLink
-from partibus.gateway.session_link import SessionLink
-from partibus.gateway.trouble import throttled
+from partibus.gateway.transactions.coordinator import CoordinatorLink
+from partibus.gateway.transactions.open_transactions import OpenTransactions
 from partibus.gateway.wire import Wire
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from partibus.fragment.broker import Scheduler, Timer
-from partibus.gateway.trouble import Trouble
+from partibus.gateway.fault_injection import Trouble
 
 if TYPE_CHECKING:
     from partibus.gateway.wire import Wire

@@ -20,15 +20,15 @@ from partibus.domain.limits import Profile
 from partibus.fragment.broker import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection
 from partibus.gateway.delayed_wire import DelayedWire
-from partibus.gateway.following import follow
-from partibus.gateway.lock_token import TokenPrefix
+from partibus.gateway.fault_injection import Trouble
+from partibus.gateway.links.entity_changes import follow
+from partibus.gateway.links.receivers import Receivers
 from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.reading_turns import ReadingTurns
-from partibus.gateway.receivers import Receivers
 from partibus.gateway.rule_changes import RuleChanges
-from partibus.gateway.trouble import Trouble
 from partibus.gateway.wire import Wire
+from partibus.message.lock_token import TokenPrefix
 
 SWEEP_INTERVAL_MS: Final = 1000
 """How often connections are looked at; a comparison each, so ten thousand cost a millisecond."""

@@ -8,9 +8,9 @@ condition as a symbol (amqp-contract 7.2).
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from partibus.amqp.codec.text import is_text, text_of
+from partibus.amqp.codec.types import Array, Int, Symbol
 from partibus.amqp.link import Link
-from partibus.amqp.text import is_text, text_of
-from partibus.amqp.types import Array, Int, Symbol
 from partibus.domain.address import Address
 from partibus.domain.errors import (
     ArgumentError,
@@ -21,7 +21,7 @@ from partibus.domain.errors import (
 )
 from partibus.domain.rights import Rights
 from partibus.fragment.commands import Lane
-from partibus.gateway.lanes import lane_of
+from partibus.gateway.links.session import HeldSession
 from partibus.gateway.namespace import Entity
 from partibus.gateway.operations.deferred import receive_by_sequence_number
 from partibus.gateway.operations.delete import batch_delete_messages
@@ -37,8 +37,8 @@ from partibus.gateway.operations.sessions import (
 )
 from partibus.gateway.operations.transacted import IN_TRANSACTIONS, refusal
 from partibus.gateway.requests import Request, RequestLink
-from partibus.gateway.session_link import HeldSession
-from partibus.gateway.transaction import Transaction
+from partibus.gateway.transactions.transaction import Transaction
+from partibus.message.lanes import lane_of
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection

@@ -8,12 +8,9 @@ SDKs ask or tolerate (amqp-contract 7.1).
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp.decode import DecodeError, decode_value
-from partibus.amqp.delivery import ACCEPTED, TransactionalState, transactional_state
-from partibus.amqp.encode import encode_value
-from partibus.amqp.events import TransferReceived
-from partibus.amqp.link import Link
-from partibus.amqp.sections import (
+from partibus.amqp.codec.decode import DecodeError, decode_value
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.sections import (
     AMQP_VALUE,
     MessageProperties,
     decode_application_properties,
@@ -22,11 +19,14 @@ from partibus.amqp.sections import (
     encode_properties,
     parse_in_order,
 )
-from partibus.amqp.text import text_of
+from partibus.amqp.codec.text import text_of
+from partibus.amqp.delivery import ACCEPTED, TransactionalState, transactional_state
+from partibus.amqp.events import TransferReceived
+from partibus.amqp.link import Link
 from partibus.domain.address import Address
 from partibus.domain.errors import BusError, MalformedMessage
-from partibus.gateway.faults import rejection
-from partibus.gateway.transaction import Transaction
+from partibus.gateway.error_mapping import rejection
+from partibus.gateway.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection

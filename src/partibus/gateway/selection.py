@@ -9,15 +9,15 @@ by the fragments of one topic for every message; told of changes by the node.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from partibus.amqp.decode import DecodeError
+from partibus.amqp.codec.decode import DecodeError
 from partibus.control.record import EntityRecord
 from partibus.domain.entity import SubscriptionSpec
 from partibus.fragment.message import NewMessage, Overlay
-from partibus.fragment.selection import NOBODY, Failure, Selection
-from partibus.gateway.lanes import client_sequence
-from partibus.gateway.outcomes import HEADER_SIZE_EXCEEDED, TEXT_CHARS_MAX
-from partibus.gateway.rewriting import HeaderTooLarge, rewrite
-from partibus.gateway.stored_view import StoredView
+from partibus.fragment.topics.selection import NOBODY, Failure, Selection
+from partibus.gateway.links.outcomes import HEADER_SIZE_EXCEEDED, TEXT_CHARS_MAX
+from partibus.message.edits import HeaderTooLarge, rewrite
+from partibus.message.lanes import client_sequence
+from partibus.message.view import StoredView
 from partibus.rules.errors import EvaluationError
 from partibus.rules.ruleset import Match, RuleSet, SubscriptionRules
 from partibus.rules.view import MappingView

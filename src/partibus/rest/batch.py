@@ -10,7 +10,7 @@ import json
 from typing import Final
 
 from partibus.domain.errors import ArgumentError
-from partibus.gateway.inbound_link import BATCH_MESSAGES_MAX
+from partibus.gateway.links.inbound import BATCH_MESSAGES_MAX
 from partibus.rest.broker_properties import SentProperties, read_properties
 from partibus.rest.message import encode_message
 

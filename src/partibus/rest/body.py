@@ -14,7 +14,7 @@ from starlette.requests import Request
 from partibus.domain.errors import BusError
 from partibus.gateway.memory_account import MemoryAccount, Share
 from partibus.gateway.memory_room import room_came
-from partibus.rest.faults import BodyTooSlow, MemoryShort
+from partibus.rest.error_mapping import BodyTooSlow, MemoryShort
 
 BODY_S_MAX: Final = 60.0
 """A body that takes longer is not being sent but held."""

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from partibus.amqp.sections import MessageProperties
-from partibus.amqp.text import text_of
+from partibus.amqp.codec.sections import MessageProperties
+from partibus.amqp.codec.text import text_of
 from partibus.domain.errors import ArgumentError
 from partibus.rest.http_date import from_http_date, to_http_date
 

@@ -2,7 +2,7 @@
 
 Owns the two conversions. A body sent by HTTP is one data section; of a body received by HTTP
 data sections are joined, a text is UTF-8, and any other AMQP value is written as JSON. The
-stored form in between is the gateway's (`gateway.envelope`).
+stored form in between is the gateway's (`message.envelope`).
 """
 
 import base64
@@ -10,11 +10,11 @@ import json
 import uuid
 from dataclasses import dataclass
 
-from partibus.amqp.decode import DecodeError, decode_value
-from partibus.amqp.encode import EncodeError, encode_binary, encode_symbol, encode_value
-from partibus.amqp.properties import life_of
-from partibus.amqp.section_walk import DATA, FOOTER, PRIORITY_DEFAULT, read_descriptor
-from partibus.amqp.sections import (
+from partibus.amqp.codec.decode import DecodeError, decode_value
+from partibus.amqp.codec.encode import EncodeError, encode_binary, encode_symbol, encode_value
+from partibus.amqp.codec.properties import life_of
+from partibus.amqp.codec.section_walk import DATA, FOOTER, PRIORITY_DEFAULT, read_descriptor
+from partibus.amqp.codec.sections import (
     MessageSections,
     annotation_items,
     decode_application_properties,
@@ -25,11 +25,11 @@ from partibus.amqp.sections import (
     encode_properties,
     parse_sections,
 )
-from partibus.amqp.text import text_of
-from partibus.amqp.types import Pairs, Timestamp
+from partibus.amqp.codec.text import text_of
+from partibus.amqp.codec.types import Pairs, Timestamp
 from partibus.domain.errors import ArgumentError
 from partibus.fragment.message import Held
-from partibus.gateway.envelope import to_delivery
+from partibus.message.envelope import to_delivery
 from partibus.rest.broker_properties import Broker, SentProperties, write_header
 
 

@@ -16,10 +16,8 @@ from partibus.domain.entity import EntityKind
 from partibus.domain.errors import EntityNotFound, InvalidOperation, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.fragment.commands import Lane, Outcome
-from partibus.gateway.envelope import to_stored
+from partibus.gateway.fault_injection import throttled
 from partibus.gateway.gateway import Gateway
-from partibus.gateway.lanes import lane_of
-from partibus.gateway.lock_token import pack_number
 from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import (
     Entity,
@@ -28,8 +26,10 @@ from partibus.gateway.namespace import (
     require_session_ids,
     too_large,
 )
-from partibus.gateway.trouble import throttled
-from partibus.rest.faults import Stopping
+from partibus.message.envelope import to_stored
+from partibus.message.lanes import lane_of
+from partibus.message.lock_token import pack_number
+from partibus.rest.error_mapping import Stopping
 from partibus.rest.locks import find_lock, renew, settle
 from partibus.rest.message import Received, decode_message
 from partibus.rest.reception import Found, Reception

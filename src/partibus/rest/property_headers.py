@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from partibus.amqp.types import Timestamp
+from partibus.amqp.codec.types import Timestamp
 from partibus.domain.errors import ArgumentError
 from partibus.rest.http_date import from_http_date, to_http_date
 

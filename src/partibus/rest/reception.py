@@ -16,8 +16,8 @@ from partibus.fragment.commands import Lane, Outcome, Settle
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
 from partibus.gateway.gateway import Gateway
-from partibus.gateway.lock_token import TokenPrefix
-from partibus.gateway.source import Source
+from partibus.gateway.links.source import Source
+from partibus.message.lock_token import TokenPrefix
 
 
 class Found:

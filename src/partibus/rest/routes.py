@@ -30,7 +30,7 @@ from partibus.gateway.namespace import too_large
 from partibus.rest.batch import is_batch, read_batch
 from partibus.rest.body import Body
 from partibus.rest.broker_properties import SentProperties, parse_header
-from partibus.rest.faults import BodyTooLarge, BodyTooSlow, fault
+from partibus.rest.error_mapping import BodyTooLarge, BodyTooSlow, fault
 from partibus.rest.http_date import to_http_date
 from partibus.rest.message import Received, encode_message
 from partibus.rest.plane import DataPlane

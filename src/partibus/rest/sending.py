@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from partibus.domain.errors import BusError
 from partibus.fragment.message import NewMessage
 from partibus.gateway.gateway import Gateway
+from partibus.gateway.links.submission import Submission, fragment_unavailable
 from partibus.gateway.namespace import Entity
 from partibus.gateway.router import Router
-from partibus.gateway.submission import Submission, fragment_unavailable
 
 
 class Sending:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from partibus.bulk.service import BulkService
 from partibus.bulk.staging import StagingService
+from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.access import AccessControl, require
 from partibus.control.placement import worker_of
 from partibus.domain.address import parse_address
@@ -22,7 +23,6 @@ from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
 from partibus.listener.own_address import EVERY_INTERFACE
 from partibus.server.config import ServeSettings
-from partibus.server.control_hub import ControlHub, Payload
 
 if TYPE_CHECKING:
     from partibus.bulk.flight_server import BulkServer

@@ -3,7 +3,7 @@
 Owns what can be set, what each setting may hold and where its value came from. It opens no
 directory and no port, and decides nothing that needs one. Every wrong value is a
 `ConfigError` that names its origin. Called by the CLI's `serve` and by the test kit. The limits
-of the profile may be set in the table [limits] of the file (`control.limits_config`).
+of the profile may be set in the table [limits] of the file (`control.declared.limits_config`).
 
 | key, --flag | variable | holds | default |
 |---|---|---|---|
@@ -38,11 +38,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from partibus.control.definitions import Definitions, load_definitions
-from partibus.control.emulator_defaults import default_definitions
-from partibus.control.fields import refuse_unknown
+from partibus.control.declared.definitions import Definitions, load_definitions
+from partibus.control.declared.emulator_defaults import default_definitions
+from partibus.control.declared.fields import refuse_unknown
+from partibus.control.declared.limits_config import with_limits
 from partibus.control.jwt_tokens import JwtSettings
-from partibus.control.limits_config import with_limits
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile, profile_named
 from partibus.server import emulator

@@ -8,9 +8,9 @@ the catalog's feed. Started and stopped by the node.
 
 from typing import Final
 
+from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog import Catalog
 from partibus.fragment.broker import Scheduler, Timer
-from partibus.server.control_hub import ControlHub, Payload
 
 FOLLOW: Final = "follow"
 """The question that asks a worker to read the catalog now."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog import Catalog
 from partibus.control.live import LiveNamespace
 from partibus.control.record import EntityRecord
@@ -19,8 +20,7 @@ from partibus.domain.duration import DURATION_MAX_MS
 from partibus.domain.entity import EntityKind, forwards
 from partibus.domain.errors import BusError
 from partibus.fragment.machine import Machine
-from partibus.fragment.usage import idle_ms
-from partibus.server.control_hub import ControlHub, Payload
+from partibus.fragment.upkeep.usage import idle_ms
 
 USAGE: Final = "usage"
 """The question how long fragments have been idle."""

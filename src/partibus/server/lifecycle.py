@@ -22,7 +22,7 @@ from partibus.server.emulator import greeting
 from partibus.server.failure import EXIT_CLEAN, report
 from partibus.server.node import Node
 from partibus.server.service import Service
-from partibus.server.supervision import supervise
+from partibus.server.workers.supervision import supervise
 
 # The store threads hold the interpreter lock for microseconds between their system calls;
 # at the default 5 ms the loop would wait that long for each of them.

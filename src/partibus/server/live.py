@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
+from partibus.cluster.control_hub import ControlHub
 from partibus.control.catalog import Catalog
 from partibus.control.placement import StoreLoads, UnknownLoads
 from partibus.control.policies import AccessPolicy, KeyName, regenerate
@@ -18,7 +19,6 @@ from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.entity import EntitySpec
 from partibus.domain.errors import CatalogBusy, EntityNotFound, OperationConflict, StoreUnavailable
-from partibus.server.control_hub import ControlHub
 from partibus.server.follower import FOLLOW
 
 BUSY_S: Final = 0.02

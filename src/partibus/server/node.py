@@ -16,45 +16,45 @@ from typing import TYPE_CHECKING, Final
 
 from partibus import __version__
 from partibus.amqp.settings import ConnectionSettings
+from partibus.cluster.control_hub import ControlHub
+from partibus.cluster.membership import Membership
+from partibus.cluster.peers import Peers
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
-from partibus.control.definitions import Definitions
+from partibus.control.declared.definitions import Definitions
 from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.live import LiveNamespace
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.clock import Clock
 from partibus.domain.errors import BusError, ConfigError, StoreCorrupt
+from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Lane
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
-from partibus.gateway.couriers import Couriers
+from partibus.gateway.fault_injection import Trouble
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
-from partibus.gateway.trouble import Trouble
-from partibus.server.administration import Administration
-from partibus.server.belonging import Belonging, begin_stores, refuse_lost_catalog
 from partibus.server.bulk import BulkDesk
-from partibus.server.catalog_start import (
+from partibus.server.clock_watch import ClockWatch
+from partibus.server.config import MERGED, ServeSettings
+from partibus.server.data_directory.belonging import Belonging, begin_stores, refuse_lost_catalog
+from partibus.server.data_directory.catalog_start import (
     catalog_file,
     connection_string,
     declare,
     open_catalog,
 )
-from partibus.server.clock_watch import ClockWatch
-from partibus.server.config import MERGED, ServeSettings
-from partibus.server.control_hub import ControlHub
-from partibus.server.data_directory import COPY_NAME
-from partibus.server.fault_box import FaultBox
+from partibus.server.data_directory.directory import COPY_NAME
+from partibus.server.fault_injection.box import FaultBox
 from partibus.server.follower import Follower
 from partibus.server.fragment_specs import fragment_spec
 from partibus.server.idle import IdleWatch
-from partibus.server.inspection import Inspection
 from partibus.server.live import ServerNamespace
-from partibus.server.membership import Membership
 from partibus.server.memory import give_memory_back, memory_limit_bytes
-from partibus.server.peers import Peers
+from partibus.server.operators.administration import Administration
+from partibus.server.operators.inspection import Inspection
 from partibus.server.scheduler import LoopScheduler
 from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients

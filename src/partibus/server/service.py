@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from partibus.cluster.membership import Membership
 from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
 from partibus.listener.accept import bind
@@ -27,8 +28,7 @@ from partibus.listener.tcp import AmqpProtocol, Client
 from partibus.listener.tls import DevelopmentAuthority, certificate_names
 from partibus.listener.waiting_room import WaitingRoom
 from partibus.server.config import ServeSettings
-from partibus.server.data_directory import claim_data_directory
-from partibus.server.membership import Membership
+from partibus.server.data_directory.directory import claim_data_directory
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute

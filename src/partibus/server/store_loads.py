@@ -7,8 +7,8 @@ refusal of changes go by it. Made by the node.
 
 from collections.abc import Mapping
 
+from partibus.cluster.peers import Peers
 from partibus.fragment.broker import Broker
-from partibus.server.peers import Peers
 from partibus.store.interface import StoreState
 
 

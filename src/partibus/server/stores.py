@@ -9,7 +9,7 @@ from collections.abc import Callable
 from partibus.fragment.broker import Scheduler
 from partibus.server.config import ServeSettings
 from partibus.store.disk import OsDisk
-from partibus.store.faults import DiskFaults, FaultyDisk, MemoryFaults, StoreFaults
+from partibus.store.fault_injection import DiskFaults, FaultyDisk, MemoryFaults, StoreFaults
 from partibus.store.interface import Notify, Store
 from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore

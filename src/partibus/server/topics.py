@@ -12,7 +12,7 @@ from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.entity import EntityKind
 from partibus.fragment.machine import Machine
-from partibus.fragment.topic import Topic
+from partibus.fragment.topics.state import Topic
 from partibus.gateway.selection import TopicSelector
 
 

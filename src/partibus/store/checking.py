@@ -2,7 +2,7 @@
 
 Owns a recovery that repairs nothing, and the reading of bodies one after the other with the
 place of each that is damaged. Takes the store's lock for as long as it is looked at. Knows no
-meaning of records. Called by `server.store_check`.
+meaning of records. Called by `server.data_directory.check`.
 """
 
 from collections.abc import Iterable

@@ -7,7 +7,7 @@ whoever extends the machine needs the same bench.
 from collections.abc import Sequence
 
 from partibus.domain.errors import BusError
-from partibus.fragment.claim_commands import (
+from partibus.fragment.claims.commands import (
     ClaimMessages,
     ClaimSummary,
     ListClaims,
@@ -17,7 +17,7 @@ from partibus.fragment.claim_commands import (
     SettleClaim,
 )
 from partibus.fragment.commands import Command, Lane
-from partibus.fragment.cursor_commands import (
+from partibus.fragment.cursors.commands import (
     CursorSummary,
     DropCursor,
     ListCursors,

@@ -20,16 +20,16 @@ from partibus.control.record import Change, EntityRecord
 from partibus.domain.address import subscription_path
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.limits import SELFHOST, Profile
+from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker
 from partibus.fragment.handle import LocalFragment
-from partibus.gateway.couriers import Couriers
+from partibus.gateway.fault_injection import Trouble
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Namespace
-from partibus.gateway.trouble import Trouble
 from partibus.server.clock_watch import ClockWatch
 from partibus.server.fragment_specs import fragment_spec
 from partibus.server.topics import Topics
-from partibus.store.faults import MemoryFaults
+from partibus.store.fault_injection import MemoryFaults
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock
 from partibus.testing.scheduler import ManualScheduler

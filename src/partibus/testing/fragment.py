@@ -30,8 +30,8 @@ from partibus.fragment.commands import (
     Settle,
 )
 from partibus.fragment.message import Held, NewMessage, Overlay
-from partibus.fragment.slices import SLICE
 from partibus.fragment.spec import FragmentSpec
+from partibus.fragment.upkeep.slices import SLICE
 from partibus.store.interface import Store
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock

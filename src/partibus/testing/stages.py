@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from partibus.domain.errors import BusError
 from partibus.fragment.commands import Command
 from partibus.fragment.message import NewMessage
-from partibus.fragment.outbox import Parcel
-from partibus.fragment.stage_commands import (
+from partibus.fragment.outbox.commands import Collect, Forwarded
+from partibus.fragment.outbox.state import Parcel
+from partibus.fragment.stages.commands import (
     DropStages,
     ListWriters,
     PublishStages,
     StageMessages,
     WriterSummary,
 )
-from partibus.fragment.transfer_commands import Collect, Forwarded
 from partibus.testing.fragment import FragmentBench
 
 _MANY = 1 << 40

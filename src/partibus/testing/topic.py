@@ -19,9 +19,9 @@ from partibus.fragment.commands import (
 )
 from partibus.fragment.machine import Machine
 from partibus.fragment.message import NewMessage
-from partibus.fragment.selection import Selection
 from partibus.fragment.spec import FragmentSpec
-from partibus.fragment.topic import Topic
+from partibus.fragment.topics.selection import Selection
+from partibus.fragment.topics.state import Topic
 from partibus.store.interface import Store
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock

@@ -26,7 +26,7 @@ from pyspark_servicebus.over_amqp.holding import Holding, Place, portioned
 from pyspark_servicebus.over_amqp.receiving import CLOCK_MS, Received, receive
 from pyspark_servicebus.over_amqp.tasks import SetPartition
 from pyspark_servicebus.over_amqp.wire import Wire
-from pyspark_servicebus.stream_reader import Offset, StreamReader
+from pyspark_servicebus.source.stream_reader import Offset, StreamReader
 
 OFFSET_VERSION: Final = 1
 CHUNK_MESSAGES: Final = 500

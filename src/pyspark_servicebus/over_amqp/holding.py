@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.over_amqp.wire import DEAD_LETTERS
-from pyspark_servicebus.planning import TASK_BYTES, TASK_MESSAGES
+from pyspark_servicebus.source.planning import TASK_BYTES, TASK_MESSAGES
 
 CLAIM_PROPERTY: Final = "x-claim"
 """What a deferred message says of who holds it; not shown in rows."""

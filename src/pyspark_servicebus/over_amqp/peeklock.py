@@ -24,7 +24,7 @@ from pyspark_servicebus.over_amqp.lock_keeper import LockKeeper
 from pyspark_servicebus.over_amqp.receiving import CLOCK_MS, Received, receive
 from pyspark_servicebus.over_amqp.tasks import LockedPartition
 from pyspark_servicebus.over_amqp.wire import Wire
-from pyspark_servicebus.stream_reader import Offset, StreamReader
+from pyspark_servicebus.source.stream_reader import Offset, StreamReader
 
 OFFSET_VERSION: Final = 1
 MESSAGES_MAX: Final = 1000

@@ -15,9 +15,9 @@ from partibus.client.message import BATCH_FORMAT, OutgoingMessage, encode_batch
 from partibus.client.message_columns import MessageColumns
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity
-from pyspark_servicebus.delivery import Letter, Target, broken
 from pyspark_servicebus.errors import UNREACHABLE, BulkError
 from pyspark_servicebus.over_amqp.wire import RETRYABLE, Wire, wire_of
+from pyspark_servicebus.sink.delivery import Letter, Target, broken
 
 WINDOW: Final = 16
 """Batches that are sent and not yet confirmed."""

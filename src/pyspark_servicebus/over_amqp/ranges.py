@@ -10,7 +10,7 @@ from typing import Final
 from partibus.client.management import PARTITION_SHIFT
 from pyspark_servicebus.over_amqp.browse import page, walk_all
 from pyspark_servicebus.over_amqp.wire import Wire
-from pyspark_servicebus.planning import Slice, split
+from pyspark_servicebus.source.planning import Slice, split
 
 FRAGMENTS_MAX: Final = 1024
 LOOK_PAGES: Final = 20

@@ -19,7 +19,7 @@ from pyspark_servicebus.over_amqp.peeklock import PeekLockReader, PeekLockStream
 from pyspark_servicebus.over_amqp.ranges import cut
 from pyspark_servicebus.over_amqp.tasks import RangePartition
 from pyspark_servicebus.over_amqp.wire import Wire
-from pyspark_servicebus.stream_reader import StreamReader
+from pyspark_servicebus.source.stream_reader import StreamReader
 
 
 def batch_reader(options: SourceOptions) -> DataSourceReader:

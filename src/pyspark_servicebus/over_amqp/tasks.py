@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_servicebus.decode import Decoder
 from pyspark_servicebus.errors import DataLoss, Patience
 from pyspark_servicebus.over_amqp.browse import PAGE_MESSAGES, Page, walk_all, walk_range, walk_set
 from pyspark_servicebus.over_amqp.by_number import look_by_number
@@ -20,6 +19,7 @@ from pyspark_servicebus.over_amqp.holding import CLAIM_PROPERTY, DEFERRED, Place
 from pyspark_servicebus.over_amqp.ranges import Range
 from pyspark_servicebus.over_amqp.wire import Wire, wire_of
 from pyspark_servicebus.schema import LOCK_COLUMN
+from pyspark_servicebus.source.decode import Decoder
 
 
 class RangePartition(InputPartition):

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_servicebus.pipelines.analytics_settings import AnalyticsSettings
-from pyspark_servicebus.pipelines.arguments import script_main
-from pyspark_servicebus.pipelines.choosing import chosen_entities, known_entities, told_plainly
-from pyspark_servicebus.pipelines.place import EntityInfo
-from pyspark_servicebus.pipelines.progress import SILENT, Progress, watch
+from pyspark_servicebus.pipelines.run.arguments import script_main
+from pyspark_servicebus.pipelines.run.choosing import chosen_entities, known_entities, told_plainly
+from pyspark_servicebus.pipelines.run.place import EntityInfo
+from pyspark_servicebus.pipelines.run.progress import SILENT, Progress, watch
 from pyspark_servicebus.pipelines.traffic.cursors import fragments_and_cursors
 from pyspark_servicebus.pipelines.traffic.frames import (
     bus_messages,

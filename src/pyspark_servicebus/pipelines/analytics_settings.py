@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark_servicebus.pipelines.place import PLACE_KEYS, BusPlace
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.settings_table import read_table, setting
+from pyspark_servicebus.pipelines.run.place import PLACE_KEYS, BusPlace
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.settings_table import read_table, setting
 from pyspark_servicebus.pipelines.traffic.frames import KEYS, Measured
 
 NAME: Final = "analytics"

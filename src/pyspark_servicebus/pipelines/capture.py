@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
-from pyspark_servicebus.cursor_stream import CursorStream
 from pyspark_servicebus.errors import BulkError, DataLoss
 from pyspark_servicebus.options import source_options
-from pyspark_servicebus.pipelines.capture_files import REPORT_DDL, TaskTerms, window_writer
-from pyspark_servicebus.pipelines.capture_settings import CaptureSettings
-from pyspark_servicebus.pipelines.capture_target import CaptureTarget, next_numbers
-from pyspark_servicebus.pipelines.lake import Lake
-from pyspark_servicebus.pipelines.manifest import STAGING, Window, spans_of, window_name
-from pyspark_servicebus.pipelines.progress import SILENT, PipelineFailed, Progress, plain_words
-from pyspark_servicebus.pipelines.wording import counted, spoken_bytes
-from pyspark_servicebus.positions import cursor_positions
-from pyspark_servicebus.reading import Reading, good
-from pyspark_servicebus.stream_reader import Offset, by_index
+from pyspark_servicebus.pipelines.lake.files import REPORT_DDL, TaskTerms, window_writer
+from pyspark_servicebus.pipelines.lake.folder import Lake
+from pyspark_servicebus.pipelines.lake.manifest import STAGING, Window, spans_of, window_name
+from pyspark_servicebus.pipelines.lake.settings import CaptureSettings
+from pyspark_servicebus.pipelines.lake.target import CaptureTarget, next_numbers
+from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, plain_words
+from pyspark_servicebus.source.cursor_stream import CursorStream
+from pyspark_servicebus.source.positions import cursor_positions
+from pyspark_servicebus.source.reading import Reading, good
+from pyspark_servicebus.source.stream_reader import Offset, by_index
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -267,7 +267,7 @@ class _Run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The script for spark-submit."""
-    from pyspark_servicebus.pipelines.arguments import script_main
+    from pyspark_servicebus.pipelines.run.arguments import script_main
 
     return script_main(
         argv,

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyspark_servicebus.pipelines.capture_files import REPORT_DDL, REPORT_SCHEMA, StagedFile
-from pyspark_servicebus.pipelines.capture_target import DESCRIPTION, files_told
-from pyspark_servicebus.pipelines.delta import compact_table, is_delta
-from pyspark_servicebus.pipelines.lake import OWN, Lake
-from pyspark_servicebus.pipelines.manifest import (
+from pyspark_servicebus.pipelines.lake.delta import compact_table, is_delta
+from pyspark_servicebus.pipelines.lake.files import REPORT_DDL, REPORT_SCHEMA, StagedFile
+from pyspark_servicebus.pipelines.lake.folder import OWN, Lake
+from pyspark_servicebus.pipelines.lake.manifest import (
     STAGING,
     CapturedFile,
     Compaction,
@@ -30,10 +29,11 @@ from pyspark_servicebus.pipelines.manifest import (
     load_windows,
     save_compaction,
 )
-from pyspark_servicebus.pipelines.progress import SILENT, PipelineFailed, Progress, plain_words
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.settings_table import read_table, setting
-from pyspark_servicebus.pipelines.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.lake.target import DESCRIPTION, files_told
+from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, plain_words
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.settings_table import read_table, setting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -239,7 +239,7 @@ def _merged(lake: Lake, name: str, paths: Sequence[str]) -> list[dict[str, Any]]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The script for spark-submit."""
-    from pyspark_servicebus.pipelines.arguments import script_main
+    from pyspark_servicebus.pipelines.run.arguments import script_main
 
     return script_main(
         argv,

@@ -23,12 +23,12 @@ from pyspark_servicebus.bus import discover
 from pyspark_servicebus.credentials import Credentials
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.options import source_options
-from pyspark_servicebus.pipelines.arguments import script_main
-from pyspark_servicebus.pipelines.choosing import chosen_entities, known_entities, told_plainly
-from pyspark_servicebus.pipelines.place import BusPlace, EntityInfo
-from pyspark_servicebus.pipelines.progress import SILENT, Progress
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.settings_table import read_table, setting
+from pyspark_servicebus.pipelines.run.arguments import script_main
+from pyspark_servicebus.pipelines.run.choosing import chosen_entities, known_entities, told_plainly
+from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
+from pyspark_servicebus.pipelines.run.progress import SILENT, Progress
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.settings_table import read_table, setting
 from pyspark_servicebus.pipelines.triage.carrying_out import EntityWork, Outcome, carry_out
 from pyspark_servicebus.pipelines.triage.reading import Triage, dead_letters
 from pyspark_servicebus.pipelines.triage.report import DeadLetterReport, RuleCount
@@ -37,7 +37,7 @@ from pyspark_servicebus.pipelines.triage.rules import NO_RULE, SENDING, Rule, fi
 from pyspark_servicebus.pipelines.triage.rules_file import load_rules
 from pyspark_servicebus.pipelines.triage.tables import Tables
 from pyspark_servicebus.pipelines.triage.writing import write_report
-from pyspark_servicebus.reading import Reading, good
+from pyspark_servicebus.source.reading import Reading, good
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

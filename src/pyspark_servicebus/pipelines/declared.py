@@ -15,23 +15,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pyspark_servicebus.pipelines.declared_check import check_names
-from pyspark_servicebus.pipelines.declared_file import Declared, load_declared
-from pyspark_servicebus.pipelines.metrics_port import metrics_at
-from pyspark_servicebus.pipelines.one_process import in_one_process
-from pyspark_servicebus.pipelines.progress import (
+from pyspark_servicebus.pipelines.declaring.check import check_names
+from pyspark_servicebus.pipelines.declaring.file import Declared, load_declared
+from pyspark_servicebus.pipelines.run.metrics_port import metrics_at
+from pyspark_servicebus.pipelines.run.one_process import in_one_process
+from pyspark_servicebus.pipelines.run.progress import (
     ConsoleProgress,
     PipelineFailed,
     Progress,
     Several,
 )
-from pyspark_servicebus.pipelines.reports import Report, all_done
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.state import RecordedProgress, default_state_dir, metrics_text
-from pyspark_servicebus.pipelines.termination import (
-    EXIT_INTERRUPTED,
-    terminated_as_interrupted,
-)
+from pyspark_servicebus.pipelines.run.reports import Report, all_done
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.state import RecordedProgress, default_state_dir, metrics_text
+from pyspark_servicebus.pipelines.run.termination import EXIT_INTERRUPTED, terminated_as_interrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,8 +152,8 @@ class PrintedRuns:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The script for spark-submit: a declared file, by its schedule."""
-    from pyspark_servicebus.pipelines.arguments import EXIT_FAILED, EXIT_USAGE
-    from pyspark_servicebus.pipelines.session import is_submitted, spark_session
+    from pyspark_servicebus.pipelines.run.arguments import EXIT_FAILED, EXIT_USAGE
+    from pyspark_servicebus.pipelines.run.session import is_submitted, spark_session
 
     parser = argparse.ArgumentParser(prog="declared.py", description="Run a declared pipeline.")
     parser.add_argument("file", type=Path, help="The pipeline, in TOML.")

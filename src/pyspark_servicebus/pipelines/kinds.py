@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_servicebus.pipelines.session import BACKGROUND, LIGHT_JVM
-from pyspark_servicebus.pipelines.settings import SettingsError, nearest
+from pyspark_servicebus.pipelines.run.session import BACKGROUND, LIGHT_JVM
+from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pyspark_servicebus.pipelines.progress import Progress
-    from pyspark_servicebus.pipelines.reports import Report
+    from pyspark_servicebus.pipelines.run.progress import Progress
+    from pyspark_servicebus.pipelines.run.reports import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class PipelineKind:
         """The settings with what they keep by themselves in this directory."""
         if self.name != "replay" or settings.state is not None:
             return settings
-        from pyspark_servicebus.pipelines.replay_state import replay_name
+        from pyspark_servicebus.pipelines.replaying.state import replay_name
 
         file = directory / "replays" / f"{replay_name(settings)}.json"
         return dataclasses.replace(settings, state=str(file))

@@ -15,26 +15,21 @@ from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, discover
 from pyspark_servicebus.credentials import Credentials
 from pyspark_servicebus.errors import BulkError, Patience
-from pyspark_servicebus.pipelines.progress import SILENT, PipelineFailed, Progress, plain_words
-from pyspark_servicebus.pipelines.replay_once import ReplayRun, forget
-from pyspark_servicebus.pipelines.replay_report import ReplayReport, shown_message
-from pyspark_servicebus.pipelines.replay_sending import (
-    DUE_COLUMN,
-    SENT_DDL,
-    Pace,
-    batch_sender,
-)
-from pyspark_servicebus.pipelines.replay_settings import ReplaySettings
-from pyspark_servicebus.pipelines.replay_source import Batch, Extent, ReplaySource
-from pyspark_servicebus.pipelines.replay_state import (
+from pyspark_servicebus.pipelines.replaying.once import ReplayRun, forget
+from pyspark_servicebus.pipelines.replaying.report import ReplayReport, shown_message
+from pyspark_servicebus.pipelines.replaying.sending import DUE_COLUMN, SENT_DDL, Pace, batch_sender
+from pyspark_servicebus.pipelines.replaying.settings import ReplaySettings
+from pyspark_servicebus.pipelines.replaying.source import Batch, Extent, ReplaySource
+from pyspark_servicebus.pipelines.replaying.state import (
     ReplayPositions,
     load_positions,
     positions_file,
     replay_name,
     save_positions,
 )
+from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, plain_words
 from pyspark_servicebus.schema import COLUMNS, GIVEN_BY_THE_BUS, RAW_COLUMN
-from pyspark_servicebus.sink_plan import MESSAGE_ID, SinkPlan
+from pyspark_servicebus.sink.plan import MESSAGE_ID, SinkPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -245,7 +240,7 @@ def _wait_for(batch: Batch, pace: Pace | None) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The script for spark-submit."""
-    from pyspark_servicebus.pipelines.arguments import script_main
+    from pyspark_servicebus.pipelines.run.arguments import script_main
 
     return script_main(
         argv,

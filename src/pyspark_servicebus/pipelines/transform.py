@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
-from pyspark_servicebus.pipelines.arguments import script_main
-from pyspark_servicebus.pipelines.outlets import query_id_in
-from pyspark_servicebus.pipelines.progress import SILENT, PipelineFailed, Progress, watch
-from pyspark_servicebus.pipelines.session import keep_errors_quiet
-from pyspark_servicebus.pipelines.state_function import PROVIDER, PROVIDER_SETTING
-from pyspark_servicebus.pipelines.steps import Surroundings, apply_steps, spark_words
-from pyspark_servicebus.pipelines.transform_batches import BatchTerms, BatchWork, Counts
-from pyspark_servicebus.pipelines.transform_check import Checked, check_transform
-from pyspark_servicebus.pipelines.transform_settings import TransformSettings
+from pyspark_servicebus.pipelines.run.arguments import script_main
+from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, watch
+from pyspark_servicebus.pipelines.run.session import keep_errors_quiet
+from pyspark_servicebus.pipelines.transforming.batches import BatchTerms, BatchWork, Counts
+from pyspark_servicebus.pipelines.transforming.check import Checked, check_transform
+from pyspark_servicebus.pipelines.transforming.outlets import query_id_in
+from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
+from pyspark_servicebus.pipelines.transforming.state_function import PROVIDER, PROVIDER_SETTING
+from pyspark_servicebus.pipelines.transforming.steps import Surroundings, apply_steps, spark_words
 from pyspark_servicebus.schema import TARGET_COLUMN
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def test_the_end_of_a_queue_is_found(partibus: Partibus, queue: str, count: int)
     """Halving finds the last number; then only new messages are shown."""
     import asyncio
 
-    from partibus.cli.peeking import Walk
+    from partibus.cli.messages.peeking import Walk
     from partibus.cli.place import find_place
 
     if count:

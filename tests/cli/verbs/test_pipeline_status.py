@@ -16,7 +16,7 @@ from support.groups import absent_groups
 if "spark" in absent_groups():
     pytest.skip("pipelines need Spark", allow_module_level=True)
 
-from pyspark_servicebus.pipelines.state import PipelineState, save_state
+from pyspark_servicebus.pipelines.run.state import PipelineState, save_state
 
 NOW_MS = 1_700_000_000_000
 

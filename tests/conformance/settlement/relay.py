@@ -12,8 +12,8 @@ import threading
 from types import SimpleNamespace
 from typing import Final, Self
 
-from partibus.amqp.decode import decode_value
-from partibus.amqp.types import Described
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.types import Described
 
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _CHUNK_BYTES: Final = 65536

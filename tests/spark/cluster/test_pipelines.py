@@ -17,7 +17,7 @@ from cluster import Cluster
 
 from conformance.settlement.steps import until
 from pyspark_servicebus.pipelines.compaction import COMPACTING
-from pyspark_servicebus.pipelines.manifest import WINDOWS
+from pyspark_servicebus.pipelines.lake.manifest import WINDOWS
 from spark.bus import Bus
 from spark.cluster.reconciling import (
     FRAGMENTS,

@@ -12,9 +12,9 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from pyspark_servicebus.pipelines.capture import CaptureSettings
-from pyspark_servicebus.pipelines.lake import OWN
-from pyspark_servicebus.pipelines.place import BusPlace
-from pyspark_servicebus.pipelines.summary import Summary, summary_of
+from pyspark_servicebus.pipelines.lake.folder import OWN
+from pyspark_servicebus.pipelines.lake.summary import Summary, summary_of
+from pyspark_servicebus.pipelines.run.place import BusPlace
 from spark.bus import Bus
 
 

@@ -23,7 +23,7 @@ def partibus(
     spark: "SparkSession", bus: "Bus", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> "Callable[..., Done]":
     """`partibus pipeline ...` in this process and in the session of the tests."""
-    from pyspark_servicebus.pipelines import session
+    from pyspark_servicebus.pipelines.run import session
     from spark.pipelines.verbs import PipelineVerbs, Shared
 
     monkeypatch.setattr(session, "spark_session", lambda *given, **named: Shared(spark))

@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pyspark_servicebus.pipelines.declared import DeclaredRun, PrintedRuns
-from pyspark_servicebus.pipelines.declared_check import check_declared
-from pyspark_servicebus.pipelines.declared_file import Declared, load_declared
-from pyspark_servicebus.pipelines.place import BusPlace
-from pyspark_servicebus.pipelines.progress import SILENT
+from pyspark_servicebus.pipelines.declaring.check import check_declared
+from pyspark_servicebus.pipelines.declaring.file import Declared, load_declared
+from pyspark_servicebus.pipelines.run.place import BusPlace
+from pyspark_servicebus.pipelines.run.progress import SILENT
 from spark.bus import Bus
 
 HERE = Path(__file__).parent

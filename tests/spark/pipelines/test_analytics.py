@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from conformance.settlement.steps import until
 from partibus.client.message import OutgoingMessage
 from pyspark_servicebus.pipelines.analytics import AnalyticsSettings, analytics
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.traffic.figures import age_bucket, gini, histogram_of
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.traffic.arithmetic import age_bucket, gini, histogram_of
 from pyspark_servicebus.pipelines.traffic.frames import deliveries_and_ages
 from pyspark_servicebus.pipelines.traffic.report import TrafficReport
 from spark.bus import FRAGMENTS, Bus

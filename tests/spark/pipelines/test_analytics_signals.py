@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from conformance.settlement.steps import until
 from pyspark_servicebus.pipelines.analytics import AnalyticsSettings, analytics
-from pyspark_servicebus.pipelines.state import load_state
+from pyspark_servicebus.pipelines.run.state import load_state
 from spark.bus import Bus
 from spark.pipelines.ticks import tick
 from spark.pipelines.verbs import Process

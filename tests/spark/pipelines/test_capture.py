@@ -14,13 +14,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pyspark_servicebus.pipelines.capture import capture
-from pyspark_servicebus.pipelines.capture_target import DESCRIPTION, REACHED, CaptureTarget
 from pyspark_servicebus.pipelines.compaction import CompactSettings, compact
-from pyspark_servicebus.pipelines.delta import commit_window
-from pyspark_servicebus.pipelines.lake import OWN, Lake
-from pyspark_servicebus.pipelines.manifest import STAGING, load_windows
-from pyspark_servicebus.pipelines.progress import PipelineFailed
-from pyspark_servicebus.pipelines.settings import SettingsError
+from pyspark_servicebus.pipelines.lake.delta import commit_window
+from pyspark_servicebus.pipelines.lake.folder import OWN, Lake
+from pyspark_servicebus.pipelines.lake.manifest import STAGING, load_windows
+from pyspark_servicebus.pipelines.lake.target import DESCRIPTION, REACHED, CaptureTarget
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+from pyspark_servicebus.pipelines.run.settings import SettingsError
 from spark.bus import FRAGMENTS, Bus
 from spark.pipelines.captures import check, place_of, plain_rows, settings_for
 from support.server import ServerProcess
@@ -107,11 +107,15 @@ def test_a_table_gets_one_commit_a_window(spark: SparkSession, bus: Bus, tmp_pat
 
 BREAKS = {
     "before the tasks": ("parquet", "pyspark_servicebus.pipelines.capture.window_writer", 2),
-    "before the manifest": ("delta", "pyspark_servicebus.pipelines.capture_target.save_window", 2),
-    "before a final name": ("parquet", "pyspark_servicebus.pipelines.lake.Lake.move", 6),
-    "before the commit": ("delta", "pyspark_servicebus.pipelines.capture_target.commit_window", 2),
-    "after the files": ("parquet", "pyspark_servicebus.pipelines.lake.Lake.delete_folder", 4),
-    "after the commit": ("delta", "pyspark_servicebus.pipelines.lake.Lake.delete_folder", 4),
+    "before the manifest": ("delta", "pyspark_servicebus.pipelines.lake.target.save_window", 2),
+    "before a final name": ("parquet", "pyspark_servicebus.pipelines.lake.folder.Lake.move", 6),
+    "before the commit": ("delta", "pyspark_servicebus.pipelines.lake.target.commit_window", 2),
+    "after the files": (
+        "parquet",
+        "pyspark_servicebus.pipelines.lake.folder.Lake.delete_folder",
+        4,
+    ),
+    "after the commit": ("delta", "pyspark_servicebus.pipelines.lake.folder.Lake.delete_folder", 4),
 }
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from partibus.client.message import OutgoingMessage
 from pyspark_servicebus.pipelines.capture import capture
-from pyspark_servicebus.pipelines.summary import summary_of
+from pyspark_servicebus.pipelines.lake.summary import summary_of
 from spark.bus import Bus
 from spark.pipelines.captures import check, settings_for
 from support.repository import ROOT

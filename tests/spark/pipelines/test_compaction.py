@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_servicebus.pipelines.capture import capture
 from pyspark_servicebus.pipelines.compaction import CompactSettings, compact
-from pyspark_servicebus.pipelines.lake import Lake
-from pyspark_servicebus.pipelines.settings import SettingsError
+from pyspark_servicebus.pipelines.lake.folder import Lake
+from pyspark_servicebus.pipelines.run.settings import SettingsError
 from spark.bus import FRAGMENTS, Bus
 from spark.pipelines.captures import check, plain_rows, settings_for
 

@@ -15,7 +15,7 @@ from pyspark_servicebus.pipelines.deadletters import (
     DeadLetterSettings,
     deadletters,
 )
-from pyspark_servicebus.pipelines.settings import SettingsError
+from pyspark_servicebus.pipelines.run.settings import SettingsError
 from pyspark_servicebus.pipelines.triage.rewriting import PARKED_SOURCE
 from pyspark_servicebus.pipelines.triage.rules import ATTEMPTS_PROPERTY
 from spark.pipelines.letters import Letter, Letters, body_of

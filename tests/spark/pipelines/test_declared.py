@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pyspark_servicebus.pipelines.declared import DeclaredRun, PrintedRuns
-from pyspark_servicebus.pipelines.declared_file import FileError, load_declared
-from pyspark_servicebus.pipelines.place import BusPlace
-from pyspark_servicebus.pipelines.schedule import Schedule
-from pyspark_servicebus.pipelines.state import load_state
+from pyspark_servicebus.pipelines.declaring.file import FileError, load_declared
+from pyspark_servicebus.pipelines.declaring.schedule import Schedule
+from pyspark_servicebus.pipelines.run.place import BusPlace
+from pyspark_servicebus.pipelines.run.state import load_state
 from spark.bus import Bus, once_each
 from spark.pipelines.arrivals import arrived, bodies_arrive
 from spark.pipelines.declared_files import Files

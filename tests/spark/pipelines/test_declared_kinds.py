@@ -15,7 +15,7 @@ import pytest
 
 from cli.command import Done
 from conformance.settlement.steps import until
-from pyspark_servicebus.pipelines.state import load_state
+from pyspark_servicebus.pipelines.run.state import load_state
 from spark.bus import Bus
 from spark.pipelines.arrivals import bodies_arrive
 from spark.pipelines.declared_files import Files

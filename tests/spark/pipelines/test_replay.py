@@ -18,9 +18,9 @@ from pyspark.sql import functions as f
 from conformance.settlement.steps import until
 from pyspark_servicebus.pipelines import replay as module
 from pyspark_servicebus.pipelines.capture import capture
-from pyspark_servicebus.pipelines.progress import PipelineFailed
 from pyspark_servicebus.pipelines.replay import ReplaySettings, replay
-from pyspark_servicebus.pipelines.settings import SettingsError
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+from pyspark_servicebus.pipelines.run.settings import SettingsError
 from spark.bus import Bus
 from spark.pipelines.captures import place_of, settings_for
 

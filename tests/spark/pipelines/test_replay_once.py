@@ -7,11 +7,11 @@ import pytest
 
 from partibus.client.message import OutgoingMessage
 from pyspark_servicebus.access import Access
-from pyspark_servicebus.delivery import Letter
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.options import source_options
-from pyspark_servicebus.pipelines.replay_once import FragmentWriter, ReplayRun, forget
-from pyspark_servicebus.staging import Home
+from pyspark_servicebus.pipelines.replaying.once import FragmentWriter, ReplayRun, forget
+from pyspark_servicebus.sink.delivery import Letter
+from pyspark_servicebus.sink.staging import Home
 from spark.bus import Bus
 from spark.killing import QUEUE, killable_bus
 

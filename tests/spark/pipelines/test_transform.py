@@ -10,10 +10,10 @@ from azure.servicebus import ServiceBusMessage
 from pyspark.sql import SparkSession
 
 from conformance.settlement.steps import until
-from pyspark_servicebus.pipelines.progress import SILENT, PipelineFailed, Progress
-from pyspark_servicebus.pipelines.settings import SettingsError
+from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress
+from pyspark_servicebus.pipelines.run.settings import SettingsError
 from pyspark_servicebus.pipelines.transform import TransformReport, transform
-from pyspark_servicebus.pipelines.transform_settings import TransformSettings
+from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
 from spark.bus import Bus, once_each
 from spark.pipelines.arrivals import arrived, bodies_arrive
 from spark.pipelines.watchers import After, interrupt

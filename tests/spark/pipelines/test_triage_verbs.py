@@ -7,7 +7,7 @@ import pytest
 
 from cli.command import Done, Partibus
 from pyspark_servicebus.pipelines import deadletters, declared
-from pyspark_servicebus.pipelines.state import load_states
+from pyspark_servicebus.pipelines.run.state import load_states
 from spark.bus import Bus
 from spark.pipelines.letters import Letter, Letters
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_servicebus.pipelines.state import load_states
+from pyspark_servicebus.pipelines.run.state import load_states
 from spark.bus import Bus
 
 pytestmark = [pytest.mark.group("spark"), pytest.mark.xdist_group("spark")]

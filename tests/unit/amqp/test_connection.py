@@ -3,6 +3,7 @@
 import pytest
 
 from partibus.amqp import conditions
+from partibus.amqp.codec.types import Symbol, UInt, UShort
 from partibus.amqp.delivery import ACCEPTED
 from partibus.amqp.errors import AmqpError
 from partibus.amqp.events import (
@@ -17,7 +18,6 @@ from partibus.amqp.events import (
 )
 from partibus.amqp.framing import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER
 from partibus.amqp.settings import ConnectionSettings
-from partibus.amqp.types import Symbol, UInt, UShort
 from support.engines import Peers, RawPeer, attach_fields, frame, of, parse_frames
 
 BEGIN = [None, UInt(0), UInt(1000), UInt(1000)]

@@ -3,7 +3,8 @@
 import pytest
 
 from partibus.amqp import delivery
-from partibus.amqp.decode import DecodeError, decode_value
+from partibus.amqp.codec.decode import DecodeError, decode_value
+from partibus.amqp.codec.types import Described, Symbol, ULong
 from partibus.amqp.delivery import (
     ACCEPTED,
     MODIFIED_FAILED,
@@ -17,7 +18,6 @@ from partibus.amqp.delivery import (
     transactional_state,
 )
 from partibus.amqp.errors import AmqpError
-from partibus.amqp.types import Described, Symbol, ULong
 
 
 def read(raw: bytes):

@@ -2,12 +2,12 @@
 
 import pytest
 
-from partibus.amqp.decode import DecodeError
+from partibus.amqp.codec.decode import DecodeError
+from partibus.amqp.codec.encode import encode_list, encode_value
+from partibus.amqp.codec.types import UInt
 from partibus.amqp.delivery import ACCEPTED, RELEASED, Accepted, Rejected, rejected
 from partibus.amqp.disposition import PendingDispositions, decode_disposition, encode_disposition
-from partibus.amqp.encode import encode_list, encode_value
 from partibus.amqp.errors import AmqpError
-from partibus.amqp.types import UInt
 from support.engines import parse_frames
 
 

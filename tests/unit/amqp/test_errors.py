@@ -2,9 +2,9 @@
 
 import pytest
 
-from partibus.amqp.decode import DecodeError, decode_value
+from partibus.amqp.codec.decode import DecodeError, decode_value
+from partibus.amqp.codec.types import Described, Pairs, Symbol, ULong
 from partibus.amqp.errors import AmqpError, error_from_value, string_keyed
-from partibus.amqp.types import Described, Pairs, Symbol, ULong
 
 
 def test_errors_are_values():

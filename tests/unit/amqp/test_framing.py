@@ -2,7 +2,7 @@
 
 import pytest
 
-from partibus.amqp.decode import DecodeError
+from partibus.amqp.codec.decode import DecodeError
 from partibus.amqp.framing import (
     NEVER,
     VIEW_BYTES_MIN,

@@ -3,9 +3,10 @@
 import pytest
 
 from partibus.amqp import conditions
-from partibus.amqp.decode import decode_value
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.encode import encode_described_list, encode_value
+from partibus.amqp.codec.types import Symbol, UByte, UInt, ULong
 from partibus.amqp.delivery import ACCEPTED
-from partibus.amqp.encode import encode_described_list, encode_value
 from partibus.amqp.errors import AmqpError
 from partibus.amqp.events import (
     AttachConfirmed,
@@ -18,7 +19,6 @@ from partibus.amqp.events import (
 from partibus.amqp.framing import encode_frame
 from partibus.amqp.settings import TRANSFERS_WITHOUT_CREDIT_MAX
 from partibus.amqp.terminus import encode_source, encode_target
-from partibus.amqp.types import Symbol, UByte, UInt, ULong
 from support.engines import Peers, RawPeer, attach_fields, frame, of
 
 ATTACH = 0x12

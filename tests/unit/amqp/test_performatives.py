@@ -2,10 +2,11 @@
 
 import pytest
 
-from partibus.amqp.decode import DecodeError
-from partibus.amqp.encode import encode_list, encode_value
+from partibus.amqp.codec.decode import DecodeError
+from partibus.amqp.codec.encode import encode_list, encode_value
+from partibus.amqp.codec.fields import FieldReader, list_header
+from partibus.amqp.codec.types import Array, Symbol, UByte, UInt, ULong, UShort
 from partibus.amqp.errors import AmqpError
-from partibus.amqp.fields import FieldReader, list_header
 from partibus.amqp.framing import encode_frame
 from partibus.amqp.performatives import (
     AttachFrame,
@@ -24,7 +25,6 @@ from partibus.amqp.performatives import (
 )
 from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import encode_source, encode_target
-from partibus.amqp.types import Array, Symbol, UByte, UInt, ULong, UShort
 
 SETTINGS = ConnectionSettings(container_id="bus", properties={"product": "partibus"})
 

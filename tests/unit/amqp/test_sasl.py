@@ -3,7 +3,8 @@
 import pytest
 
 from partibus.amqp import conditions, sasl
-from partibus.amqp.encode import encode_described_list, encode_value
+from partibus.amqp.codec.encode import encode_described_list, encode_value
+from partibus.amqp.codec.types import Array, Symbol
 from partibus.amqp.events import (
     ConnectionFailed,
     OpenReceived,
@@ -12,7 +13,6 @@ from partibus.amqp.events import (
 )
 from partibus.amqp.framing import AMQP_HEADER, FRAME_SASL, SASL_HEADER, encode_frame
 from partibus.amqp.settings import ConnectionSettings
-from partibus.amqp.types import Array, Symbol
 from support.engines import Peers, RawPeer, frame, of, parse_frames
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from partibus.amqp import conditions
+from partibus.amqp.codec.types import UInt
 from partibus.amqp.delivery import ACCEPTED, RELEASED, Accepted, Released
 from partibus.amqp.disposition import encode_disposition
 from partibus.amqp.errors import AmqpError
@@ -16,7 +17,6 @@ from partibus.amqp.events import (
     TransferReceived,
 )
 from partibus.amqp.settings import LINKS_PER_CONNECTION_MAX, ConnectionSettings
-from partibus.amqp.types import UInt
 from support.engines import Peers, RawPeer, attach_fields, frame, of
 
 END = 0x17

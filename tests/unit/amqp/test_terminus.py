@@ -2,8 +2,9 @@
 
 import pytest
 
-from partibus.amqp.decode import DecodeError, decode_value
-from partibus.amqp.encode import encode_value
+from partibus.amqp.codec.decode import DecodeError, decode_value
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.types import Array, Described, Symbol, UInt, ULong
 from partibus.amqp.terminus import (
     decode_source,
     decode_target,
@@ -11,7 +12,6 @@ from partibus.amqp.terminus import (
     encode_target,
     source_with_filter,
 )
-from partibus.amqp.types import Array, Described, Symbol, UInt, ULong
 
 FILTER = "com.microsoft:session-filter"
 

@@ -5,13 +5,13 @@ import struct
 import pytest
 
 from partibus.amqp import conditions
-from partibus.amqp.decode import DecodeError
+from partibus.amqp.codec.decode import DecodeError
+from partibus.amqp.codec.encode import encode_list, encode_value
+from partibus.amqp.codec.types import Described, UByte, UInt, ULong
 from partibus.amqp.delivery import TransactionalState, transactional_state
-from partibus.amqp.encode import encode_list, encode_value
 from partibus.amqp.events import LinkFailed, SessionFailed, TransferReceived, TransferRefused
 from partibus.amqp.settings import ASSEMBLY_BYTES_MAX, FRAME_OVERHEAD_BYTES, ConnectionSettings
 from partibus.amqp.transfer import decode_transfer
-from partibus.amqp.types import Described, UByte, UInt, ULong
 from support.engines import Peers, RawPeer, frame, of, parse_frames
 
 BATCH_FORMAT = 0x80013700

@@ -3,13 +3,13 @@
 import pytest
 
 from partibus.amqp import conditions
+from partibus.amqp.codec.types import UInt
 from partibus.amqp.events import LinkFailed, TransferReceived
 from partibus.amqp.settings import (
     FRAME_OVERHEAD_BYTES,
     UNFINISHED_MS_MAX,
     UNFINISHED_STEP_BYTES,
 )
-from partibus.amqp.types import UInt
 from support.engines import RawPeer, frame
 
 

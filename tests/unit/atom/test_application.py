@@ -3,8 +3,8 @@
 import pytest
 
 from partibus.atom.application import is_management
+from partibus.atom.counts import Figures
 from partibus.atom.documents import Caller
-from partibus.atom.figures import Figures
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import FilterType, QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.limits import EMULATOR, PREMIUM, STANDARD

@@ -5,6 +5,8 @@ from collections import deque
 
 import pytest
 
+from partibus.amqp.codec.sections import encode_application_properties
+from partibus.amqp.codec.types import Int
 from partibus.amqp.connection import Connection
 from partibus.amqp.delivery import ACCEPTED, RELEASED, Released, rejected
 from partibus.amqp.errors import AmqpError
@@ -17,10 +19,8 @@ from partibus.amqp.events import (
     TransferReceived,
 )
 from partibus.amqp.sasl import parse_plain
-from partibus.amqp.sections import encode_application_properties
 from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import Target
-from partibus.amqp.types import Int
 from partibus.client.cbs import put_token, sas_token
 from partibus.client.connection import BusClient
 from partibus.client.errors import RemoteError

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from partibus.amqp import types
-from partibus.amqp.types import Array, Described, Int, Symbol, Timestamp, UInt, ULong
+from partibus.amqp.codec import types
+from partibus.amqp.codec.types import Array, Described, Int, Symbol, Timestamp, UInt, ULong
 from partibus.client.errors import RemoteError
 from partibus.client.management import Management
 from partibus.client.message import OutgoingMessage

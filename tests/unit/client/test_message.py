@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partibus.amqp.encode import encode_symbol, encode_value
-from partibus.amqp.sections import encode_annotations, encode_header, split_batch
-from partibus.amqp.types import Int, Timestamp
+from partibus.amqp.codec.encode import encode_symbol, encode_value
+from partibus.amqp.codec.sections import encode_annotations, encode_header, split_batch
+from partibus.amqp.codec.types import Int, Timestamp
 from partibus.client.message import IncomingMessage, OutgoingMessage, encode_batch, encode_body
 
 FULL = OutgoingMessage(

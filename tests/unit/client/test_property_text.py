@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partibus.amqp import types as amqp
-from partibus.amqp.encode import encode_value
+from partibus.amqp.codec import types as amqp
+from partibus.amqp.codec.encode import encode_value
 from partibus.client.property_text import from_text, to_text
 
 FLOATS = st.floats(width=32, allow_nan=False).map(amqp.Float)

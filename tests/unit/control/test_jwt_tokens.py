@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from partibus.control import sas
 from partibus.control.access import AccessControl, require
 from partibus.control.catalog import Catalog
-from partibus.control.definitions import parse_toml
+from partibus.control.declared.definitions import parse_toml
 from partibus.control.jwt_tokens import JwtSettings, JwtVerifier
 from partibus.control.sas import TokenRefused
 from partibus.domain.errors import ConfigError, Unauthorized

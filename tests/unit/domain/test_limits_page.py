@@ -2,7 +2,7 @@
 
 from limits_page import FIXED, PAGE, PARTS, filled
 
-from partibus.control.limits_config import LIMITS
+from partibus.control.declared.limits_config import LIMITS
 from partibus.domain import limits
 
 
@@ -22,8 +22,8 @@ def test_the_example_of_the_page_is_accepted() -> None:
     import re
     from pathlib import Path
 
-    from partibus.control.definitions import parse_toml
-    from partibus.control.limits_config import with_limits
+    from partibus.control.declared.definitions import parse_toml
+    from partibus.control.declared.limits_config import with_limits
     from partibus.domain.limits import STANDARD
 
     (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

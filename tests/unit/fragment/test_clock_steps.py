@@ -6,8 +6,8 @@ from partibus.domain.errors import ClaimLost
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
-from partibus.fragment.stages import STAGE_LIFE_MS
-from partibus.fragment.usage import idle_ms
+from partibus.fragment.stages.state import STAGE_LIFE_MS
+from partibus.fragment.upkeep.usage import idle_ms
 from partibus.testing.bulk import BulkBench
 from partibus.testing.fragment import FragmentBench
 from partibus.testing.stages import StageBench

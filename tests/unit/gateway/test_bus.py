@@ -2,6 +2,7 @@
 
 import pytest
 
+from partibus.amqp.codec.sections import annotation_items, parse_sections
 from partibus.amqp.delivery import ACCEPTED, Accepted, Rejected
 from partibus.amqp.events import (
     AttachConfirmed,
@@ -15,10 +16,9 @@ from partibus.amqp.events import (
     TransferReceived,
 )
 from partibus.amqp.link import Link
-from partibus.amqp.sections import annotation_items, parse_sections
 from partibus.domain.entity import QueueSpec
 from partibus.domain.limits import STANDARD
-from partibus.gateway.inbound_link import CREDIT
+from partibus.gateway.links.inbound import CREDIT
 from partibus.testing.bus import BusBench, ClientBench
 from support.gateway_messages import keyed, plain
 

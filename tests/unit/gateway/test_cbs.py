@@ -2,18 +2,18 @@
 
 import pytest
 
-from partibus.amqp.encode import encode_value
-from partibus.amqp.events import (
-    DetachReceived,
-    DispositionReceived,
-    TransferReceived,
-)
-from partibus.amqp.properties import MessageProperties
-from partibus.amqp.sections import (
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.properties import MessageProperties
+from partibus.amqp.codec.sections import (
     decode_application_properties,
     encode_application_properties,
     encode_properties,
     parse_sections,
+)
+from partibus.amqp.events import (
+    DetachReceived,
+    DispositionReceived,
+    TransferReceived,
 )
 from partibus.control import sas
 from partibus.control.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME

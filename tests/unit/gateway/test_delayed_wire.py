@@ -5,7 +5,7 @@ import pytest
 from partibus.amqp.events import DispositionReceived
 from partibus.amqp.link import Link
 from partibus.gateway.delayed_wire import WAITING_BYTES_MAX, DelayedWire
-from partibus.gateway.trouble import Trouble
+from partibus.gateway.fault_injection import Trouble
 from partibus.testing.bus import BusBench, ClientBench
 from partibus.testing.clock import ManualClock
 from partibus.testing.scheduler import ManualScheduler

@@ -5,28 +5,28 @@ from collections.abc import Sequence
 
 import pytest
 
-from partibus.amqp.decode import decode_value
-from partibus.amqp.delivery import Accepted, Rejected
-from partibus.amqp.encode import encode_value
-from partibus.amqp.events import DispositionReceived, TransferReceived
-from partibus.amqp.link import Link
-from partibus.amqp.properties import MessageProperties
-from partibus.amqp.sections import (
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.properties import MessageProperties
+from partibus.amqp.codec.sections import (
     decode_properties,
     encode_annotations,
     encode_application_properties,
     encode_properties,
     parse_sections,
 )
-from partibus.amqp.types import Symbol, ULong
+from partibus.amqp.codec.types import Symbol, ULong
+from partibus.amqp.delivery import Accepted, Rejected
+from partibus.amqp.events import DispositionReceived, TransferReceived
+from partibus.amqp.link import Link
+from partibus.cluster.remote import RemoteFragment
 from partibus.domain.entity import QueueSpec
 from partibus.domain.limits import SELFHOST, STANDARD, Profile
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import LocalFragment
-from partibus.fragment.remote import RemoteFragment
-from partibus.gateway.envelope import to_stored
-from partibus.gateway.inbound_link import BATCH_FORMAT
-from partibus.gateway.lanes import SEQUENCE_MAX
+from partibus.gateway.links.inbound import BATCH_FORMAT
+from partibus.message.envelope import to_stored
+from partibus.message.lanes import SEQUENCE_MAX
 from partibus.testing.bus import BusBench, ClientBench
 from support.far_side import FarSide
 

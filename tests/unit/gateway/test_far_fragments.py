@@ -10,11 +10,11 @@ from partibus.amqp.events import (
     IncomingSettled,
     TransferReceived,
 )
+from partibus.cluster.remote import RemoteFragment
 from partibus.domain.entity import QueueSpec
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
-from partibus.fragment.remote import RemoteFragment
 from partibus.testing.bus import BusBench, ClientBench
 from partibus.testing.fragment import Ports
 from support.far_side import FarSide
@@ -55,7 +55,7 @@ class TwoWorkers:
 
     @staticmethod
     def stored(number: int) -> NewMessage:
-        from partibus.gateway.envelope import to_stored
+        from partibus.message.envelope import to_stored
 
         return to_stored(plain(number))
 

@@ -6,7 +6,7 @@ from partibus.amqp.events import DetachReceived, DispositionReceived, TransferRe
 from partibus.amqp.settings import UNFINISHED_MS_MAX
 from partibus.domain.entity import QueueSpec
 from partibus.gateway.gateway import PEAK_BYTES_MIN
-from partibus.gateway.inbound_link import CREDIT
+from partibus.gateway.links.inbound import CREDIT
 from partibus.gateway.memory_account import FAIR_BYTES, WINDOW_MIN, Share
 from partibus.gateway.reading_turns import LARGE_READ_BYTES
 from partibus.testing.bus import BusBench, ClientBench

@@ -5,15 +5,15 @@ import uuid
 
 import pytest
 
-from partibus.amqp.encode import encode_value
-from partibus.amqp.sections import (
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.sections import (
     MessageProperties,
     encode_annotations,
     encode_application_properties,
     encode_header,
     encode_properties,
 )
-from partibus.amqp.types import (
+from partibus.amqp.codec.types import (
     Decimal32,
     Described,
     Float,
@@ -27,10 +27,10 @@ from partibus.control.record import EntityRecord
 from partibus.domain.entity import EntityKind, FilterType, RuleSpec, SubscriptionSpec
 from partibus.domain.limits import HEADER_BYTES_MAX
 from partibus.fragment.message import Held
-from partibus.fragment.selection import NOBODY, Selection
-from partibus.gateway.envelope import to_delivery, to_stored
+from partibus.fragment.topics.selection import NOBODY, Selection
 from partibus.gateway.selection import TopicSelector
-from partibus.gateway.stored_view import StoredView, plain
+from partibus.message.envelope import to_delivery, to_stored
+from partibus.message.view import StoredView, plain
 from partibus.rules.view import ABSENT, SYSTEM_NAMES
 
 NOW_MS = 1_700_000_000_000

@@ -4,9 +4,9 @@ import uuid
 
 import pytest
 
+from partibus.amqp.codec.sections import parse_sections
+from partibus.amqp.codec.types import LONG, UUID16, Array, Int, Timestamp, UInt
 from partibus.amqp.delivery import MODIFIED_UNDELIVERABLE
-from partibus.amqp.sections import parse_sections
-from partibus.amqp.types import LONG, UUID16, Array, Int, Timestamp, UInt
 from partibus.domain.entity import QueueSpec
 from partibus.domain.limits import SELFHOST
 from partibus.domain.partition_key import fragment_index

@@ -4,19 +4,29 @@ import uuid
 
 import pytest
 
+from partibus.amqp.codec.types import (
+    LONG,
+    UUID16,
+    Array,
+    Described,
+    Int,
+    Symbol,
+    Timestamp,
+    UInt,
+    ULong,
+)
 from partibus.amqp.delivery import ACCEPTED, Accepted, Rejected
 from partibus.amqp.events import (
     DetachReceived,
     IncomingSettled,
     TransferReceived,
 )
-from partibus.amqp.types import LONG, UUID16, Array, Described, Int, Symbol, Timestamp, UInt, ULong
+from partibus.cluster.remote import RemoteFragment
 from partibus.domain.entity import QueueSpec
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import Fragment
-from partibus.fragment.remote import RemoteFragment
+from partibus.gateway.links.session import LOST_NOTICE_MS
 from partibus.gateway.operations.sessions import TIME_MAX_MS
-from partibus.gateway.session_link import LOST_NOTICE_MS
 from partibus.testing.bus import BusBench, ClientBench
 from support.far_side import FarSide
 from support.gateway_messages import in_session, plain

@@ -2,11 +2,11 @@
 
 import pytest
 
-from partibus.amqp.encode import encode_value
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.sections import encode_annotations
+from partibus.amqp.codec.types import Symbol, Timestamp
 from partibus.amqp.events import CloseReceived
 from partibus.amqp.framing import EMPTY_FRAME
-from partibus.amqp.sections import encode_annotations
-from partibus.amqp.types import Symbol, Timestamp
 from partibus.gateway.gateway import WAKE_INTERVAL_MS_MIN
 from partibus.server.clock_watch import LOOK_MS
 from partibus.testing.bus import BusBench, ClientBench

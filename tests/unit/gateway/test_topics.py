@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from partibus.amqp.codec.types import Described, Int, Symbol, Timestamp, UByte
 from partibus.amqp.events import DetachReceived
-from partibus.amqp.types import Described, Int, Symbol, Timestamp, UByte
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import (
     CorrelationFilter,

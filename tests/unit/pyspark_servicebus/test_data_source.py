@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql.types import StructType
 
 import pyspark_servicebus
-from pyspark_servicebus.claim_stream import ClaimStream
-from pyspark_servicebus.cursor_stream import CursorStream
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.schema import COLUMNS
+from pyspark_servicebus.source.claim_stream import ClaimStream
+from pyspark_servicebus.source.cursor_stream import CursorStream
 
 KEY = "secret-key"
 OPTIONS = {

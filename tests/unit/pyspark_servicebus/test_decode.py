@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partibus.amqp import types as amqp
-from partibus.amqp.encode import encode_compound, encode_symbol, encode_value
-from partibus.amqp.sections import encode_application_properties
+from partibus.amqp.codec import types as amqp
+from partibus.amqp.codec.encode import encode_compound, encode_symbol, encode_value
+from partibus.amqp.codec.sections import encode_application_properties
 from partibus.bulk.record_batches import SCHEMAS, record_batch
 from partibus.bulk.requests import Ticket
 from partibus.client.message import OutgoingMessage
 from partibus.fragment.message import Held, MessageState, Overlay
-from partibus.gateway.envelope import overlay_pairs, to_stored
-from pyspark_servicebus.decode import Decoder
+from partibus.message.envelope import overlay_pairs, to_stored
 from pyspark_servicebus.errors import UnreadableMessage
 from pyspark_servicebus.schema import COLUMNS
+from pyspark_servicebus.source.decode import Decoder
 
 TEXTS = st.none() | st.text(max_size=12)
 VALUES: st.SearchStrategy[object] = st.one_of(

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_servicebus.planning import FLOOR, Slice, group, share_bytes, share_out, split
+from pyspark_servicebus.source.planning import FLOOR, Slice, group, share_bytes, share_out, split
 
 BACKLOGS = st.dictionaries(st.integers(0, 40), st.integers(0, 100_000), max_size=40)
 

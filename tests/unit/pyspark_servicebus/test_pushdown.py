@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyspark_servicebus.pushdown import NUMBER_MAX, Pushed
-from pyspark_servicebus.selection import Selection
+from pyspark_servicebus.source.pushdown import NUMBER_MAX, Pushed
+from pyspark_servicebus.source.selection import Selection
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 COMPARISONS: list[tuple[type[Any], Callable[[Any, Any], bool]]] = [

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
-from partibus.amqp import types as amqp
-from partibus.amqp.encode import encode_value
-from partibus.amqp.properties import MessageProperties
-from partibus.amqp.sections import encode_properties
+from partibus.amqp.codec import types as amqp
+from partibus.amqp.codec.encode import encode_value
+from partibus.amqp.codec.properties import MessageProperties
+from partibus.amqp.codec.sections import encode_properties
 from partibus.client.message import OutgoingMessage, encode_body
 from partibus.fragment.message import Held
-from partibus.gateway.envelope import to_peeked, to_stored
-from pyspark_servicebus.decode import Decoder
-from pyspark_servicebus.encode import BadRow, RowEncoder
+from partibus.message.envelope import to_peeked, to_stored
 from pyspark_servicebus.options import sink_options
 from pyspark_servicebus.schema import COLUMNS, RAW_COLUMN, arrow_schema, spark_schema
-from pyspark_servicebus.sink_plan import sink_plan
+from pyspark_servicebus.sink.encode import BadRow, RowEncoder
+from pyspark_servicebus.sink.plan import sink_plan
+from pyspark_servicebus.source.decode import Decoder
 from unit.pyspark_servicebus.ddl import schema_of
 
 QUEUE = {

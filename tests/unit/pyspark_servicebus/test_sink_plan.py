@@ -6,7 +6,7 @@ from pyspark.sql.types import StructType
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.options import sink_options
 from pyspark_servicebus.schema import COLUMNS, spark_schema
-from pyspark_servicebus.sink_plan import KEY, MESSAGE_ID, SEQUENCE, SinkPlan, sink_plan
+from pyspark_servicebus.sink.plan import KEY, MESSAGE_ID, SEQUENCE, SinkPlan, sink_plan
 from unit.pyspark_servicebus.ddl import schema_of
 
 QUEUE = {

@@ -1,6 +1,6 @@
 """Batches that wait for enough messages, or long enough."""
 
-from pyspark_servicebus.trigger_gate import TriggerGate
+from pyspark_servicebus.source.trigger_gate import TriggerGate
 
 
 class Clock:

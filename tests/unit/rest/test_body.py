@@ -12,7 +12,7 @@ from partibus.domain.errors import MessageTooLarge
 from partibus.gateway.memory_account import MemoryAccount, Share
 from partibus.rest import body as body_module
 from partibus.rest.body import NO_ROOM, Body
-from partibus.rest.faults import MemoryShort
+from partibus.rest.error_mapping import MemoryShort
 from partibus.rest.plane import DataPlane
 from partibus.rest.routes import data_routes
 from partibus.testing.bus import BusBench

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partibus.amqp.encode import encode_value
+from partibus.amqp.codec.encode import encode_value
 from partibus.domain.errors import ArgumentError, BusError
 from partibus.fragment.message import Held
-from partibus.gateway.envelope import to_stored
+from partibus.message.envelope import to_stored
 from partibus.rest.batch import is_batch, read_batch
 from partibus.rest.broker_properties import SentProperties, parse_header
 from partibus.rest.message import Received, decode_message, encode_message

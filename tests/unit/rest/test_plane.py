@@ -9,7 +9,7 @@ import pytest
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import EntityNotFound, InvalidOperation, MessageLockLost, Unauthorized
 from partibus.rest.broker_properties import SentProperties
-from partibus.rest.faults import Stopping
+from partibus.rest.error_mapping import Stopping
 from partibus.rest.message import Received, encode_message
 from partibus.rest.plane import DataPlane
 from partibus.testing.bus import BusBench

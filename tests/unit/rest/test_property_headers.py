@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partibus.amqp.types import Timestamp
+from partibus.amqp.codec.types import Timestamp
 from partibus.domain.errors import ArgumentError
 from partibus.rest.property_headers import (
     is_property,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from partibus.cli.entities.rule_report import spoken_edit
 from partibus.cli.main import app
-from partibus.cli.message_flags import system_property
-from partibus.cli.rule_report import spoken_edit
-from partibus.cli.typed_properties import read_values
+from partibus.cli.messages.flags import system_property
+from partibus.cli.messages.typed_properties import read_values
 from partibus.rules.action import Action
 from partibus.rules.errors import EvaluationError, RuleRefused
 from partibus.rules.sql_filter import SqlFilter

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.live import LocalNamespace
 from partibus.domain.address import parse_address
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import EntityNotFound, StoreUnavailable
 from partibus.domain.limits import MINUTE_MS
-from partibus.fragment.transaction_commands import SILENT
-from partibus.fragment.transfer_commands import Transfer
-from partibus.gateway.envelope import to_stored
-from partibus.server.control_hub import ControlHub, Payload
+from partibus.fragment.outbox.commands import Transfer
+from partibus.fragment.transactions.commands import SILENT
+from partibus.message.envelope import to_stored
 from partibus.server.idle import SWEEP_MS, IdleWatch
 from partibus.testing.bus import BusBench, ClientBench
 from support.gateway_messages import in_session, plain

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog import Catalog
 from partibus.control.placement import FRAGMENT_BYTES
 from partibus.control.policies import AccessPolicy
@@ -21,7 +22,6 @@ from partibus.domain.errors import (
 )
 from partibus.domain.rights import Rights
 from partibus.server import live as live_module
-from partibus.server.control_hub import ControlHub, Payload
 from partibus.server.follower import INTERVAL_MS, Follower
 from partibus.server.live import ServerNamespace
 from partibus.testing.clock import ManualClock

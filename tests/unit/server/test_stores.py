@@ -7,7 +7,7 @@ import pytest
 from partibus.server.config import ServeSettings
 from partibus.server.stores import StoreMaker
 from partibus.store.disk import OsDisk
-from partibus.store.faults import DiskFaults, FaultyDisk, MemoryFaults
+from partibus.store.fault_injection import DiskFaults, FaultyDisk, MemoryFaults
 from partibus.store.interface import StoreState
 from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore

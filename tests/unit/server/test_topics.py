@@ -13,7 +13,7 @@ from partibus.domain.clock import SystemClock
 from partibus.domain.entity import FilterType, RuleSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import BusError, EntityNotFound
 from partibus.fragment.commands import Enqueue
-from partibus.gateway.envelope import to_stored
+from partibus.message.envelope import to_stored
 from partibus.server.config import ServeSettings
 from partibus.server.node import Node
 from support.gateway_messages import plain

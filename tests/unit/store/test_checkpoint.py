@@ -16,7 +16,7 @@ from partibus.store.checkpoint import (
     write_checkpoint,
 )
 from partibus.store.disk import OsDisk
-from partibus.store.faults import FaultyDisk
+from partibus.store.fault_injection import FaultyDisk
 from partibus.store.interface import StoreState
 from partibus.store.record import Record
 

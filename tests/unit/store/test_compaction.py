@@ -12,7 +12,7 @@ import pytest
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.checking import StoreUnderCheck
 from partibus.store.disk import OsDisk
-from partibus.store.faults import FaultyDisk
+from partibus.store.fault_injection import FaultyDisk
 from partibus.store.kept import kept_name, parse_kept_name
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record

@@ -9,7 +9,7 @@ import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.disk import OsDisk
-from partibus.store.faults import FaultyDisk
+from partibus.store.fault_injection import FaultyDisk
 from partibus.store.interface import Recovered, Store, StoreState
 from partibus.store.memory import MemoryStore
 from partibus.store.record import Record

@@ -9,7 +9,7 @@ import pytest
 
 from partibus.domain.errors import BusError, StoreUnavailable
 from partibus.store.disk import OsDisk
-from partibus.store.faults import FaultyDisk
+from partibus.store.fault_injection import FaultyDisk
 from partibus.store.interface import StoreState
 from partibus.store.record import ENTRY_HEADER_BYTES, Record
 

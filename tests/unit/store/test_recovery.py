@@ -12,7 +12,7 @@ import pytest
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.store.disk import OsDisk
-from partibus.store.faults import FaultyDisk
+from partibus.store.fault_injection import FaultyDisk
 from partibus.store.interface import Recovered
 from partibus.store.log import SegmentStore
 from partibus.store.record import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from partibus.store.disk import OsDisk
-from partibus.store.faults import FaultyDisk
+from partibus.store.fault_injection import FaultyDisk
 from partibus.store.interface import StoreState
 from partibus.store.record import Record
 from partibus.store.room import LOOK_INTERVAL_S, RESERVE_NAME, FreeMin, Room

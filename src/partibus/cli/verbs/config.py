@@ -44,8 +44,8 @@ def check(
 
         partibus config check namespace.toml
     """
-    from partibus.control.apply import apply_definitions
     from partibus.control.catalog import Catalog
+    from partibus.control.declared.apply import apply_definitions
     from partibus.domain.errors import BusError
     from partibus.server.config import resolve_configuration
     from partibus.server.failure import report

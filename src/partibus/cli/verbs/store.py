@@ -98,8 +98,8 @@ def check(
     """
     from dataclasses import asdict
 
+    from partibus.server.data_directory.check import check_data
     from partibus.server.failure import EXIT_CLEAN, EXIT_CORRUPT
-    from partibus.server.store_check import check_data
 
     reports = _offline(data, place, stores, check_data)
     if json:
@@ -141,7 +141,7 @@ def adopt(
 
         partibus store adopt --data partibus-data
     """
-    from partibus.server.store_adopt import adopt_data
+    from partibus.server.data_directory.adopt import adopt_data
 
     given = frozenset(lost or ())
     steps = _offline(
@@ -163,7 +163,7 @@ def repair(data: Data = Path("partibus-data"), stores: Stores = None, place: Pla
 
         partibus store repair --data partibus-data
     """
-    from partibus.server.store_repair import repair_data
+    from partibus.server.data_directory.repair import repair_data
 
     steps = _offline(data, place, stores, repair_data)
     print("\n".join(steps or ["the catalog is sound: nothing to repair"]))
@@ -177,8 +177,8 @@ def _offline(
 ) -> Result:
     """Work on the directory of a server that does not run; a refusal is one line and a code."""
     from partibus.domain.errors import BusError
+    from partibus.server.data_directory.offline import offline_settings
     from partibus.server.failure import report
-    from partibus.server.offline import offline_settings
 
     try:
         return work(offline_settings(data, tuple(places or ()), stores))

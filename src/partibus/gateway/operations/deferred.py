@@ -12,11 +12,11 @@ from uuid import UUID
 from partibus.domain.errors import ArgumentError, BusError, InvalidOperation, MessageNotFound
 from partibus.fragment.commands import Outcome, ReceiveDeferred, Settle
 from partibus.fragment.handle import Fragment
-from partibus.gateway.envelope import to_delivery
-from partibus.gateway.lanes import client_sequence, split_sequence
-from partibus.gateway.lock_token import pack_number
 from partibus.gateway.namespace import Entity, require_receivable
 from partibus.gateway.operations.fanout import FanOut, Messages, MessagesPart
+from partibus.message.envelope import to_delivery
+from partibus.message.lanes import client_sequence, split_sequence
+from partibus.message.lock_token import pack_number
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest

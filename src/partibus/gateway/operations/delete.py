@@ -7,7 +7,7 @@ fragments of a partitioned entity are asked one after the other until enough are
 from collections import deque
 from typing import TYPE_CHECKING
 
-from partibus.amqp.types import Int
+from partibus.amqp.codec.types import Int
 from partibus.domain.errors import ArgumentError, BusError
 from partibus.fragment.commands import Purge
 from partibus.fragment.handle import Fragment

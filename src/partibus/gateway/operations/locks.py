@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp.text import text_of
-from partibus.amqp.types import TIMESTAMP, Array, Timestamp
+from partibus.amqp.codec.text import text_of
+from partibus.amqp.codec.types import TIMESTAMP, Array, Timestamp
 from partibus.domain.errors import (
     ArgumentError,
     BusError,
@@ -21,8 +21,8 @@ from partibus.domain.errors import (
 from partibus.fragment.commands import Outcome, Renew, Settle
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Overlay
+from partibus.gateway.links.outcomes import changed_properties, dead_letter_overlay
 from partibus.gateway.operations.fanout import FanOut, RenewPart, SettlePart
-from partibus.gateway.outcomes import changed_properties, dead_letter_overlay
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest

@@ -11,18 +11,18 @@ messages has (SEED-13, CON-6).
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp.sections import parse_sections
+from partibus.amqp.codec.sections import parse_sections
 from partibus.domain.errors import ArgumentError, BusError
 from partibus.domain.limits import KILOBYTE
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.commands import Peek
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
-from partibus.gateway.damaged import damaged_message
-from partibus.gateway.envelope import to_peeked
-from partibus.gateway.lanes import client_sequence, split_sequence
 from partibus.gateway.namespace import require_receivable
 from partibus.gateway.operations.fanout import FanOut, Messages, MessagesPart
+from partibus.message.damaged import damaged_message
+from partibus.message.envelope import to_peeked
+from partibus.message.lanes import client_sequence, split_sequence
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest

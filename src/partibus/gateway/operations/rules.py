@@ -9,8 +9,8 @@ import datetime
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp.text import is_text, text_of
-from partibus.amqp.types import Described, Int, Timestamp, ULong
+from partibus.amqp.codec.text import is_text, text_of
+from partibus.amqp.codec.types import Described, Int, Timestamp, ULong
 from partibus.control.record import EntityRecord
 from partibus.domain.entity import (
     CorrelationFilter,
@@ -28,8 +28,8 @@ from partibus.domain.errors import (
     NotImplementedHere,
 )
 from partibus.domain.property_value import PropertyValue
-from partibus.gateway.rewriting import on_wire
-from partibus.gateway.stored_view import plain
+from partibus.message.edits import on_wire
+from partibus.message.view import plain
 from partibus.rules.time_values import operand, time_value
 
 if TYPE_CHECKING:

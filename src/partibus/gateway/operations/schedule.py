@@ -7,18 +7,18 @@ the numbers of cancelled messages name their fragments (SCH-12).
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from partibus.amqp.types import LONG, Array
+from partibus.amqp.codec.types import LONG, Array
 from partibus.domain.errors import ArgumentError
 from partibus.fragment.commands import CancelScheduled, Enqueue
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
-from partibus.gateway.envelope import to_stored
-from partibus.gateway.inbound_link import BATCH_MESSAGES_MAX
-from partibus.gateway.lanes import SEQUENCE_MAX, client_sequence
+from partibus.gateway.links.inbound import BATCH_MESSAGES_MAX
 from partibus.gateway.namespace import require_sendable, require_session_ids, too_large
 from partibus.gateway.operations.deferred import by_fragment
 from partibus.gateway.operations.fanout import CountPart, FanOut, SendPart, Stored
 from partibus.gateway.router import Router
+from partibus.message.envelope import to_stored
+from partibus.message.lanes import SEQUENCE_MAX, client_sequence
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest

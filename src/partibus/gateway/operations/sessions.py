@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp.types import STRING32, Array, Int, Timestamp
+from partibus.amqp.codec.types import STRING32, Array, Int, Timestamp
 from partibus.domain.errors import ArgumentError, BusError, SessionLockLost
 from partibus.fragment.commands import (
     GetSessionState,
@@ -17,12 +17,12 @@ from partibus.fragment.commands import (
     SetSessionState,
 )
 from partibus.fragment.handle import Fragment
+from partibus.gateway.links.submission import fragment_unavailable
 from partibus.gateway.namespace import too_large
-from partibus.gateway.submission import fragment_unavailable
 
 if TYPE_CHECKING:
+    from partibus.gateway.links.session import HeldSession
     from partibus.gateway.management import ManagementRequest
-    from partibus.gateway.session_link import HeldSession
 
 TIME_MAX_MS: Final = 253_402_300_799_000
 """The last second of the year 9999; from here on every session is meant (SES-18)."""

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from partibus.domain.errors import BusError, InvalidOperation, NotImplementedHere
 from partibus.fragment.commands import CancelScheduled
-from partibus.fragment.transaction_commands import SILENT, EnqueueNumbered, ReserveNumbers
-from partibus.gateway.enlistment import Settling, enlist_settlements, place_messages
-from partibus.gateway.lanes import client_sequence
+from partibus.fragment.transactions.commands import SILENT, EnqueueNumbered, ReserveNumbers
 from partibus.gateway.namespace import Entity
 from partibus.gateway.operations.deferred import by_fragment
 from partibus.gateway.operations.fanout import FanOut
 from partibus.gateway.operations.locks import disposition
 from partibus.gateway.operations.schedule import messages_to_schedule, tell_numbers
-from partibus.gateway.transaction import Transaction
+from partibus.gateway.transactions.enlistment import Settling, enlist_settlements, place_messages
+from partibus.gateway.transactions.transaction import Transaction
+from partibus.message.lanes import client_sequence
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest

@@ -8,9 +8,9 @@ import datetime
 from collections.abc import Sequence
 
 from pyspark_servicebus.options import source_options
-from pyspark_servicebus.pipelines.place import BusPlace, EntityInfo
+from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
 from pyspark_servicebus.pipelines.traffic.report import CursorLag
-from pyspark_servicebus.reading import Reading, good
+from pyspark_servicebus.source.reading import Reading, good
 
 
 def fragments_and_cursors(

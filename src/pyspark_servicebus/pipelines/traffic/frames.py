@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_servicebus.pipelines.place import BusPlace, EntityInfo
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.traffic.figures import AGE_BINS, AGE_S_MIN, AGES_S, age_at
+from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.traffic.arithmetic import AGE_BINS, AGE_S_MIN, AGES_S, age_at
 from pyspark_servicebus.pipelines.traffic.report import Ages, FragmentTraffic, KeyTraffic, Window
 
 if TYPE_CHECKING:

@@ -1,18 +1,18 @@
 """The traffic report as a page for a browser.
 
 Owns what the page says and in which order: the finding, the numbers that matter, charts each with
-its table, and every entity in a line. The look is `pipelines.page`'s.
+its table, and every entity in a line. The look is `pipelines.report.page`'s.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from pyspark_servicebus.pipelines.charts import DARK, LIGHT, Chart
-from pyspark_servicebus.pipelines.page import Column, Page
-from pyspark_servicebus.pipelines.text_table import moment
-from pyspark_servicebus.pipelines.traffic.figures import percent, spoken_age
+from pyspark_servicebus.pipelines.report.charts import DARK, LIGHT, Chart
+from pyspark_servicebus.pipelines.report.page import Column, Page
+from pyspark_servicebus.pipelines.report.text_table import moment
+from pyspark_servicebus.pipelines.report.wording import spoken_bytes
+from pyspark_servicebus.pipelines.traffic.arithmetic import percent, spoken_age
 from pyspark_servicebus.pipelines.traffic.report import TrafficReport
-from pyspark_servicebus.pipelines.wording import spoken_bytes
 
 ROWS_SHOWN: Final = 100
 SOURCES: Final = {

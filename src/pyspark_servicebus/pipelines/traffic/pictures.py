@@ -8,9 +8,10 @@ import datetime
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from pyspark_servicebus.pipelines.charts import Chart, Theme
-from pyspark_servicebus.pipelines.text_table import short
-from pyspark_servicebus.pipelines.traffic.figures import (
+from pyspark_servicebus.pipelines.report.charts import Chart, Theme
+from pyspark_servicebus.pipelines.report.text_table import short
+from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.traffic.arithmetic import (
     AGE_NAMES,
     concentration,
     largest,
@@ -20,7 +21,6 @@ from pyspark_servicebus.pipelines.traffic.figures import (
     steps,
 )
 from pyspark_servicebus.pipelines.traffic.report import EntityTraffic, TrafficReport, Window
-from pyspark_servicebus.pipelines.wording import counted, spoken_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,7 +95,7 @@ def _over_time(
     series = _series(report, measure, starts, step)
 
     def draw(axes: "Axes", theme: Theme) -> None:
-        from pyspark_servicebus.pipelines.chart_marks import bytes_on, level, stacked_columns
+        from pyspark_servicebus.pipelines.report.chart_marks import bytes_on, level, stacked_columns
 
         stacked_columns(axes, theme, starts, series, step)
         if name == "bytes":
@@ -154,7 +154,7 @@ def fragment_chart(report: TrafficReport) -> Chart | None:
     subtitle = f"Messages in each fragment; Gini {entity.fragment_gini:.2f}{idle}"
 
     def draw(axes: "Axes", theme: Theme) -> None:
-        from pyspark_servicebus.pipelines.chart_marks import columns, level, spoken_number
+        from pyspark_servicebus.pipelines.report.chart_marks import columns, level, spoken_number
 
         hot = [top] if entity.fragment_gini >= EVEN else []
         texts = [spoken_number(value) if n in hot else "" for n, value in enumerate(values)]
@@ -187,7 +187,7 @@ def key_chart(report: TrafficReport) -> Chart | None:
     subtitle = f"Messages of the hottest of {total:,} keys (session or partition key)"
 
     def draw(axes: "Axes", theme: Theme) -> None:
-        from pyspark_servicebus.pipelines.chart_marks import bars
+        from pyspark_servicebus.pipelines.report.chart_marks import bars
 
         bars(axes, theme, labels, [key.messages for key in keys], texts, hot)
 
@@ -209,7 +209,7 @@ def concentration_chart(report: TrafficReport) -> Chart | None:
     subtitle += f"Gini {entity.key_gini:.2f}"
 
     def draw(axes: "Axes", theme: Theme) -> None:
-        from pyspark_servicebus.pipelines.chart_marks import curve
+        from pyspark_servicebus.pipelines.report.chart_marks import curve
 
         curve(axes, theme, xs, ys, (0.1, share, f"10 % of keys, {percent(share)} of messages"))
 
@@ -242,7 +242,7 @@ def age_chart(report: TrafficReport) -> Chart | None:
         title += f" in {short(oldest.entity, 24)}" if len(report.ages) > 1 else ""
 
     def draw(axes: "Axes", theme: Theme) -> None:
-        from pyspark_servicebus.pipelines.chart_marks import columns, spoken_number
+        from pyspark_servicebus.pipelines.report.chart_marks import columns, spoken_number
 
         texts = [spoken_number(value) if value else "" for value in values]
         columns(axes, theme, AGE_NAMES, values, texts=texts)
@@ -269,7 +269,7 @@ def delivery_chart(report: TrafficReport) -> Chart | None:
     )
 
     def draw(axes: "Axes", theme: Theme) -> None:
-        from pyspark_servicebus.pipelines.chart_marks import columns, spoken_number
+        from pyspark_servicebus.pipelines.report.chart_marks import columns, spoken_number
 
         texts = [spoken_number(value) if value else "" for value in values]
         columns(axes, theme, labels, values, range(1, last + 1), texts=texts)
@@ -296,7 +296,7 @@ def cursor_chart(report: TrafficReport) -> Chart | None:
     texts = [f"{cursor.lag:,}" for cursor in cursors]
 
     def draw(axes: "Axes", theme: Theme) -> None:
-        from pyspark_servicebus.pipelines.chart_marks import bars
+        from pyspark_servicebus.pipelines.report.chart_marks import bars
 
         bars(axes, theme, labels, [cursor.lag for cursor in cursors], texts)
 

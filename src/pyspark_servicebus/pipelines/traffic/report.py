@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark_servicebus.pipelines.text_table import moment, plain_json, short, text_table
-from pyspark_servicebus.pipelines.traffic.figures import gini, histogram_of, percent, spoken_age
-from pyspark_servicebus.pipelines.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.report.text_table import moment, plain_json, short, text_table
+from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.traffic.arithmetic import gini, histogram_of, percent, spoken_age
 
 Time = datetime.datetime
 KEY_SHOWN: Final = 24

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark_servicebus.pipelines.charts import Chart
-from pyspark_servicebus.pipelines.state import write_atomically
-from pyspark_servicebus.pipelines.traffic.figures import AGE_NAMES
+from pyspark_servicebus.pipelines.report.charts import Chart
+from pyspark_servicebus.pipelines.run.state import write_atomically
+from pyspark_servicebus.pipelines.traffic.arithmetic import AGE_NAMES
 from pyspark_servicebus.pipelines.traffic.page import traffic_page
 from pyspark_servicebus.pipelines.traffic.pictures import charts_of
 from pyspark_servicebus.pipelines.traffic.report import TrafficReport

@@ -1,7 +1,7 @@
 """The dead-letter report as a page for a browser.
 
 Owns what the page says and in which order: the finding, when the messages came, the causes with
-samples, what rules do. The look is `pipelines.page`'s.
+samples, what rules do. The look is `pipelines.report.page`'s.
 """
 
 import datetime
@@ -9,11 +9,11 @@ from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from pyspark_servicebus.pipelines.charts import DARK, LIGHT, Chart, Theme
-from pyspark_servicebus.pipelines.page import Column, Page, table_html
-from pyspark_servicebus.pipelines.text_table import moment
+from pyspark_servicebus.pipelines.report.charts import DARK, LIGHT, Chart, Theme
+from pyspark_servicebus.pipelines.report.page import Column, Page, table_html
+from pyspark_servicebus.pipelines.report.text_table import moment
+from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
 from pyspark_servicebus.pipelines.triage.report import Cause, DeadLetterReport
-from pyspark_servicebus.pipelines.wording import counted, spoken_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,7 @@ def hours_chart(report: DeadLetterReport) -> Chart:
     )
 
     def draw(axes: "Axes", theme: Theme) -> None:
-        from pyspark_servicebus.pipelines.chart_marks import stacked_columns
+        from pyspark_servicebus.pipelines.report.chart_marks import stacked_columns
 
         stacked_columns(axes, theme, times, series, width)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_servicebus.pipelines.place import BusPlace, EntityInfo
+from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
 from pyspark_servicebus.pipelines.triage.rewriting import NotFixable, patched
 from pyspark_servicebus.pipelines.triage.rules import (
     NO_RULE,

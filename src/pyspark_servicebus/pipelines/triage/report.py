@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark_servicebus.pipelines.text_table import moment, plain_json, short, text_table
+from pyspark_servicebus.pipelines.report.text_table import moment, plain_json, short, text_table
 
 CAUSES_SHOWN: Final = 20
 SHAPE_SHOWN: Final = 90

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from partibus.amqp.types import Timestamp
-from pyspark_servicebus.pipelines.settings import SettingsError, nearest
-from pyspark_servicebus.pipelines.settings_table import read_table, setting, settings_of
+from partibus.amqp.codec.types import Timestamp
+from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
+from pyspark_servicebus.pipelines.run.settings_table import read_table, setting, settings_of
 from pyspark_servicebus.pipelines.triage.rules import (
     ACTIONS,
     MESSAGE_IDS,

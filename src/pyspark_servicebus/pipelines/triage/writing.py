@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark_servicebus.pipelines.state import write_atomically
+from pyspark_servicebus.pipelines.run.state import write_atomically
 from pyspark_servicebus.pipelines.triage.page import dead_letter_page
 from pyspark_servicebus.pipelines.triage.report import DeadLetterReport
 

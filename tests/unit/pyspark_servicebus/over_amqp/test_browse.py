@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from partibus.amqp.encode import encode_symbol, encode_value
-from partibus.amqp.sections import encode_annotations
+from partibus.amqp.codec.encode import encode_symbol, encode_value
+from partibus.amqp.codec.sections import encode_annotations
 from pyspark_servicebus.over_amqp import browse, ranges
 from pyspark_servicebus.over_amqp.browse import GAP_MAX, runs, walk_all, walk_range, walk_set
 

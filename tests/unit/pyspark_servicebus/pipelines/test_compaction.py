@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from pyspark_servicebus.pipelines.compaction import _merger
-from pyspark_servicebus.pipelines.lake import Lake
+from pyspark_servicebus.pipelines.lake.folder import Lake
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 

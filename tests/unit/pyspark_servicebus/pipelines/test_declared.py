@@ -12,11 +12,11 @@ import pytest
 
 from pyspark_servicebus.pipelines import declared as module
 from pyspark_servicebus.pipelines.declared import DeclaredRun
-from pyspark_servicebus.pipelines.declared_file import load_declared
-from pyspark_servicebus.pipelines.place import BusPlace
-from pyspark_servicebus.pipelines.progress import PipelineFailed
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.state import load_state
+from pyspark_servicebus.pipelines.declaring.file import load_declared
+from pyspark_servicebus.pipelines.run.place import BusPlace
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.state import load_state
 
 NOON = datetime.datetime(2026, 1, 31, 12, 0, tzinfo=datetime.UTC)
 FILE = (

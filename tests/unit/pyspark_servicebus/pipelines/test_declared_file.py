@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_servicebus.pipelines.declared_file import Declared, FileError, load_declared
-from pyspark_servicebus.pipelines.outlets import ConsoleOutlet, DeltaOutlet, ParquetOutlet
-from pyspark_servicebus.pipelines.place import BusPlace
+from pyspark_servicebus.pipelines.declaring.file import Declared, FileError, load_declared
+from pyspark_servicebus.pipelines.run.place import BusPlace
+from pyspark_servicebus.pipelines.transforming.outlets import (
+    ConsoleOutlet,
+    DeltaOutlet,
+    ParquetOutlet,
+)
 
 BUS = BusPlace(connection_string_ref="env:BUS")
 WHOLE = """\

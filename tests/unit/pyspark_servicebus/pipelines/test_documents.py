@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_servicebus.pipelines.declared_file import load_declared
-from pyspark_servicebus.pipelines.functions import load_function
-from pyspark_servicebus.pipelines.place import BusPlace
+from pyspark_servicebus.pipelines.declaring.file import load_declared
+from pyspark_servicebus.pipelines.run.place import BusPlace
+from pyspark_servicebus.pipelines.transforming.functions import load_function
 from support.repository import ROOT, code_blocks
 
 GUIDES = ROOT / "docs" / "guides"

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_servicebus.pipelines.failed_rows import TooManyFailures, failed_row, failing_numbers
+from pyspark_servicebus.pipelines.transforming.failed_rows import (
+    TooManyFailures,
+    failed_row,
+    failing_numbers,
+)
 
 
 @given(st.lists(st.integers(0, 500), unique=True, min_size=1), st.data())

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from pyspark_servicebus.pipelines.functions import load_function
-from pyspark_servicebus.pipelines.settings import SettingsError
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.transforming.functions import load_function
 
 
 @pytest.fixture(autouse=True)

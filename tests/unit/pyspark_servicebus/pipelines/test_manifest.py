@@ -3,10 +3,9 @@
 import json
 from pathlib import Path
 
-from pyspark_servicebus.pipelines.capture_target import next_numbers
 from pyspark_servicebus.pipelines.compaction import plan
-from pyspark_servicebus.pipelines.lake import Lake
-from pyspark_servicebus.pipelines.manifest import (
+from pyspark_servicebus.pipelines.lake.folder import Lake
+from pyspark_servicebus.pipelines.lake.manifest import (
     CapturedFile,
     Compaction,
     Span,
@@ -17,6 +16,7 @@ from pyspark_servicebus.pipelines.manifest import (
     save_window,
     window_named,
 )
+from pyspark_servicebus.pipelines.lake.target import next_numbers
 
 
 def file_of(path: str, first: int = 1, rows: int = 10, size: int = 100) -> CapturedFile:

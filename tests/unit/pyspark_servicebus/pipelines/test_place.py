@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_servicebus.pipelines.place import BusPlace, entity_options
-from pyspark_servicebus.pipelines.settings import SettingsError
+from pyspark_servicebus.pipelines.run.place import BusPlace, entity_options
+from pyspark_servicebus.pipelines.run.settings import SettingsError
 
 STRING = "Endpoint=sb://bus.test.example;SharedAccessKeyName=p;SharedAccessKey=c2VjcmV0"
 

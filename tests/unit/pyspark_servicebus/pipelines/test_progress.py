@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyspark_servicebus.pipelines.progress import ConsoleProgress, Several, plain_words, watch
+from pyspark_servicebus.pipelines.run.progress import ConsoleProgress, Several, plain_words, watch
 
 
 class Clock:

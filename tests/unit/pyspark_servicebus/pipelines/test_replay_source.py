@@ -1,6 +1,6 @@
 """The plan of a replay: cuts in time become ranges of numbers, and order is by number."""
 
-from pyspark_servicebus.pipelines.replay_source import batches_of
+from pyspark_servicebus.pipelines.replaying.source import batches_of
 
 F1 = 1 << 48
 

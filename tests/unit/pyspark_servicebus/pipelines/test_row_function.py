@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from pyspark_servicebus.pipelines.row_function import (
+from pyspark_servicebus.pipelines.transforming.row_function import (
     OUT_COLUMNS,
     RowFailed,
     RowFunction,

@@ -4,8 +4,8 @@ import datetime
 
 import pytest
 
-from pyspark_servicebus.pipelines.schedule import Schedule, read_times
-from pyspark_servicebus.pipelines.settings import SettingsError
+from pyspark_servicebus.pipelines.declaring.schedule import Schedule, read_times
+from pyspark_servicebus.pipelines.run.settings import SettingsError
 
 
 def moment(text: str) -> datetime.datetime:

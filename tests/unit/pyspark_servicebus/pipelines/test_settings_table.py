@@ -4,13 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from pyspark_servicebus.pipelines.place import BusPlace
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.settings_table import (
-    read_table,
-    setting,
-    settings_of,
-)
+from pyspark_servicebus.pipelines.run.place import BusPlace
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.settings_table import read_table, setting, settings_of
 
 STRING = "Endpoint=sb://bus.test;SharedAccessKeyName=p;SharedAccessKey=c2VjcmV0"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.state import (
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.state import (
     RecordedProgress,
     default_state_dir,
     load_states,

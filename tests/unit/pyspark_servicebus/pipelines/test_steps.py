@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.steps import STEP_KINDS, spark_words, step_of
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.transforming.steps import STEP_KINDS, spark_words, step_of
 
 
 def test_a_step_with_options() -> None:

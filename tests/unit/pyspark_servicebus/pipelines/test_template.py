@@ -2,8 +2,12 @@
 
 import pytest
 
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.template import DEFAULT_TEMPLATE, check_template, path_template
+from pyspark_servicebus.pipelines.lake.template import (
+    DEFAULT_TEMPLATE,
+    check_template,
+    path_template,
+)
+from pyspark_servicebus.pipelines.run.settings import SettingsError
 
 MINUTE = 60_000
 TIME = 1_794_742_780_075  # 2026-11-15T11:39:40.075Z

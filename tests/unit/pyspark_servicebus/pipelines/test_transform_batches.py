@@ -1,7 +1,7 @@
 """Which steps of a batch are tried together."""
 
-from pyspark_servicebus.pipelines.steps import Step
-from pyspark_servicebus.pipelines.transform_batches import Counts, parts_of
+from pyspark_servicebus.pipelines.transforming.batches import Counts, parts_of
+from pyspark_servicebus.pipelines.transforming.steps import Step
 
 
 def test_parts() -> None:

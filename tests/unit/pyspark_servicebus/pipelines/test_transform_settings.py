@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from pyspark_servicebus.pipelines.kinds import KINDS, kind_of
-from pyspark_servicebus.pipelines.outlets import ConsoleOutlet
-from pyspark_servicebus.pipelines.settings import SettingsError
-from pyspark_servicebus.pipelines.transform_settings import TransformSettings
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.transforming.outlets import ConsoleOutlet
+from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
 
 BUS = {"connection_string_ref": "env:BUS"}
 SMALL: dict[str, Any] = {**BUS, "source": "orders/Subscriptions/all", "target": "bills"}

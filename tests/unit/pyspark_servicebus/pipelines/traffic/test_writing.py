@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
-from pyspark_servicebus.pipelines.traffic.figures import histogram_of
+from pyspark_servicebus.pipelines.traffic.arithmetic import histogram_of
 from pyspark_servicebus.pipelines.traffic.pictures import charts_of
 from pyspark_servicebus.pipelines.traffic.report import (
     Ages,

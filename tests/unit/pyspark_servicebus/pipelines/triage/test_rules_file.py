@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from partibus.amqp.types import Timestamp
-from pyspark_servicebus.pipelines.settings import SettingsError
+from partibus.amqp.codec.types import Timestamp
+from pyspark_servicebus.pipelines.run.settings import SettingsError
 from pyspark_servicebus.pipelines.triage.rules import NO_RULE, DeadLetter, Rule, decide
 from pyspark_servicebus.pipelines.triage.rules_file import load_rules, parse_rules
 from support.repository import ROOT, code_blocks

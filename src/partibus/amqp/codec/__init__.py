@@ -1,0 +1,1 @@
+"""AMQP values and sections, from bytes and to bytes; it knows no frames."""

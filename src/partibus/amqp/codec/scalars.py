@@ -1,0 +1,220 @@
+"""Writing AMQP 1.0 values that hold no other value, each in its smallest form [1.6].
+
+Owns one encoder per scalar type and the table that finds it by Python class. Must raise
+nothing but `EncodeError` for a value outside its type's range. Called by
+`partibus.amqp.codec.encode`, which re-exports the encoders that hot paths use.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Final, cast
+from uuid import UUID
+
+from partibus.amqp.codec.types import (
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
+
+ENCODED_NULL: Final = b"\x40"
+ENCODED_TRUE: Final = b"\x41"
+ENCODED_FALSE: Final = b"\x42"
+
+_UINT: Final = struct.Struct(">BI")
+_ULONG: Final = struct.Struct(">BQ")
+_BINARY32: Final = struct.Struct(">f")
+_BINARY64: Final = struct.Struct(">d")
+
+_SMALL_UINTS: Final = (b"\x43", *(bytes((0x52, n)) for n in range(1, 256)))
+_SMALL_ULONGS: Final = (b"\x44", *(bytes((0x53, n)) for n in range(1, 256)))
+
+
+class EncodeError(ValueError):
+    """The value has no AMQP form."""
+
+
+def encode_uint(n: int) -> bytes:
+    if 0 <= n < 256:
+        return _SMALL_UINTS[n]
+    if not 0 <= n <= 0xFFFFFFFF:
+        raise EncodeError(f"not a uint: {n}")
+    return _UINT.pack(0x70, n)
+
+
+def encode_ulong(n: int) -> bytes:
+    if 0 <= n < 256:
+        return _SMALL_ULONGS[n]
+    if not 0 <= n <= 0xFFFFFFFFFFFFFFFF:
+        raise EncodeError(f"not a ulong: {n}")
+    return _ULONG.pack(0x80, n)
+
+
+def encode_str(text: str) -> bytes:
+    return _encode_sized(0xA1, utf8_bytes(text))
+
+
+def encode_symbol(text: str) -> bytes:
+    return _encode_sized(0xA3, utf8_bytes(text))
+
+
+def encode_binary(data: bytes) -> bytes:
+    return _encode_sized(0xA0, data)
+
+
+def utf8_bytes(text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise EncodeError(f"not Unicode text: {error.reason}") from None
+
+
+def fixed_bytes(code: int, n: int, width: int, signed: bool) -> bytes:
+    try:
+        return bytes((code,)) + n.to_bytes(width, "big", signed=signed)
+    except OverflowError:
+        raise EncodeError(f"{n} does not fit {width} bytes, signed={signed}") from None
+
+
+def _encode_sized(code: int, data: bytes) -> bytes:
+    size = len(data)
+    if size < 256:
+        return bytes((code, size)) + data
+    if size > 0xFFFFFFFF:
+        raise EncodeError(f"too many bytes for one value: {size}")
+    return _UINT.pack(code + 0x10, size) + data
+
+
+def raw_bytes(code: int, data: bytes, width: int) -> bytes:
+    if len(data) != width:
+        raise EncodeError(f"a value of 0x{code:02x} takes {width} bytes, not {len(data)}")
+    return bytes((code,)) + data
+
+
+def _encode_none(_value: object) -> bytes:
+    return ENCODED_NULL
+
+
+def _encode_bool(value: object) -> bytes:
+    return ENCODED_TRUE if value else ENCODED_FALSE
+
+
+def _encode_long(value: object) -> bytes:
+    n = cast(int, value)
+    return fixed_bytes(0x55, n, 1, True) if -128 <= n <= 127 else fixed_bytes(0x81, n, 8, True)
+
+
+def _encode_int(value: object) -> bytes:
+    n = cast(int, value)
+    return fixed_bytes(0x54, n, 1, True) if -128 <= n <= 127 else fixed_bytes(0x71, n, 4, True)
+
+
+def _encode_uint(value: object) -> bytes:
+    return encode_uint(cast(int, value))
+
+
+def _encode_ulong(value: object) -> bytes:
+    return encode_ulong(cast(int, value))
+
+
+def _encode_ubyte(value: object) -> bytes:
+    return fixed_bytes(0x50, cast(int, value), 1, False)
+
+
+def _encode_ushort(value: object) -> bytes:
+    return fixed_bytes(0x60, cast(int, value), 2, False)
+
+
+def _encode_byte(value: object) -> bytes:
+    return fixed_bytes(0x51, cast(int, value), 1, True)
+
+
+def _encode_short(value: object) -> bytes:
+    return fixed_bytes(0x61, cast(int, value), 2, True)
+
+
+def _encode_timestamp(value: object) -> bytes:
+    return fixed_bytes(0x83, cast(int, value), 8, True)
+
+
+def _encode_double(value: object) -> bytes:
+    return b"\x82" + _BINARY64.pack(value)
+
+
+def encode_float(value: object) -> bytes:
+    try:
+        return b"\x72" + _BINARY32.pack(value)
+    except OverflowError:
+        raise EncodeError(f"not a binary32 number: {value}") from None
+
+
+def _encode_text(value: object) -> bytes:
+    return encode_str(cast(str, value))
+
+
+def _encode_word(value: object) -> bytes:
+    return encode_symbol(cast(str, value))
+
+
+def encode_char(value: object) -> bytes:
+    text = cast(str, value)
+    if len(text) != 1 or 0xD800 <= ord(text) <= 0xDFFF:
+        raise EncodeError(f"not one Unicode character: {text!r}")
+    return fixed_bytes(0x73, ord(text), 4, False)
+
+
+def _encode_bytes(value: object) -> bytes:
+    return encode_binary(cast(bytes, value))
+
+
+def _encode_uuid(value: object) -> bytes:
+    return b"\x98" + cast(UUID, value).bytes
+
+
+def _encode_decimal32(value: object) -> bytes:
+    return raw_bytes(0x74, cast(bytes, value), 4)
+
+
+def _encode_decimal64(value: object) -> bytes:
+    return raw_bytes(0x84, cast(bytes, value), 8)
+
+
+def _encode_decimal128(value: object) -> bytes:
+    return raw_bytes(0x94, cast(bytes, value), 16)
+
+
+SCALAR_ENCODERS: Final[dict[type, Callable[[object], bytes]]] = {
+    type(None): _encode_none,
+    bool: _encode_bool,
+    int: _encode_long,
+    Long: _encode_long,
+    Int: _encode_int,
+    UInt: _encode_uint,
+    ULong: _encode_ulong,
+    UByte: _encode_ubyte,
+    UShort: _encode_ushort,
+    Byte: _encode_byte,
+    Short: _encode_short,
+    Timestamp: _encode_timestamp,
+    float: _encode_double,
+    Float: encode_float,
+    str: _encode_text,
+    Symbol: _encode_word,
+    Char: encode_char,
+    bytes: _encode_bytes,
+    UUID: _encode_uuid,
+    Decimal32: _encode_decimal32,
+    Decimal64: _encode_decimal64,
+    Decimal128: _encode_decimal128,
+}

@@ -1,0 +1,1 @@
+"""Entities and rules on the command line: options, files, reports."""

@@ -1,0 +1,1 @@
+"""Messages on the command line: options, printing, sending, receiving."""

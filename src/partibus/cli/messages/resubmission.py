@@ -1,0 +1,89 @@
+"""Dead letters sent once more: received, sent, confirmed, and only then completed.
+
+Owns the order that makes it safe: whatever breaks on the way, a message is in the dead-letter
+queue, at its entity, or for a moment in both, and never nowhere. Only what was there at the
+start is taken, so that a message that fails again does not go round. Called by `dlq resubmit`.
+"""
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Final
+
+from partibus.cli.messages.peeking import Walk
+from partibus.cli.messages.receiving import Reception, open_receiver, rounds, view
+from partibus.cli.messages.sending import Pacer
+from partibus.cli.progress import Advance
+from partibus.client.bus import Bus
+from partibus.client.links import ReceivedMessage, Receiver, Sender
+from partibus.client.message import IncomingMessage
+
+WAIT_SECONDS: Final = 2.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Resubmission:
+    """What is to be sent again, and how far it has come."""
+
+    dead_letters: str
+    destination: str
+    reason: str | None = None
+    most: int | None = None
+    new_id: bool = False
+    wanted: set[int] = field(default_factory=set)
+    done: int = 0
+
+    def takes(self, message: IncomingMessage) -> bool:
+        """Whether a dead letter is one of those that were asked for."""
+        if self.reason is None:
+            return True
+        found = message.application_properties.get("DeadLetterReason")
+        return str(found or "").lower() == self.reason.lower()
+
+    async def choose(self, bus: Bus) -> int:
+        """Look through the dead letters and remember which to take; answers how many."""
+        management = await bus.management(self.dead_letters)
+        walk = Walk(management)
+        while found := await walk.step():
+            for message in found:
+                if self.most is not None and len(self.wanted) >= self.most:
+                    break
+                if self.takes(message):
+                    self.wanted.add(message.sequence_number)
+        await management.close()
+        return len(self.wanted)
+
+    async def run(self, bus: Bus, pacer: Pacer, advance: Advance) -> int:
+        """Send what was chosen again; answers how many."""
+        sender = await bus.sender(self.destination)
+        passed: list[ReceivedMessage] = []
+        async with open_receiver(bus, Reception(path=self.dead_letters)) as receiver:
+            assert receiver is not None  # sessions alone are ever missing
+            try:
+                async for messages in rounds(receiver, None, WAIT_SECONDS):
+                    passed += await self._round(receiver, sender, messages, pacer)
+                    advance(self.done)
+                    if not self.wanted:
+                        break
+            finally:
+                receiver.release(passed)
+        return self.done
+
+    async def _round(
+        self, receiver: Receiver, sender: Sender, messages: list[ReceivedMessage], pacer: Pacer
+    ) -> list[ReceivedMessage]:
+        """Send a round's messages and complete them; answers those that are passed over."""
+        passed: list[ReceivedMessage] = []
+        taken: list[ReceivedMessage] = []
+        for message in messages:
+            seen = view(message)
+            if seen.sequence_number in self.wanted:
+                self.wanted.discard(seen.sequence_number)
+                taken.append(message)
+                await pacer.next()
+                await sender.post(seen.resent(str(uuid.uuid4()) if self.new_id else None))
+            else:
+                passed.append(message)
+        await sender.confirmed()
+        await receiver.settle(taken)
+        self.done += len(taken)
+        return passed

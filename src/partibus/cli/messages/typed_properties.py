@@ -1,0 +1,125 @@
+"""Application properties as typed on a command line: NAME=VALUE, or NAME:TYPE=VALUE.
+
+Owns the words of `--property`, which mean the same in every verb: text, unless a type is said.
+A type is never guessed, since filters tell 5 from "5". `send` and its kin want AMQP values
+(`read_properties`), the verbs that try rules want what a rule would see of those
+(`read_values`). Nothing is sent here.
+"""
+
+import datetime
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+import typer
+
+from partibus.amqp.codec.types import Described, Int, Symbol, Timestamp
+from partibus.cli.quantities import moment_ms
+from partibus.rules.values import read_boolean, read_integer, read_number, read_span
+from partibus.rules.view import TICKS_PER_MICROSECOND, moment
+from partibus.rules.view import moment_ms as to_ms
+
+TIMESPAN: Final = Symbol("com.microsoft:timespan")
+"""How .NET marks a duration, which is a number of ticks (amqp-contract 8)."""
+INT_LEAST, INT_MOST = -(2**31), 2**31 - 1
+
+
+class Type(NamedTuple):
+    """A type by its two readings: what a rule sees of a text, and what that is in AMQP."""
+
+    to_value: Callable[[str], object]
+    """Raises ValueError when the text is not of this type."""
+    to_amqp: Callable[[object], object]
+
+
+def _needed(read: Callable[[str], object]) -> Callable[[str], object]:
+    """A reader that answers None for what it cannot read, as one that raises."""
+
+    def reader(text: str) -> object:
+        value = read(text)
+        if value is None:
+            raise ValueError(text)
+        return value
+
+    return reader
+
+
+def _int(text: str) -> object:
+    number = read_integer(text)
+    if number is None or not INT_LEAST <= number <= INT_MOST:
+        raise ValueError(text)
+    return number
+
+
+def _nothing(text: str) -> object:
+    if text:
+        raise ValueError(text)
+    return None
+
+
+def _time(text: str) -> object:
+    """As everywhere on the command line: without a zone it is the machine's own."""
+    return moment(moment_ms(text))
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _amqp_int(value: object) -> object:
+    assert isinstance(value, int)
+    return Int(value)
+
+
+def _amqp_time(value: object) -> object:
+    assert isinstance(value, datetime.datetime)
+    return Timestamp(to_ms(value))
+
+
+def _amqp_duration(value: object) -> object:
+    assert isinstance(value, datetime.timedelta)
+    microseconds = value // datetime.timedelta(microseconds=1)
+    return Described(TIMESPAN, microseconds * TICKS_PER_MICROSECOND)
+
+
+TYPES: Final[dict[str, Type]] = {
+    "string": Type(str, _as_it_is),
+    "int": Type(_int, _amqp_int),
+    "long": Type(_needed(read_integer), _as_it_is),
+    "double": Type(_needed(read_number), _as_it_is),
+    "bool": Type(_needed(read_boolean), _as_it_is),
+    "time": Type(_time, _amqp_time),
+    "duration": Type(_needed(read_span), _amqp_duration),
+    "uuid": Type(uuid.UUID, _as_it_is),
+    "guid": Type(uuid.UUID, _as_it_is),
+    "null": Type(_nothing, _as_it_is),
+}
+
+
+def read_properties(given: Iterable[str]) -> dict[str, object]:
+    """The AMQP values of all `--property` options; the last of one name wins."""
+    return {name: kind.to_amqp(value) for name, kind, value in map(_read, given)}
+
+
+def read_values(given: Iterable[str]) -> dict[str, object]:
+    """The same properties as a rule sees them."""
+    return {name: value for name, _, value in map(_read, given)}
+
+
+def _read(text: str) -> tuple[str, Type, object]:
+    head, equals, value = text.partition("=")
+    name, colon, kind = head.rpartition(":")
+    if not colon:
+        name, kind = head, "string"
+    if not equals or not name:
+        raise typer.BadParameter(f"'{text}' is no property; write NAME=VALUE or NAME:int=5.")
+    read = TYPES.get(kind)
+    if read is None:
+        raise typer.BadParameter(
+            f"'{kind}' is no type; there are {', '.join(TYPES)}. For a name with a colon, say the"
+            " type: a:b:string=VALUE."
+        )
+    try:
+        return name, read, read.to_value(value)
+    except ValueError as error:
+        raise typer.BadParameter(f"'{value}' is no {kind}, in --property {text}.") from error

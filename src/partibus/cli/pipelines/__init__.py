@@ -1,0 +1,1 @@
+"""Pipelines on the command line: options, runs, checks."""

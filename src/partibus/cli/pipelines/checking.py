@@ -1,0 +1,28 @@
+"""A Spark session for the verbs that only check: nothing of it is recorded or shown.
+
+Owns where Spark's own words go meanwhile. Called by `partibus pipeline check` and by `--check`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from partibus.cli.pipelines.running import Running
+
+
+@contextmanager
+def session_for_check(running: "Running") -> "Iterator[SparkSession]":
+    """A session for the time of the block."""
+    from pyspark_servicebus.pipelines.run.arguments import pairs
+    from pyspark_servicebus.pipelines.run.session import spark_session
+    from pyspark_servicebus.pipelines.transform import own_session
+
+    conf = pairs(running.conf or [])
+    spark = spark_session("partibus check", running.master, conf, running.log_file("check"))
+    try:
+        yield own_session(spark)
+    finally:
+        spark.stop()

@@ -1,0 +1,154 @@
+"""From the options of a pipeline verb to a run, and from its failures to one line.
+
+Owns the late import of Spark and of the pipelines, with the pip command where they are missing, and
+the translation of their errors. Every verb of `partibus pipeline` that starts one ready-made
+pipeline goes through `run_pipeline`; all of them stand inside `pipelines_ready`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from partibus.cli.place import Place
+    from partibus.client.connection_string import ConnectionString
+    from pyspark_servicebus.pipelines.run.place import BusPlace
+    from pyspark_servicebus.pipelines.run.progress import Progress
+    from pyspark_servicebus.pipelines.run.reports import Report
+
+Settings = TypeVar("Settings")
+PIP: Final = "pip install 'partibus[spark]'"
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Running:
+    """How a pipeline is run, as the options say."""
+
+    name: str | None = None
+    master: str | None = None
+    conf: list[str] | None = None
+    state_dir: Path | None = None
+    metrics_file: Path | None = None
+    spark_log: Path | None = None
+    json: bool = False
+    nice: int | None = None
+    """None for what the pipeline does by itself."""
+
+    def state_place(self) -> Path:
+        """Where the state of pipelines is kept."""
+        from pyspark_servicebus.pipelines.run.state import default_state_dir
+
+        return self.state_dir or default_state_dir()
+
+    def log_file(self, name: str) -> Path | None:
+        """Where Spark's own words go; None for stderr."""
+        file = self.spark_log or self.state_place() / f"{name}.log"
+        return None if str(file) == "-" else file
+
+
+@contextmanager
+def pipelines_ready() -> Iterator[None]:
+    """Around all use of the pipelines: what is missing or wrong is told in one line."""
+    from partibus.cli.failures import CommandFailed
+    from partibus.server.failure import EXIT_FAILED, EXIT_USAGE
+
+    try:
+        import pyspark  # noqa: F401
+
+        from pyspark_servicebus.given_options import OptionsError
+        from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+        from pyspark_servicebus.pipelines.run.settings import SettingsError
+    except ImportError as error:
+        raise CommandFailed(
+            f"pipelines need Apache Spark, and {error.name} is not installed: {PIP}", EXIT_USAGE
+        ) from error
+    try:
+        yield
+    except (SettingsError, OptionsError) as error:
+        raise CommandFailed(str(error), EXIT_USAGE) from error
+    except PipelineFailed as error:
+        raise CommandFailed(str(error), EXIT_FAILED) from error
+
+
+def run_pipeline(
+    kind: str,
+    running: Running,
+    work: "Callable[[SparkSession, Settings, Progress], Report]",
+    settings: Settings,
+) -> None:
+    """Run a pipeline in a session of its own and print its report; an error if it falls short."""
+    from pyspark_servicebus.pipelines.run.arguments import Job, pairs, run_job
+    from pyspark_servicebus.pipelines.run.reports import all_done
+    from pyspark_servicebus.pipelines.run.state import checked_name
+
+    name = checked_name(running.name or kind)
+    job = Job(
+        name=name,
+        kind=kind,
+        master=running.master,
+        conf=pairs(running.conf or []),
+        state_dir=running.state_place(),
+        metrics_file=running.metrics_file,
+        nice=running.nice,
+        log_file=running.log_file(name),
+    )
+    report = run_job(job, lambda spark, progress: work(spark, settings, progress))
+    typer.echo(report.as_json() if running.json else report.as_text())
+    all_done(report)
+
+
+def bus_of(place: "Place") -> "BusPlace":
+    """The bus that the options of the command line mean."""
+    from pyspark_servicebus.pipelines.run.place import BusPlace
+
+    return BusPlace(connection_string=_text(place.connection), ca_file=place.ca_file)
+
+
+def check_entity(bus: "BusPlace", entity: str) -> None:
+    """Say at once, before Spark starts, that a bus is away or has no such entity."""
+    from partibus.cli.failures import CommandFailed
+    from partibus.server import failure
+    from pyspark_servicebus.access import Access
+    from pyspark_servicebus.bus import discover
+    from pyspark_servicebus.credentials import Credentials
+    from pyspark_servicebus.errors import UNREACHABLE, BulkError
+
+    codes = {
+        "amqp:not-found": failure.EXIT_NOT_FOUND,
+        "amqp:unauthorized-access": failure.EXIT_UNAUTHORIZED,
+        "partibus:unreachable": failure.EXIT_UNREACHABLE,
+    }
+    where = Credentials(bus.connection_string_ref, bus.connection_string, bus.ca_file)
+    try:
+        discover(Access(where, entity, 0.0), entity)
+    except BulkError as error:
+        hint = ""
+        if error.condition == UNREACHABLE:
+            hint = " Is the server running? Start it with: partibus serve"
+        code = codes.get(error.condition, failure.EXIT_FAILED)
+        raise CommandFailed(f"{error.text}{hint}", code) from error
+
+
+def given(**values: Any) -> Mapping[str, object]:
+    """The settings that were given, as `from_table` takes them."""
+    return {key: value for key, value in values.items() if value not in (None, [], ())}
+
+
+def _text(connection: "ConnectionString") -> str:
+    host = f"[{connection.host}]" if ":" in connection.host else connection.host
+    port = f":{connection.port}" if connection.port is not None else ""
+    parts = [f"Endpoint=sb://{host}{port}"]
+    if connection.token is not None:
+        parts.append(f"SharedAccessSignature={connection.token}")
+    else:
+        parts.append(f"SharedAccessKeyName={connection.policy}")
+        parts.append(f"SharedAccessKey={connection.key}")
+    if connection.is_emulator:
+        parts.append("UseDevelopmentEmulator=true")
+    return ";".join(parts) + ";"

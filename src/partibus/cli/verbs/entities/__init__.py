@@ -1,0 +1,1 @@
+"""Verbs about entities, their rules and their policies."""

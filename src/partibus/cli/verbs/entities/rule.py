@@ -1,0 +1,294 @@
+"""`partibus rule ...`: what the rules of subscriptions make of a message.
+
+Owns the flags that describe a message and say which rules are meant. The rules are those of a
+configuration file or of a live server (`rule_sources`) and are evaluated here, as the server
+evaluates them; nothing is sent. The words of the answer are `rule_report`'s.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+
+from partibus.cli.asking import perhaps_on_server
+from partibus.cli.options import PROPERTY_HELP, AsJson
+
+if TYPE_CHECKING:
+    from partibus.cli.entities.rule_report import Reach
+    from partibus.cli.entities.rule_sources import RuleSource
+    from partibus.cli.place import Place
+    from partibus.rules.ruleset import Match, SubscriptionRules
+    from partibus.rules.view import MappingView
+
+app = typer.Typer(help="Try out the rules of subscriptions.", no_args_is_help=True)
+
+_MESSAGE: Final = "The message"
+
+
+def _flag(help_text: str, *names: str) -> Any:
+    return typer.Option(*names, metavar="TEXT", help=help_text, rich_help_panel=_MESSAGE)
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The rules of this file, in the place of those of a server: TOML, or the vendor"
+        " emulator's Config.json.",
+    ),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        "-p",
+        metavar="NAME[:TYPE]=VALUE",
+        help=PROPERTY_HELP,
+        rich_help_panel=_MESSAGE,
+    ),
+]
+Message = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The message as JSON ('-' reads stdin): application_properties, subject, ... ; flags "
+        "are put on top of it.",
+        rich_help_panel=_MESSAGE,
+    ),
+]
+Subject = Annotated[str | None, _flag("Subject, also called label.")]
+MessageId = Annotated[str | None, _flag("MessageId.")]
+CorrelationId = Annotated[str | None, _flag("CorrelationId.")]
+SessionId = Annotated[str | None, _flag("SessionId.")]
+To = Annotated[str | None, _flag("To.")]
+ReplyTo = Annotated[str | None, _flag("ReplyTo.")]
+ReplyToSessionId = Annotated[str | None, _flag("ReplyToSessionId.")]
+ContentType = Annotated[str | None, _flag("ContentType.")]
+PartitionKey = Annotated[str | None, _flag("PartitionKey.")]
+TimeToLive = Annotated[str | None, _flag("TimeToLive, for example PT5M.", "--ttl")]
+Scheduled = Annotated[str | None, _flag("ScheduledEnqueueTimeUtc, in ISO 8601.", "--at")]
+
+
+@app.command()
+@perhaps_on_server
+def test(
+    find: "Callable[[], Place]",
+    config: Config = None,
+    topic: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only the subscriptions of this topic.")
+    ] = None,
+    prop: Properties = None,
+    message: Message = None,
+    subject: Subject = None,
+    message_id: MessageId = None,
+    correlation_id: CorrelationId = None,
+    session_id: SessionId = None,
+    to: To = None,
+    reply_to: ReplyTo = None,
+    reply_to_session_id: ReplyToSessionId = None,
+    content_type: ContentType = None,
+    partition_key: PartitionKey = None,
+    time_to_live: TimeToLive = None,
+    scheduled_enqueue_time: Scheduled = None,
+    json: AsJson = False,
+) -> None:
+    """Say which subscriptions a message would reach, and why.
+
+    The rules are those of the running server or, with --config, of a file; nothing is sent. Exit
+    code 1 means that no subscription gets the message, 2 that the file or a rule in it is wrong.
+
+    Examples:
+
+        partibus rule test --topic orders -p region=EU -p amount:int=120
+        partibus rule test --config namespace.toml -p region=EU
+    """
+    from partibus.cli.entities.rule_report import print_reaches
+
+    view = _view(message, prop, locals())
+    source = _source(find, config, topic)
+    if topic is not None and not source.has_topic(topic):
+        _not_found(topic, source)
+    reaches = [_reach_of(source, path, view) for path in source.of_topic(topic)]
+    if json:
+        _print_json(reaches)
+    elif reaches:
+        print_reaches(reaches)
+    else:
+        typer.echo("There are no subscriptions.")
+    if not any(match.error is None for reach in reaches for match in reach.matches):
+        raise typer.Exit(1)
+
+
+@app.command()
+@perhaps_on_server
+def explain(
+    find: "Callable[[], Place]",
+    subscription: Annotated[
+        str | None, typer.Argument(help="TOPIC/Subscriptions/NAME, or TOPIC/NAME.")
+    ] = None,
+    config: Config = None,
+    sql: Annotated[
+        str | None,
+        typer.Option("--sql-filter", metavar="SQL", help="A filter to try, with no other rules."),
+    ] = None,
+    action: Annotated[
+        str | None, typer.Option(metavar="SQL", help="With --sql-filter: an action to try with it.")
+    ] = None,
+    prop: Properties = None,
+    message: Message = None,
+    subject: Subject = None,
+    message_id: MessageId = None,
+    correlation_id: CorrelationId = None,
+    session_id: SessionId = None,
+    to: To = None,
+    reply_to: ReplyTo = None,
+    reply_to_session_id: ReplyToSessionId = None,
+    content_type: ContentType = None,
+    partition_key: PartitionKey = None,
+    time_to_live: TimeToLive = None,
+    scheduled_enqueue_time: Scheduled = None,
+    json: AsJson = False,
+) -> None:
+    """Show why a subscription's rules select a message, or why not, term by term.
+
+    Give a subscription of the running server or, with --config, of a file; or a filter with
+    --sql-filter, for which no server is asked. Each term has a mark:
+    '+' true, '-' false, '?' unknown (a property is not set), '!' cannot be evaluated; '<--'
+    stands beside the one that decides. Exit code 1 means that the message is not selected, 2
+    that a file or a rule is wrong.
+
+    Examples:
+
+        partibus rule explain orders/large -p amount:int=120
+        partibus rule explain --sql-filter 'amount > 100' -p amount:int=120
+    """
+    from partibus.cli.entities.rule_report import print_explanations
+
+    view = _view(message, prop, locals())
+    if sql is not None:
+        reach = _tried(sql, action or "", view)
+    elif subscription is not None:
+        reach = _reach_of(_source(find, config, _topic_of(subscription)), subscription, view)
+    else:
+        raise typer.BadParameter("say which SUBSCRIPTION, or give a filter: --sql-filter.")
+    if json:
+        _print_json([reach])
+    else:
+        print_explanations(reach)
+    if not any(match.error is None for match in reach.matches):
+        raise typer.Exit(1)
+
+
+# --- the message and the rules ------------------------------------------------------------------
+
+_SYSTEM_FLAGS: Final = {
+    "subject": "label",
+    "message_id": "messageid",
+    "correlation_id": "correlationid",
+    "session_id": "sessionid",
+    "to": "to",
+    "reply_to": "replyto",
+    "reply_to_session_id": "replytosessionid",
+    "content_type": "contenttype",
+    "partition_key": "partitionkey",
+    "time_to_live": "timetolive",
+    "scheduled_enqueue_time": "scheduledenqueuetimeutc",
+}
+
+
+def _view(message: Path | None, prop: list[str] | None, given: dict[str, Any]) -> "MappingView":
+    from partibus.cli.messages.flags import message_view
+
+    system = {name: given[flag] for flag, name in _SYSTEM_FLAGS.items()}
+    return message_view(message, prop or [], system)
+
+
+def _source(find: "Callable[[], Place]", config: Path | None, topic: str | None) -> "RuleSource":
+    """The rules that are meant: those of a file where one is given, else those of the server."""
+    from partibus.cli.entities.rule_sources import rules_of_file, rules_of_server
+    from partibus.domain.errors import BusError, ConfigError
+    from partibus.rules.errors import RuleRefused
+    from partibus.server.failure import report
+
+    if config is None:
+        place = find()
+        try:
+            return rules_of_server(place, topic)
+        except RuleRefused as error:
+            raise typer.Exit(report(ConfigError(error.reason))) from error
+    try:
+        return rules_of_file(config)
+    except (BusError, OSError) as error:
+        raise typer.Exit(report(error)) from error
+
+
+def _topic_of(subscription: str) -> str:
+    from partibus.domain.address import parse_address
+
+    address = parse_address(subscription)
+    return subscription.rpartition("/")[0] if address.subscription is None else address.entity
+
+
+def _reach_of(source: "RuleSource", path: str, view: "MappingView") -> "Reach":
+    from partibus.cli.entities.rule_report import Reach
+    from partibus.rules.explain import explain_rule
+    from partibus.rules.ruleset import SubscriptionRules
+
+    found = source.find(path)
+    if found is None:
+        _not_found(path, source)
+    spec = source.subscriptions[found]
+    rules = SubscriptionRules(0, spec.rules, spec.dead_lettering_on_filter_evaluation_exceptions)
+    explanations = [explain_rule(rule, view) for rule in spec.rules]
+    return Reach(found, _copies(rules, view), explanations)
+
+
+def _tried(sql: str, action: str, view: "MappingView") -> "Reach":
+    from partibus.cli.entities.rule_report import Reach
+    from partibus.domain.entity import FilterType, RuleSpec
+    from partibus.domain.errors import ConfigError
+    from partibus.rules.check import check_rule
+    from partibus.rules.errors import RuleRefused
+    from partibus.rules.explain import explain_rule
+    from partibus.rules.ruleset import SubscriptionRules
+    from partibus.server.failure import report
+
+    rule = RuleSpec(name="tried", filter_type=FilterType.SQL, sql_expression=sql, action=action)
+    try:
+        check_rule(rule)
+    except RuleRefused as error:
+        raise typer.Exit(report(ConfigError(error.reason))) from error
+    copies = _copies(SubscriptionRules(0, (rule,)), view)
+    return Reach("the message", copies, [explain_rule(rule, view)])
+
+
+def _copies(rules: "SubscriptionRules", view: "MappingView") -> "list[Match]":
+    """The copies with their actions run; one whose action fails is a dead letter (FLT-9)."""
+    from partibus.rules.errors import EvaluationError
+    from partibus.rules.ruleset import Match, RuleSet
+
+    copies = []
+    for match in RuleSet([rules]).select(view):
+        try:
+            if match.action is not None:
+                match.action.apply(view)
+            copies.append(match)
+        except EvaluationError as error:
+            if rules.dead_letter_on_error:
+                copies.append(Match(match.key, match.rule_name, None, error.reason))
+    return copies
+
+
+def _not_found(path: str, source: "RuleSource") -> NoReturn:
+    from partibus.server.failure import EXIT_NOT_FOUND
+
+    typer.echo(f"partibus: there is no topic or subscription '{path}' {source.origin}.", err=True)
+    raise typer.Exit(EXIT_NOT_FOUND)
+
+
+def _print_json(reaches: "list[Reach]") -> None:
+    from partibus.cli.asking import print_json
+    from partibus.cli.entities.rule_report import reach_json
+
+    print_json({"subscriptions": [reach_json(reach) for reach in reaches]})

@@ -1,0 +1,253 @@
+"""`partibus rule ...`: the rules of a subscription, over the management API.
+
+Owns the flags that make a filter and an action. What an expression means is the bus's to say;
+a wrong one is refused there with the place of the mistake.
+"""
+
+import datetime
+import json as jsonlib
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partibus.cli.asking import on_server, print_json
+from partibus.cli.completion import complete_entity
+from partibus.cli.options import AsJson, Yes
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+
+app = typer.Typer(no_args_is_help=True)
+
+Topic = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_entity)]
+Subscription = Annotated[str, typer.Argument(help="The subscription.")]
+Name = Annotated[str, typer.Argument(help="Name of the rule.")]
+SqlFilter = Annotated[
+    str | None, typer.Option(metavar="SQL", help="Take what this matches: amount > 5.")
+]
+Correlation = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--correlation",
+        metavar="NAME=VALUE",
+        help="Take what has this value in a field (message_id, correlation_id, label, to, reply_to,"
+        " session_id, reply_to_session_id, content_type); give it once for each.",
+    ),
+]
+Property = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        "-p",
+        metavar="NAME[:TYPE]=VALUE",
+        help="Take what has this application property; give it once for each.",
+    ),
+]
+Action = Annotated[
+    str | None, typer.Option(metavar="SQL", help="Change what is taken: SET priority = 'high'.")
+]
+
+
+@app.callback()
+def rule() -> None:
+    """Create, look at and change rules of subscriptions.
+
+    A subscription takes a message when one of its rules does. A new one has the rule $Default,
+    which takes everything; delete it once you have rules of your own.
+    """
+
+
+@app.command()
+@on_server
+def create(
+    place: "Place",
+    topic: Topic,
+    subscription: Subscription,
+    name: Name,
+    sql_filter: SqlFilter = None,
+    correlation: Correlation = None,
+    properties: Property = None,
+    action: Action = None,
+    json: AsJson = False,
+) -> None:
+    """Create a rule; without a filter it takes every message.
+
+    Examples:
+
+        partibus rule create news mine big --sql-filter 'amount > 100'
+        partibus rule create news mine red --correlation label=red -p size:int=5
+    """
+    fields = _fields(name, sql_filter, correlation, properties, action)
+    from partibus.cli.managing import atom_at
+
+    with atom_at(place) as atom:
+        made = atom.put_rule(topic, subscription, fields)
+    _tell(made, json, f"rule {name} of {topic}/Subscriptions/{subscription} created")
+
+
+@app.command()
+@on_server
+def show(
+    place: "Place", topic: Topic, subscription: Subscription, name: Name, json: AsJson = False
+) -> None:
+    """Show a rule: its filter and its action.
+
+    Example:
+
+        partibus rule show news mine big
+    """
+    from partibus.cli.managing import atom_at
+
+    with atom_at(place) as atom:
+        found = atom.get_rule(topic, subscription, name)
+    if json:
+        print_json(found)
+    else:
+        typer.echo(f"{found['name']}: {_spoken_filter(found)}")
+        if "action" in found:
+            typer.echo(f"then {found['action']}")
+
+
+@app.command("list")
+@on_server
+def list_rules(
+    place: "Place", topic: Topic, subscription: Subscription, json: AsJson = False
+) -> None:
+    """List the rules of a subscription.
+
+    Example:
+
+        partibus rule list news mine
+    """
+    from partibus.cli.managing import atom_at
+
+    with atom_at(place) as atom:
+        atom.get("subscription", f"{topic}/Subscriptions/{subscription}")
+        found = list(atom.rules(topic, subscription))
+    if json:
+        print_json({"rules": found})
+    elif not found:
+        typer.echo(f"{topic}/Subscriptions/{subscription} has no rules; it takes nothing.")
+    else:
+        from partibus.cli.tables import print_table
+
+        columns = ("rule", "takes", "action")
+        rows = [(r["name"], _spoken_filter(r), r.get("action", "")) for r in found]
+        print_table(columns, rows, text_columns=columns)
+
+
+@app.command()
+@on_server
+def update(
+    place: "Place",
+    topic: Topic,
+    subscription: Subscription,
+    name: Name,
+    sql_filter: SqlFilter = None,
+    correlation: Correlation = None,
+    properties: Property = None,
+    action: Action = None,
+    json: AsJson = False,
+) -> None:
+    """Replace the filter and the action of a rule.
+
+    Example:
+
+        partibus rule update news mine big --sql-filter 'amount > 200'
+    """
+    fields = _fields(name, sql_filter, correlation, properties, action)
+    from partibus.cli.managing import atom_at
+
+    with atom_at(place) as atom:
+        made = atom.change_rule(topic, subscription, fields)
+    _tell(made, json, f"rule {name} of {topic}/Subscriptions/{subscription} updated")
+
+
+@app.command()
+@on_server
+def delete(
+    place: "Place", topic: Topic, subscription: Subscription, name: Name, yes: Yes = False
+) -> None:
+    """Delete a rule; messages that are there already stay.
+
+    Example:
+
+        partibus rule delete news mine '$Default' --yes
+    """
+    from partibus.cli.confirming import confirm
+    from partibus.cli.managing import atom_at
+
+    with atom_at(place) as atom:
+        atom.get_rule(topic, subscription, name)
+        confirm(f"Delete rule '{name}' of {topic}/Subscriptions/{subscription}?", yes)
+        atom.delete_rule(topic, subscription, name)
+    typer.echo(f"rule {name} of {topic}/Subscriptions/{subscription} deleted")
+
+
+def _fields(
+    name: str,
+    sql_filter: str | None,
+    correlation: list[str] | None,
+    properties: list[str] | None,
+    action: str | None,
+) -> dict[str, Any]:
+    if sql_filter is not None and (correlation or properties):
+        raise typer.BadParameter("give --sql-filter, or --correlation and --property, not both.")
+    fields: dict[str, Any] = {"name": name}
+    if sql_filter is not None:
+        fields["sql_filter"] = sql_filter
+    if correlation or properties:
+        fields["correlation_filter"] = _conditions(correlation or [], properties or [])
+    if action is not None:
+        fields["action"] = action
+    return fields
+
+
+def _conditions(correlation: list[str], properties: list[str]) -> dict[str, Any]:
+    from partibus.cli.messages.typed_properties import read_values
+    from partibus.control.declared.fields import CORRELATION_FIELDS
+
+    known = [name for name in CORRELATION_FIELDS if name != "properties"]
+    conditions: dict[str, Any] = {}
+    for text in correlation:
+        field, equals, value = text.partition("=")
+        if not equals or field not in known:
+            raise typer.BadParameter(f"'{text}': write NAME=VALUE with one of {', '.join(known)}.")
+        conditions[field] = value
+    values = {n: _plain(v) for n, v in read_values(properties).items()}
+    return {**conditions, "properties": values} if values else conditions
+
+
+def _plain(value: object) -> object:
+    from partibus.rules.time_values import moment_text, span_text
+
+    if isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, datetime.datetime):
+        return {"time": moment_text(value)}
+    if isinstance(value, datetime.timedelta):
+        return {"duration": span_text(value)}
+    raise typer.BadParameter("a rule compares string, int, long, double, bool, time and duration.")
+
+
+def _spoken_filter(rule: dict[str, Any]) -> str:
+    if "sql_filter" in rule:
+        return str(rule["sql_filter"])
+    if "correlation_filter" not in rule:
+        return "every message"
+    conditions = dict(rule["correlation_filter"])
+    conditions |= conditions.pop("properties", {})
+    return " and ".join(f"{k} = {_spoken_value(v)}" for k, v in conditions.items())
+
+
+def _spoken_value(value: object) -> str:
+    if isinstance(value, dict):  # a time or a duration
+        return " ".join(f"{kind} {jsonlib.dumps(text)}" for kind, text in value.items())
+    return jsonlib.dumps(value)
+
+
+def _tell(rule: dict[str, Any], as_json: bool, text: str) -> None:
+    if as_json:
+        print_json(rule)
+    else:
+        typer.echo(text)

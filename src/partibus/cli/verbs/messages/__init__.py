@@ -1,0 +1,1 @@
+"""Verbs that send, receive, look at and delete messages."""

@@ -1,0 +1,241 @@
+"""`partibus dlq ...`: dead letters, from seeing that there are some to sending them again.
+
+Owns the flags and the tables. How a dead letter is sent again without being lost is
+`cli.messages.resubmission`'s, deleting is `purge`'s.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partibus.cli.asking import on_server, print_json
+from partibus.cli.completion import complete_entity
+from partibus.cli.options import AsJson, Entity, LookOption, Yes
+from partibus.cli.quantities import rate_per_s
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+    from partibus.client.message import IncomingMessage
+
+app = typer.Typer(help="Look at dead letters, send them again, delete them.", no_args_is_help=True)
+
+
+@app.callback()
+def dlq() -> None:
+    """Look at dead letters, send them again, delete them.
+
+    A message is dead-lettered when it was delivered too often, expired, was forwarded in vain, or
+    when a receiver said so. It stays in the entity's dead-letter queue until somebody acts.
+    """
+
+
+@app.command("list")
+@on_server
+async def list_dead_letters(
+    place: "Place",
+    entity: Annotated[
+        str | None,
+        typer.Argument(
+            help="Count the reasons of this entity's dead letters.", autocompletion=complete_entity
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """List the entities that have dead letters; or, for one entity, the reasons.
+
+    Examples:
+
+        partibus dlq list
+        partibus dlq list orders
+    """
+    if entity is None:
+        _list_entities(place, json)
+    else:
+        await _list_reasons(place, entity, json)
+
+
+def _list_entities(place: "Place", json: bool) -> None:
+    from partibus.cli.entities.counts import dead_letter_counts
+
+    found = [{"entity": name, "dead_letters": n} for name, n in dead_letter_counts(place) if n]
+    if json:
+        print_json({"entities": found})
+    elif not found:
+        typer.echo("There are no dead letters.")
+    else:
+        from partibus.cli.tables import print_table
+
+        rows = [(row["entity"], row["dead_letters"]) for row in found]
+        print_table(("entity", "dead letters"), rows, text_columns=("entity",))
+
+
+async def _list_reasons(place: "Place", entity: str, json: bool) -> None:
+    from partibus.cli.messages.peeking import Walk, peeked
+
+    reasons: dict[str, dict[str, Any]] = {}
+    async with place.open() as bus:
+        walk = Walk(await bus.management(f"{entity}/$DeadLetterQueue"))
+        async for message in peeked(walk, None):
+            _count(reasons, message)
+    rows = sorted(reasons.values(), key=lambda row: -row["count"])
+    if json:
+        print_json({"entity": entity, "reasons": rows})
+    elif not rows:
+        typer.echo(f"{entity} has no dead letters.")
+    else:
+        from partibus.cli.tables import print_table
+
+        columns = ("count", "reason", "oldest", "newest", "description")
+        cells = [[row[column] for column in columns] for row in rows]
+        print_table(columns, cells, text_columns=columns[1:])
+
+
+def _count(reasons: dict[str, dict[str, Any]], message: "IncomingMessage") -> None:
+    from partibus.cli.quantities import spoken_moment
+
+    properties = message.application_properties
+    reason = str(properties.get("DeadLetterReason") or "(none)")
+    when = spoken_moment(message.enqueued_ms)
+    description = properties.get("DeadLetterErrorDescription")
+    row = reasons.setdefault(
+        reason,
+        {"reason": reason, "count": 0, "oldest": when, "newest": when, "description": description},
+    )
+    row["count"] += 1
+    row["oldest"], row["newest"] = min(row["oldest"], when), max(row["newest"], when)
+
+
+@app.command()
+@on_server
+async def peek(
+    place: "Place",
+    entity: Entity,
+    max: Annotated[  # noqa: A002 - the word of the flag
+        int, typer.Option(metavar="N", min=1, help="Show at most so many.")
+    ] = 10,
+    all: Annotated[  # noqa: A002 - the word of the flag
+        bool, typer.Option("--all", help="Show all there are.")
+    ] = False,
+    look: LookOption = None,
+    json: AsJson = False,
+) -> None:
+    """Show dead letters without taking them: `peek --dead-letter`.
+
+    Example:
+
+        partibus dlq peek orders --json | jq '{reason: .dead_letter_reason, body}'
+    """
+    from partibus.cli.verbs.messages.peek import show_messages
+
+    path = f"{entity}/$DeadLetterQueue"
+    await show_messages(place, path, 0, None if all else max, None, look, json)
+
+
+@app.command()
+@on_server
+async def resubmit(
+    place: "Place",
+    entity: Entity,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENTITY",
+            help="Send them there. (default: the queue itself, or the topic of the subscription)",
+            show_default=False,
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Only those that were dead-lettered for this reason."),
+    ] = None,
+    max: Annotated[  # noqa: A002 - the word of the flag
+        int | None, typer.Option(metavar="N", min=1, help="At most so many.", show_default=False)
+    ] = None,
+    new_id: Annotated[bool, typer.Option("--new-id", help="Give each a new message id.")] = False,
+    keep_id: Annotated[
+        bool,
+        typer.Option("--keep-id", help="Keep the ids even where duplicates are detected."),
+    ] = False,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N/s", parser=rate_per_s, help="No faster than this.", show_default=False
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count what would be sent.")
+    ] = False,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> None:
+    """Send dead letters to their entity again.
+
+    Each is received from the dead-letter queue, sent, and completed there once the bus has
+    confirmed it. A crash in between leaves the message in both places: at least once, never
+    lost. Body, properties, session and key stay as they are; the time to live begins anew. Only
+    what was there at the start is taken. With --reason, other dead letters are locked meanwhile.
+
+    An entity that detects duplicates would drop a message whose id it still remembers, so there
+    you say --new-id or --keep-id.
+
+    Examples:
+
+        partibus dlq resubmit orders --dry-run
+        partibus dlq resubmit orders --reason MaxDeliveryCountExceeded --rate 50/s --yes
+    """
+    from partibus.cli.confirming import confirm
+    from partibus.cli.entities.counts import refuse_duplicates_at_risk
+    from partibus.cli.failures import say
+    from partibus.cli.messages.resubmission import Resubmission
+    from partibus.cli.messages.sending import Pacer
+    from partibus.cli.progress import progress_of
+
+    destination = to or entity.split("/Subscriptions/")[0].split("/subscriptions/")[0]
+    if not new_id and not keep_id:
+        refuse_duplicates_at_risk(place, destination)
+    work = Resubmission(
+        dead_letters=f"{entity}/$DeadLetterQueue",
+        destination=destination,
+        reason=reason,
+        most=max,
+        new_id=new_id,
+    )
+    async with place.open() as bus:
+        count = await work.choose(bus)
+        if count and not dry_run:
+            confirm(f"Send {count} dead letters of '{entity}' to '{destination}'?", yes)
+            with progress_of(f"resubmitting to {destination}", count) as advance:
+                await work.run(bus, Pacer(rate), advance)
+    if json:
+        answer = {"entity": entity, "to": destination, "found": count, "resubmitted": work.done}
+        print_json(answer)
+    elif dry_run:
+        typer.echo(f"{entity}: {count} dead letters would be sent to {destination}")
+    else:
+        typer.echo(f"{entity}: {work.done} of {count} dead letters sent to {destination}")
+    if work.done < count and not dry_run:
+        say(f"{count - work.done} could not be taken: another receiver holds or has them.")
+        raise typer.Exit(1)
+
+
+@app.command()
+@on_server
+async def purge(
+    place: "Place",
+    entity: Entity,
+    before: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only what was enqueued before. (default now)"),
+    ] = None,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> None:
+    """Delete the dead letters of an entity; they are gone for good: `purge --dead-letter`.
+
+    Example:
+
+        partibus dlq purge orders --before 2026-01-31T12:00:00Z
+    """
+    from partibus.cli.verbs.messages.purge import purge_lane
+
+    await purge_lane(place, entity, True, before, yes, json)

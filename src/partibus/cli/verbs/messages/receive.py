@@ -1,0 +1,133 @@
+"""`partibus receive`: messages to stdout, and each settled once it is printed.
+
+Owns the flags of receiving. Waiting and settling are `cli.messages.receiving`'s, the look of
+messages is `cli.messages.printing`'s.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from partibus.cli.asking import on_server
+from partibus.cli.options import AsJson, DeadLetter, Entity, LookOption, Session
+from partibus.cli.quantities import span_ms
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+
+_AFTER: Final = "What happens to a message once it is printed"
+_WHICH: Final = "Which messages"
+
+
+@on_server
+async def receive(
+    place: "Place",
+    entity: Entity,
+    max: Annotated[  # noqa: A002 - the word of the flag
+        int, typer.Option(metavar="N", min=1, help="At most so many.", rich_help_panel=_WHICH)
+    ] = 1,
+    all: Annotated[  # noqa: A002 - the word of the flag
+        bool,
+        typer.Option("--all", help="All there are, until none is left.", rich_help_panel=_WHICH),
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.", rich_help_panel=_WHICH)
+    ] = False,
+    wait: Annotated[
+        int,
+        typer.Option(
+            metavar="DURATION",
+            parser=span_ms,
+            help="How long to wait for the first message.",
+            rich_help_panel=_WHICH,
+        ),
+    ] = "5s",  # type: ignore[assignment]  # read by the parser
+    dead_letter: DeadLetter = False,
+    session: Session = None,
+    next_session: Annotated[
+        bool,
+        typer.Option(
+            "--next-session", help="The next session that is free.", rich_help_panel=_WHICH
+        ),
+    ] = False,
+    deferred: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="The deferred message with this sequence number; give it once for each.",
+            rich_help_panel=_WHICH,
+        ),
+    ] = None,
+    delete: Annotated[
+        bool,
+        typer.Option(
+            "--delete",
+            help="Receive and delete: quicker, but what is lost on the way is lost.",
+            rich_help_panel=_AFTER,
+        ),
+    ] = False,
+    settle: Annotated[
+        Literal["complete", "abandon", "defer", "dead-letter"],
+        typer.Option(help="How a locked message is settled.", rich_help_panel=_AFTER),
+    ] = "complete",
+    reason: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Why, with --settle dead-letter.", rich_help_panel=_AFTER
+        ),
+    ] = None,
+    description: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="More about why, likewise.", rich_help_panel=_AFTER),
+    ] = None,
+    fail_empty: Annotated[
+        bool, typer.Option("--fail-empty", help="Exit with code 7 when nothing came.")
+    ] = False,
+    look: LookOption = None,
+    json: AsJson = False,
+) -> None:
+    """Receive messages, print them, and settle them.
+
+    A message is locked, printed, and then completed, so that nothing is lost when the reader of
+    the output goes away: what was not completed comes again. The first message is waited for;
+    then the command takes what is there, up to --max, and ends.
+
+    Examples:
+
+        partibus receive orders
+        partibus receive orders --all --format body > bodies.txt
+        partibus receive news/Subscriptions/mine --follow | jq .properties
+        partibus receive orders --dead-letter --max 10 --settle abandon
+        partibus receive orders --settle defer --json | jq .sequence_number
+    """
+    from partibus.cli.failures import EXIT_NOTHING, say
+    from partibus.cli.messages.printing import MessagePrinter, chosen_look
+    from partibus.cli.messages.receiving import Reception, receive_deferred, receive_each
+
+    if delete and settle != "complete":
+        raise typer.BadParameter("--delete settles by itself; leave out --settle.")
+    if (reason or description) and settle != "dead-letter":
+        raise typer.BadParameter("--reason and --description need --settle dead-letter.")
+    if session is not None and next_session:
+        raise typer.BadParameter("give --session-id or --next-session, not both.")
+    wish = Reception(
+        path=f"{entity}/$DeadLetterQueue" if dead_letter else entity,
+        session_id=session,
+        next_session=next_session,
+        delete=delete,
+        wait_s=None if follow else wait / 1000,
+        count=None if all or follow else max,
+        settle=settle,
+        reason=reason,
+        description=description,
+    )
+    printer = MessagePrinter(chosen_look(json, look))
+    async with place.open() as bus:
+        if deferred:
+            await receive_deferred(bus, wish, deferred, printer.show)
+        else:
+            await receive_each(bus, wish, printer.show)
+    if printer.count == 0:
+        say(f"no message came from {wish.path}.")
+        if fail_empty:
+            raise typer.Exit(EXIT_NOTHING)

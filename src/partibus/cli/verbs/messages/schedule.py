@@ -1,0 +1,156 @@
+"""`partibus schedule ...`: messages for later, and taking them back.
+
+Owns the flags. A scheduled message has a sequence number from the start, by which it can be
+cancelled until its time has come.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from partibus.cli.asking import on_server, print_json
+from partibus.cli.messages.options import (
+    At,
+    ContentType,
+    CorrelationId,
+    Delay,
+    MessageId,
+    PartitionKey,
+    Properties,
+    ReplyTo,
+    SessionId,
+    Subject,
+    TimeToLive,
+    ToAddress,
+)
+from partibus.cli.options import AsJson, Destination, LookOption
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+
+app = typer.Typer(help="Send messages for later, list and cancel them.", no_args_is_help=True)
+
+
+@app.callback()
+def schedule() -> None:
+    """Send messages for later, list and cancel them."""
+
+
+@app.command()
+@on_server
+async def create(
+    place: "Place",
+    entity: Destination,
+    body: Annotated[str | None, typer.Argument(help="The body.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The body is the content of this file.")
+    ] = None,
+    at: At = None,
+    delay: Delay = None,
+    message_id: MessageId = None,
+    session_id: SessionId = None,
+    partition_key: PartitionKey = None,
+    subject: Subject = None,
+    content_type: ContentType = None,
+    correlation_id: CorrelationId = None,
+    reply_to: ReplyTo = None,
+    to: ToAddress = None,
+    properties: Properties = None,
+    ttl: TimeToLive = None,
+    json: AsJson = False,
+) -> None:
+    """Send a message that becomes active later, and print the number that cancels it.
+
+    `partibus send --delay` does the same without telling the number.
+
+    Examples:
+
+        partibus schedule create orders 'remind me' --delay 15m
+        partibus schedule create orders 'new year' --at 2027-01-01T00:00:00Z --json
+    """
+    import uuid
+
+    from partibus.cli.quantities import spoken_moment
+    from partibus.cli.verbs.messages.send import make_template
+
+    if (body is None) == (file is None):
+        raise typer.BadParameter("give a body, or --file.")
+    if (at is None) == (delay is None):
+        raise typer.BadParameter("say when: give --at or --delay.")
+    message = make_template(
+        message_id=message_id or uuid.uuid4().hex,
+        session_id=session_id,
+        partition_key=partition_key,
+        subject=subject,
+        content_type=content_type,
+        correlation_id=correlation_id,
+        reply_to=reply_to,
+        to=to,
+        properties=properties,
+        ttl=ttl,
+        at=at,
+        delay=delay,
+    )
+    message.body = file.read_bytes() if file is not None else (body or "").encode()
+    async with place.open() as bus:
+        (number,) = await (await bus.management(entity)).schedule([message])
+    when = spoken_moment(message.scheduled_ms)
+    if json:
+        print_json({"entity": entity, "sequence_number": number, "scheduled_enqueue_time": when})
+    else:
+        typer.echo(f"{entity}: message {number} becomes active at {when}")
+
+
+@app.command("list")
+@on_server
+async def list_scheduled(
+    place: "Place",
+    entity: Destination,
+    max: Annotated[  # noqa: A002 - the word of the flag
+        int, typer.Option(metavar="N", min=1, help="Show at most so many.")
+    ] = 10,
+    look: LookOption = None,
+    json: AsJson = False,
+) -> None:
+    """Show the scheduled messages of an entity.
+
+    Example:
+
+        partibus schedule list orders --max 100 --json | jq .scheduled_enqueue_time
+    """
+    from partibus.cli.failures import say
+    from partibus.cli.messages.peeking import Walk, peeked
+    from partibus.cli.messages.printing import MessagePrinter, chosen_look
+
+    printer = MessagePrinter(chosen_look(json, look))
+    async with place.open() as bus:
+        async for message in peeked(Walk(await bus.management(entity)), None):
+            if message.state == "scheduled":
+                printer.show(message)
+            if printer.count == max:
+                break
+    if printer.count == 0:
+        say(f"no message is scheduled in {entity}.")
+
+
+@app.command()
+@on_server
+async def cancel(
+    place: "Place",
+    entity: Destination,
+    numbers: Annotated[
+        list[int], typer.Argument(metavar="NUMBER...", help="Sequence numbers, from `create`.")
+    ],
+) -> None:
+    """Take scheduled messages back before their time has come.
+
+    A number that is not scheduled (any more) is exit code 4.
+
+    Example:
+
+        partibus schedule cancel orders 42 43
+    """
+    async with place.open() as bus:
+        await (await bus.management(entity)).cancel(numbers)
+    typer.echo(f"{entity}: {len(numbers)} cancelled")

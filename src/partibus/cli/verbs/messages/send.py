@@ -1,0 +1,273 @@
+"""`partibus send`: messages from the command line, from lines, from JSON, from a file.
+
+Owns the flags and how they make messages. The sending itself is `cli.messages.sending`'s. Bodies
+are bytes as they are given: nothing is parsed or converted unless --jsonl says so.
+"""
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from partibus.cli.asking import on_server, print_json
+from partibus.cli.messages.options import (
+    At,
+    ContentType,
+    CorrelationId,
+    Delay,
+    MessageId,
+    PartitionKey,
+    Properties,
+    ReplyTo,
+    SessionId,
+    Subject,
+    TimeToLive,
+    ToAddress,
+)
+from partibus.cli.options import AsJson, Destination
+from partibus.cli.quantities import rate_per_s
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+    from partibus.client.message import OutgoingMessage
+
+_WHAT: Final = "What is sent"
+_HOW: Final = "How it is sent"
+PLACEHOLDER: Final = "{n}"
+
+
+@on_server
+async def send(
+    place: "Place",
+    entity: Destination,
+    body: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="BODY",
+            help="What it says. Without it, each line of standard input is a message.",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The body is the content of this file, whatever it is.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    input: Annotated[  # noqa: A002 - the word of the flag
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Read lines from here, not standard input.", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    jsonl: Annotated[
+        bool,
+        typer.Option(
+            "--jsonl",
+            help="Lines are JSON objects with body, properties and fields, as `receive` prints.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = False,
+    count: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Send the body so many times; {n} in body, id, session and key is the number.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = 1,
+    message_id: MessageId = None,
+    session_id: SessionId = None,
+    partition_key: PartitionKey = None,
+    subject: Subject = None,
+    content_type: ContentType = None,
+    correlation_id: CorrelationId = None,
+    reply_to: ReplyTo = None,
+    to: ToAddress = None,
+    properties: Properties = None,
+    ttl: TimeToLive = None,
+    at: At = None,
+    delay: Delay = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N/s",
+            parser=rate_per_s,
+            help="No faster than this, for example 100/s.",
+            rich_help_panel=_HOW,
+            show_default=False,
+        ),
+    ] = None,
+    batch: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Send so many in one batch; the bus takes a batch whole or not at all.",
+            rich_help_panel=_HOW,
+        ),
+    ] = 1,
+    json: AsJson = False,
+) -> None:
+    """Send messages to a queue or a topic.
+
+    The command ends when the bus has confirmed every message. If it fails on the way, what was
+    confirmed until then stays sent, and the error says how many that are.
+
+    Examples:
+
+        partibus send orders 'hello'
+        partibus send orders '{"id": 7}' --content-type application/json -p amount:int=5
+        partibus send orders 'message {n}' --count 1000 --batch 100
+        tail -f app.log | partibus send logs --rate 50/s
+        partibus receive orders --max 10 | partibus send archive --jsonl
+    """
+    check_input(body, file, input, jsonl, count)
+    template = make_template(
+        message_id=message_id,
+        session_id=session_id,
+        partition_key=partition_key,
+        subject=subject,
+        content_type=content_type,
+        correlation_id=correlation_id,
+        reply_to=reply_to,
+        to=to,
+        properties=properties,
+        ttl=ttl,
+        at=at,
+        delay=delay,
+    )
+    if file is not None:
+        content: bytes | None = file.read_bytes()
+    else:
+        content = None if body is None else body.encode()
+    if content is not None:
+        messages, total = numbered(template, content, count), count
+    else:
+        messages, total = from_lines(template, input, jsonl), None
+    sent, seconds = await _send(place, entity, messages, total, batch, rate)
+    if json:
+        print_json({"entity": entity, "sent": sent, "seconds": round(seconds, 3)})
+    else:
+        typer.echo(f"{entity}: {sent} {'message' if sent == 1 else 'messages'} sent")
+
+
+def check_input(
+    body: str | None, file: Path | None, lines: Path | None, jsonl: bool, count: int
+) -> None:
+    """Exactly one source, and one that can give something."""
+    import sys
+
+    if body is not None and file is not None:
+        raise typer.BadParameter("give a body or --file, not both.")
+    if (body is not None or file is not None) and (lines is not None or jsonl):
+        raise typer.BadParameter("a body or --file is one message; leave out --input and --jsonl.")
+    if body is None and file is None:
+        if count != 1:
+            raise typer.BadParameter("--count needs a body or --file.")
+        if lines is None and sys.stdin.isatty():
+            raise typer.BadParameter(
+                "there is no body: give one (partibus send ENTITY 'hello'), or pipe lines in."
+            )
+
+
+def make_template(
+    *,
+    properties: list[str] | None,
+    ttl: int | None,
+    at: int | None,
+    delay: int | None,
+    **fields: str | None,
+) -> "OutgoingMessage":
+    """The fields that the options give to each message."""
+    from partibus.cli.messages.typed_properties import read_properties
+    from partibus.client.message import OutgoingMessage
+
+    if at is not None and delay is not None:
+        raise typer.BadParameter("give --at or --delay, not both.")
+    scheduled_ms = at if delay is None else round(time.time() * 1000) + delay
+    return OutgoingMessage(
+        properties=read_properties(properties or ()),
+        time_to_live_ms=ttl,
+        scheduled_ms=scheduled_ms,
+        **fields,  # type: ignore[arg-type]  # texts by the names of the fields
+    )
+
+
+async def numbered(
+    template: "OutgoingMessage", body: bytes, count: int
+) -> "AsyncIterator[OutgoingMessage]":
+    """The same message so many times; with several, {n} is the number of each."""
+    from dataclasses import replace
+
+    for number in range(count):
+        if count == 1:
+            yield replace(template, body=body)
+            continue
+        word = str(number)
+        names = ("message_id", "session_id", "partition_key")
+        given = {name: getattr(template, name) for name in names}
+        filled = {k: v.replace(PLACEHOLDER, word) for k, v in given.items() if v is not None}
+        yield replace(template, body=body.replace(PLACEHOLDER.encode(), word.encode()), **filled)
+
+
+async def from_lines(
+    template: "OutgoingMessage", file: Path | None, jsonl: bool
+) -> "AsyncIterator[OutgoingMessage]":
+    """A message of each line; what a line of JSON leaves open, the options fill."""
+    from dataclasses import replace
+
+    from partibus.cli.input_lines import lines_of
+    from partibus.cli.messages.json_form import message_from_line
+
+    async for number, line in lines_of(file):
+        if not jsonl:
+            yield replace(template, body=line)
+            continue
+        where = f"{file or 'standard input'}, line {number}"
+        yield completed(message_from_line(line.decode(errors="replace"), where), template)
+
+
+def completed(message: "OutgoingMessage", template: "OutgoingMessage") -> "OutgoingMessage":
+    """A message with the template's fields where it has none of its own."""
+    from dataclasses import fields
+
+    for field in fields(template):
+        if field.name in ("body", "body_type"):
+            continue
+        if field.name == "properties":
+            message.properties = template.properties | message.properties
+        elif getattr(message, field.name) is None:
+            setattr(message, field.name, getattr(template, field.name))
+    return message
+
+
+async def _send(
+    place: "Place",
+    entity: str,
+    messages: "AsyncIterator[OutgoingMessage]",
+    total: int | None,
+    batch: int,
+    rate: float | None,
+) -> tuple[int, float]:
+    from partibus.cli.failures import CommandFailed, translated
+    from partibus.cli.messages.sending import MessageStream, Pacer, send_stream
+    from partibus.cli.progress import progress_of
+
+    async with place.open() as bus:
+        stream = MessageStream(await bus.sender(entity), batch, Pacer(rate))
+        start = time.monotonic()
+        with progress_of(f"sending to {entity}", total) as advance:
+            try:
+                await send_stream(stream, messages, advance)
+            except Exception as error:
+                failed = translated(error)
+                if failed is None or not stream.confirmed:
+                    raise
+                text = f"{failed.text} (sent before: {stream.confirmed})"
+                raise CommandFailed(text, failed.exit_code) from error
+        return stream.confirmed, time.monotonic() - start

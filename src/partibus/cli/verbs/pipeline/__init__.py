@@ -1,0 +1,1 @@
+"""Verbs about pipelines, and about who reads and writes in bulk."""

@@ -1,0 +1,1 @@
+"""The protocol between processes: commands as rows, connections to peers, membership."""

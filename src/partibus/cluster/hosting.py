@@ -1,0 +1,365 @@
+"""The owner's end of fragments that another process uses.
+
+Owns the receivers and the open requests of one far process: rows become commands for the
+fragments here, and what the fragments answer becomes rows again. Back-pressure: it tells how
+much is unanswered, so that no more is read from a process that asks faster than the stores
+take. When the far process is gone its receivers leave, and what was under way to them is
+unlocked (DLV-5). It knows no socket: `cluster.peers` carries the rows.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from partibus.cluster.command_rows import DECODERS
+from partibus.cluster.rows import (
+    ACCEPT,
+    ACCEPTED,
+    ANSWERED,
+    ASK,
+    AVAILABLE,
+    CONFIRMED,
+    DELIVERED,
+    DEMAND,
+    DETACH,
+    DETACHED,
+    DONE,
+    DRAINED,
+    ENQUEUE,
+    FAILED,
+    FOUND,
+    INTEREST,
+    LISTED,
+    NOT_ACCEPTED,
+    OPEN,
+    OPEN_SESSION,
+    PING,
+    PONG,
+    QUIET,
+    REFUSED,
+    RENEWED,
+    ROW_BYTES,
+    SESSION_LOST,
+    SETTLED,
+    STATE_FOUND,
+    UNSENDABLE,
+    Row,
+    error_row,
+    held_row,
+)
+from partibus.cluster.transaction_rows import RESERVED, TRANSACT
+from partibus.cluster.transfer_rows import TRANSFER
+from partibus.domain.errors import BusError, EntityNotFound
+from partibus.fragment.commands import (
+    AcceptSession,
+    Consumer,
+    Demand,
+    Detach,
+    Interest,
+    Lane,
+    Outcome,
+    SessionConsumer,
+    Settle,
+)
+from partibus.fragment.handle import Fragment
+from partibus.fragment.message import Held
+from partibus.fragment.refusing import fail
+
+UNANSWERED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Sends of one far process that may wait for the stores before it is read no more."""
+
+
+class Outbox(Protocol):
+    """Where rows for the far process go."""
+
+    def post(self, row: Row, byte_count: int) -> None:
+        """Send a row, with others of this turn."""
+        ...
+
+
+Answerer = Callable[[str, bytes], bytes]
+"""Answers administrative questions: a name and a JSON object in, a JSON object out."""
+
+
+class Host:
+    """Serves the fragments of this process to one far process."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        find: Callable[[int], Fragment | None],
+        answer: Answerer,
+        store_bytes: Callable[[], Sequence[tuple[int, int]]] = tuple,
+    ) -> None:
+        self._outbox = outbox
+        self._find = find
+        self._answer = answer
+        self._store_bytes = store_bytes
+        """How much each store of this process holds; told with every pong."""
+        self._receivers: dict[int, FarReceiver] = {}
+        self.is_closed = False
+        self.is_quiet = False
+        """The far process has said that it asks for nothing more."""
+        self.unanswered_bytes = 0
+        self._handlers: dict[int, Callable[[Row], None]] = {
+            OPEN: self._open,
+            OPEN_SESSION: self._open_session,
+            ACCEPT: self._accept,
+            DEMAND: self._demand,
+            INTEREST: self._interest,
+            DETACH: self._detach,
+            PING: self._pong,
+            QUIET: self._be_quiet,
+            ASK: self._question,
+        }
+
+    def receive(self, rows: Sequence[Row]) -> None:
+        """What the far process asks for, in order."""
+        handlers = self._handlers
+        for row in rows:
+            handler = handlers.get(row[0])
+            if handler is None:
+                self._submit(row)
+            else:
+                handler(row)
+
+    def post(self, row: Row, byte_count: int = ROW_BYTES) -> None:
+        """Answer, unless nobody is there any more."""
+        if not self.is_closed:
+            self._outbox.post(row, byte_count)
+
+    def unsendable(self, row: Row) -> None:
+        """A row could not be encoded: answer its request, or hand back its messages."""
+        if row[0] == DELIVERED:
+            receiver = self._receivers.get(row[1])
+            if receiver is not None:
+                receiver.hand_back([held[5] for held in row[2] if held[5]])
+        elif CONFIRMED <= row[0] <= LISTED or row[0] == RESERVED:
+            text = (
+                "The answer holds a value that the workers of this server cannot pass to each "
+                "other; the outcome is not known. The server's log has the details."
+            )
+            self.post((UNSENDABLE, row[1], error_row(BusError(text))))
+
+    def close(self) -> None:
+        """The far process is gone."""
+        self.is_closed = True
+        receivers, self._receivers = self._receivers, {}
+        for receiver in receivers.values():
+            receiver.leave()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits for the stores that no more should be read."""
+        return self.unanswered_bytes > UNANSWERED_BYTES_MAX
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _submit(self, row: Row) -> None:
+        fragment = self._find(row[2])
+        sends = row[0] in (ENQUEUE, TRANSFER)
+        byte_count = row[5] if sends else row[4] if row[0] == TRANSACT else 0
+        reply = Reply(self, row[1], row[4] if sends else 0, byte_count)
+        self.unanswered_bytes += byte_count
+        command = DECODERS[row[0]](row, reply)
+        if fragment is None:
+            fail(command, no_such_fragment(row[2]))
+        else:
+            fragment.submit(command)
+
+    def _question(self, row: Row) -> None:
+        try:
+            answer = self._answer(row[3], row[4])
+        except BusError as error:
+            self.post((FAILED, row[1], error_row(error)))
+        else:
+            self.post((ANSWERED, row[1], answer))
+
+    def _be_quiet(self, row: Row) -> None:
+        self.is_quiet = True
+
+    def _pong(self, row: Row) -> None:
+        self.post((PONG, row[1], self._store_bytes()))
+
+    # --- receivers ----------------------------------------------------------------------------
+
+    def _open(self, row: Row) -> None:
+        _, number, fragment_id, lane, deletes = row
+        fragment = self._find(fragment_id)
+        if fragment is not None:
+            self._receivers[number] = FarReceiver(self, number, fragment, Lane(lane), deletes)
+
+    def _open_session(self, row: Row) -> None:
+        _, number, fragment_id, deletes = row
+        fragment = self._find(fragment_id)
+        if fragment is not None:
+            self._receivers[number] = FarSessionReceiver(self, number, fragment, deletes)
+
+    def _accept(self, row: Row) -> None:
+        _, number, session_id, waits = row
+        receiver = self._receivers.get(number)
+        if isinstance(receiver, FarSessionReceiver):
+            consumer = receiver.session_consumer
+            receiver.fragment.submit(AcceptSession(consumer, session_id, waits))
+        else:
+            self.post((NOT_ACCEPTED, number, error_row(no_such_fragment(None))))
+
+    def _demand(self, row: Row) -> None:
+        _, number, limit, drain = row
+        receiver = self._receivers.get(number)
+        if receiver is not None:
+            receiver.fragment.submit(Demand(receiver.consumer, limit, drain))
+        elif drain:
+            self.post((DRAINED, number))
+
+    def _interest(self, row: Row) -> None:
+        receiver = self._receivers.get(row[1])
+        if receiver is not None:
+            receiver.fragment.submit(Interest(receiver.consumer))
+
+    def _detach(self, row: Row) -> None:
+        receiver = self._receivers.pop(row[1], None)
+        if receiver is not None:
+            receiver.leave()
+        self.post((DETACHED, row[1]))
+
+
+def no_such_fragment(fragment_id: int | None) -> EntityNotFound:
+    """What is told of a fragment that is not in the catalog: the far process is behind it."""
+    which = "of this receiver" if fragment_id is None else str(fragment_id)
+    return EntityNotFound(
+        f"The messaging entity could not be found: its fragment {which} is no more."
+    )
+
+
+class FarReceiver:
+    """A receiver that sits in another process."""
+
+    __slots__ = ("_host", "_is_gone", "_lane", "_number", "consumer", "fragment")
+
+    def __init__(
+        self, host: Host, number: int, fragment: Fragment, lane: Lane, deletes: bool
+    ) -> None:
+        self._host = host
+        self._number = number
+        self._lane = lane
+        self._is_gone = False
+        self.fragment = fragment
+        self.consumer: Consumer = self._new_consumer(deletes)
+
+    def _new_consumer(self, deletes: bool) -> Consumer:
+        return self.fragment.consumer(self, self._lane, deletes)
+
+    def leave(self) -> None:
+        """It wants nothing more."""
+        self._is_gone = True
+        self.fragment.submit(Detach(self.consumer))
+
+    def deliver(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        if self._is_gone:
+            tokens = [held.token for held in messages if held.token]
+            self.fragment.submit(Settle(None, None, self._lane, tokens, Outcome.RELEASE))
+            return
+        rows = [held_row(held) for held in messages]
+        byte_count = sum([held.length for held in messages])
+        self._host.post((DELIVERED, self._number, rows, bodies), byte_count + ROW_BYTES)
+
+    def hand_back(self, tokens: Sequence[int]) -> None:
+        """Messages cannot be sent; each try counts, so that they end as dead letters."""
+        self.fragment.submit(Settle(None, None, self._lane, list(tokens), Outcome.ABANDON))
+
+    def drained(self) -> None:
+        if not self._is_gone:
+            self._host.post((DRAINED, self._number))
+
+    def available(self) -> None:
+        if not self._is_gone:
+            self._host.post((AVAILABLE, self._number))
+
+    def interrupted(self) -> None:
+        """A fragment of this process is never out of reach."""
+
+    def resumed(self) -> None:
+        """A fragment of this process is never out of reach."""
+
+
+class FarSessionReceiver(FarReceiver):
+    """A receiver of one session that sits in another process."""
+
+    __slots__ = ("session_consumer",)
+
+    def __init__(self, host: Host, number: int, fragment: Fragment, deletes: bool) -> None:
+        self.session_consumer: SessionConsumer
+        super().__init__(host, number, fragment, Lane.MAIN, deletes)
+
+    def _new_consumer(self, deletes: bool) -> Consumer:
+        self.session_consumer = self.fragment.session_consumer(self, deletes)
+        return self.session_consumer
+
+    def accepted(self, session_id: str, locked_until_ms: int, lock: int) -> None:
+        if not self._is_gone:
+            self._host.post((ACCEPTED, self._number, session_id, locked_until_ms, lock))
+
+    def not_accepted(self, error: BusError) -> None:
+        if not self._is_gone:
+            self._host.post((NOT_ACCEPTED, self._number, error_row(error)))
+
+    def session_lost(self, error: BusError) -> None:
+        if not self._is_gone:
+            self._host.post((SESSION_LOST, self._number, error_row(error)))
+
+
+class Reply:
+    """The port of one command that came from afar."""
+
+    __slots__ = ("_byte_count", "_host", "_number", "_request_count")
+
+    def __init__(self, host: Host, number: int, request_count: int, byte_count: int) -> None:
+        self._host = host
+        self._number = number
+        self._request_count = request_count
+        self._byte_count = byte_count
+
+    def _post(self, row: Row, byte_count: int = ROW_BYTES) -> None:
+        if self._byte_count:
+            self._host.unanswered_bytes -= self._byte_count
+            self._byte_count = 0
+        self._host.post(row, byte_count)
+
+    def _places(self, requests: Sequence[int]) -> Sequence[int] | None:
+        return None if len(requests) == self._request_count else requests
+
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        self._post((CONFIRMED, self._number, first_sequence, self._places(requests), dropped))
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        self._post((REFUSED, self._number, error_row(error), self._places(requests)))
+
+    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
+        failure = None if error is None else error_row(error)
+        self._post((SETTLED, self._number, lost, failure))
+
+    def renewed(self, until_ms: Sequence[int]) -> None:
+        self._post((RENEWED, self._number, until_ms))
+
+    def done(self, count: int) -> None:
+        self._post((DONE, self._number, count))
+
+    def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        byte_count = sum([len(body) for body in bodies])
+        rows: list[Any] = [held_row(held) for held in messages]
+        self._post((FOUND, self._number, rows, bodies), byte_count + ROW_BYTES)
+
+    def failed(self, error: BusError) -> None:
+        self._post((FAILED, self._number, error_row(error)))
+
+    def reserved(self, first_sequence: int, life: int) -> None:
+        self._post((RESERVED, self._number, first_sequence, life))
+
+    def state_found(self, state: bytes | None) -> None:
+        self._post((STATE_FOUND, self._number, state), len(state or b"") + ROW_BYTES)
+
+    def listed(self, session_ids: Sequence[str], passed_over: int) -> None:
+        byte_count = sum([len(session_id) for session_id in session_ids])
+        self._post((LISTED, self._number, session_ids, passed_over), byte_count + ROW_BYTES)

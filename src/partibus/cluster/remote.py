@@ -1,0 +1,443 @@
+"""The gateway's end of fragments that another process runs.
+
+Owns what was asked of that process and is not answered, and the receivers that draw from it.
+When it is lost everything pending is answered at once: what was never sent is refused as
+unavailable, so that a send without a key may go elsewhere; what was sent has an unknown
+outcome and is never tried again on its own, since that could duplicate. Receivers stay and
+ask anew when it is back. It knows no socket: `cluster.peers` carries the rows.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from partibus.cluster.command_rows import ENCODERS
+from partibus.cluster.rows import (
+    ACCEPT,
+    ACCEPTED,
+    ANSWERS,
+    AVAILABLE,
+    CONFIRMED,
+    DELIVERED,
+    DEMAND,
+    DETACH,
+    DETACHED,
+    DRAINED,
+    INTEREST,
+    NOT_ACCEPTED,
+    OPEN,
+    OPEN_SESSION,
+    PONG,
+    REFUSED,
+    ROW_BYTES,
+    SESSION_LOST,
+    STORES_DOWN,
+    UNSENDABLE,
+    Row,
+    is_request,
+    to_error,
+    to_held,
+)
+from partibus.domain.errors import ArgumentError, OperationTimeout, StoreUnavailable
+from partibus.fragment.broker import Scheduler
+from partibus.fragment.commands import (
+    AcceptSession,
+    Command,
+    Consumer,
+    Demand,
+    Detach,
+    Enqueue,
+    Interest,
+    Lane,
+    Receiver,
+    SessionConsumer,
+    SessionReceiver,
+    SetSessionState,
+    Settle,
+)
+from partibus.fragment.handle import STORE_DOWN
+from partibus.fragment.outbox.commands import Transfer
+from partibus.fragment.refusing import fail
+from partibus.fragment.transactions.commands import Transact
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Outbox(Protocol):
+    """Where rows for the far process go."""
+
+    @property
+    def is_full(self) -> bool:
+        """The far process does not read: it should be sent no more messages for now."""
+        ...
+
+    def post(self, row: Row, byte_count: int) -> None:
+        """Send a row, with others of this turn."""
+        ...
+
+
+class FarConsumer:
+    """A receiver of this process as the far one knows it."""
+
+    __slots__ = (
+        "base",
+        "consumer",
+        "fragment_id",
+        "is_draining",
+        "is_leaving",
+        "is_open",
+        "number",
+    )
+
+    def __init__(self, number: int, fragment_id: int, consumer: Consumer) -> None:
+        self.number = number
+        self.fragment_id = fragment_id
+        self.consumer = consumer
+        self.is_open = False
+        """The far process knows it."""
+        self.base = 0
+        """What it had been given before the far process came to know it."""
+        self.is_draining = False
+        self.is_leaving = False
+
+
+class FarBroker:
+    """Another worker's fragments."""
+
+    def __init__(self, worker: int, scheduler: Scheduler) -> None:
+        self.worker = worker
+        self._scheduler = scheduler
+        self._outbox: Outbox | None = None
+        self._stores_down: frozenset[int] = frozenset()
+        self.store_bytes: dict[int, int] = {}
+        """What the stores of the far process held when it was last heard of."""
+        self._next_number = 1
+        self._pending: dict[int, Command] = {}
+        self._unanswered: dict[int, int] = {}
+        """Sends still to be answered of commands that were answered in part."""
+        self._consumers: dict[Consumer, FarConsumer] = {}
+        self._by_number: dict[int, FarConsumer] = {}
+        self._later: list[Callable[[], None]] = []
+        """Answers to what was asked while it was out of reach; given in the next turn."""
+        self._handlers: dict[int, Callable[[Row], None]] = {
+            DELIVERED: self._delivered,
+            DRAINED: self._drained,
+            AVAILABLE: self._available,
+            DETACHED: self._detached,
+            STORES_DOWN: self._stores_changed,
+            CONFIRMED: self._sends_answered,
+            REFUSED: self._sends_answered,
+            ACCEPTED: self._accepted,
+            NOT_ACCEPTED: self._not_accepted,
+            SESSION_LOST: self._session_lost,
+            UNSENDABLE: self._answer_missing,
+            PONG: self._pong,
+        }
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the far process can be reached."""
+        return self._outbox is not None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether everything that was asked has been answered."""
+        return not self._pending and not self._later
+
+    def is_available(self, store: int) -> bool:
+        """Whether a store of the far process takes messages, as far as is known here."""
+        outbox = self._outbox
+        return outbox is not None and store not in self._stores_down and not outbox.is_full
+
+    @property
+    def _reach(self) -> str:
+        """What keeps commands from the far process, as the middle of a sentence."""
+        if self._outbox is not None and self._outbox.is_full:
+            return (
+                f"worker {self.worker}, which runs it, takes messages more slowly than they are"
+                " sent, and too many wait for it already. Send more slowly; try again."
+            )
+        return f"worker {self.worker}, which runs it, cannot be reached. Try again."
+
+    def obstacle(self, store: int) -> str:
+        """Why a store of the far process takes no messages."""
+        is_down = self.is_connected and store in self._stores_down
+        return STORE_DOWN if is_down else self._reach
+
+    # --- life -----------------------------------------------------------------------------
+
+    def connected(self, outbox: Outbox) -> None:
+        """It can be reached, and knows nothing of what was asked before."""
+        self._answer_later()
+        self._outbox = outbox
+        self._stores_down = frozenset()
+        for far in list(self._consumers.values()):
+            far.consumer.receiver.resumed()
+
+    def disconnected(self, unsent: Iterable[Row]) -> None:
+        """It is out of reach; `unsent` are the rows that it certainly never saw."""
+        self._outbox = None
+        pending, self._pending = self._pending, {}
+        self._unanswered.clear()
+        never_sent = {row[1] for row in unsent if is_request(row)}
+        for number, command in pending.items():
+            if number in never_sent:
+                fail(command, self._unavailable())
+            else:
+                fail(command, self._outcome_unknown())
+        for far in list(self._consumers.values()):
+            self._interrupt(far)
+
+    def unsendable(self, row: Row) -> None:
+        """A row could not be encoded and was never sent: refuse its command alone."""
+        command = self._pending.pop(row[1], None) if is_request(row) else None
+        if command is not None:
+            text = (
+                "The request holds a value that the workers of this server cannot pass to each "
+                "other, such as a time or number out of range. Correct the value and try again."
+            )
+            self._soon(partial(fail, command, ArgumentError(text)))
+
+    def _interrupt(self, far: FarConsumer) -> None:
+        far.is_open = False
+        if far.is_leaving:
+            self._forget(far)
+            return
+        was_draining, far.is_draining = far.is_draining, False
+        if was_draining:
+            far.consumer.receiver.drained()
+        far.consumer.receiver.interrupted()
+
+    def _unavailable(self) -> StoreUnavailable:
+        return StoreUnavailable(f"The fragment is not available: {self._reach}")
+
+    def _outcome_unknown(self) -> OperationTimeout:
+        return OperationTimeout(
+            f"Worker {self.worker}, which runs this fragment, was lost before it answered: "
+            "whether it was done is not known. Try again."
+        )
+
+    def _soon(self, answer: Callable[[], None]) -> None:
+        """Never answer inside the call that asked, as a fragment of this process does not."""
+        if not self._later:
+            self._scheduler.call_soon(self._answer_later)
+        self._later.append(answer)
+
+    def _answer_later(self) -> None:
+        answers, self._later = self._later, []
+        for answer in answers:
+            answer()
+
+    # --- to the far process -------------------------------------------------------------------
+
+    def submit(self, fragment_id: int, command: Command) -> None:
+        """Ask for something."""
+        encode = ENCODERS.get(type(command))
+        outbox = self._outbox
+        if encode is None:
+            self._submit_of_consumer(command)
+            return
+        byte_count = ROW_BYTES
+        if isinstance(command, Enqueue | Transact | Transfer):
+            byte_count += command.byte_count
+            if outbox is not None and outbox.is_full:
+                outbox = None
+        elif isinstance(command, SetSessionState):
+            byte_count += len(command.state or b"")
+        if outbox is None:
+            self._soon(partial(fail, command, self._unavailable()))
+            return
+        number = 0
+        if not isinstance(command, Settle) or command.port is not None:
+            number = self._next_number
+            self._next_number = number + 1
+            self._pending[number] = command
+        outbox.post(encode(command, number, fragment_id), byte_count)
+
+    def consumer(self, fragment_id: int, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
+        """A receiver of one of the fragments; the far process hears of it when it asks."""
+        consumer = Consumer(fragment_id, receiver, lane, deletes)
+        self._know(fragment_id, consumer)
+        return consumer
+
+    def session_consumer(
+        self, fragment_id: int, receiver: SessionReceiver, deletes: bool
+    ) -> SessionConsumer:
+        """A receiver of one session of one of the fragments."""
+        consumer = SessionConsumer(fragment_id, receiver, deletes)
+        self._know(fragment_id, consumer)
+        return consumer
+
+    def _know(self, fragment_id: int, consumer: Consumer) -> None:
+        far = FarConsumer(self._next_number, fragment_id, consumer)
+        self._next_number += 1
+        self._consumers[consumer] = far
+        self._by_number[far.number] = far
+
+    def _submit_of_consumer(self, command: Command) -> None:
+        if isinstance(command, Demand):
+            self._demand(self._consumers[command.consumer], command)
+        elif isinstance(command, Interest):
+            far = self._consumers[command.consumer]
+            outbox = self._open(far)
+            if outbox is not None:
+                outbox.post((INTEREST, far.number), ROW_BYTES)
+        elif isinstance(command, AcceptSession):
+            self._accept(self._consumers[command.consumer], command)
+        elif isinstance(command, Detach):
+            self._leave(self._consumers[command.consumer])
+        else:
+            raise AssertionError(f"{type(command).__name__} is not for a far fragment")
+
+    def _demand(self, far: FarConsumer, command: Demand) -> None:
+        outbox = self._open(far)
+        if outbox is not None:
+            far.is_draining = command.drain
+            outbox.post((DEMAND, far.number, command.limit - far.base, command.drain), ROW_BYTES)
+        elif command.drain:
+            self._soon(far.consumer.receiver.drained)
+
+    def _accept(self, far: FarConsumer, command: AcceptSession) -> None:
+        """Who waits for any session asks anew when the far process is back."""
+        outbox = self._open(far)
+        if outbox is not None:
+            row = (ACCEPT, far.number, command.session_id, command.waits)
+            outbox.post(row, ROW_BYTES)
+        elif command.session_id is not None or not command.waits:
+            receiver = command.consumer.session_receiver
+            self._soon(partial(receiver.not_accepted, self._unavailable()))
+
+    def _open(self, far: FarConsumer) -> Outbox | None:
+        """Make the receiver known to the far process; None when that is out of reach."""
+        outbox = self._outbox
+        if outbox is not None and not far.is_open:
+            consumer = far.consumer
+            far.is_open = True
+            far.base = consumer.sent
+            outbox.post(self._open_row(far, consumer), ROW_BYTES)
+        return outbox
+
+    def _open_row(self, far: FarConsumer, consumer: Consumer) -> Row:
+        if isinstance(consumer, SessionConsumer):
+            return (OPEN_SESSION, far.number, far.fragment_id, consumer.deletes)
+        return (OPEN, far.number, far.fragment_id, int(consumer.lane), consumer.deletes)
+
+    def _leave(self, far: FarConsumer) -> None:
+        """Messages may still be under way to it, so it is kept until the far process agrees."""
+        if far.is_open and self._outbox is not None:
+            far.is_leaving = True
+            self._outbox.post((DETACH, far.number), ROW_BYTES)
+        else:
+            self._forget(far)
+
+    def _forget(self, far: FarConsumer) -> None:
+        del self._consumers[far.consumer]
+        del self._by_number[far.number]
+
+    # --- from the far process -----------------------------------------------------------------
+
+    def receive(self, rows: Sequence[Row]) -> None:
+        """What the far process says, in order."""
+        handlers = self._handlers
+        for row in rows:
+            handler = handlers.get(row[0])
+            try:
+                if handler is not None:
+                    handler(row)
+                else:
+                    self._answered(row)
+            except Exception:
+                # Whoever is told has a fault of its own; the others must be told all the same.
+                _log.exception("an answer from worker %d could not be given", self.worker)
+
+    def _answered(self, row: Row) -> None:
+        command = self._pending.pop(row[1])
+        ANSWERS[row[0]](command, row)
+
+    def _sends_answered(self, row: Row) -> None:
+        """Usually all sends of a command at once; it stays pending until the last is told."""
+        number, places = row[1], row[3]
+        if places is None:
+            self._answered(row)
+            return
+        command = self._pending[number]
+        assert isinstance(command, Enqueue | Transfer)
+        left = self._unanswered.pop(number, len(command.requests)) - len(places)
+        if left > 0:
+            self._unanswered[number] = left
+        else:
+            del self._pending[number]
+        ANSWERS[row[0]](command, row)
+
+    def _answer_missing(self, row: Row) -> None:
+        """The far process has an answer that it cannot send."""
+        command = self._pending.pop(row[1])
+        self._unanswered.pop(row[1], None)
+        fail(command, to_error(row[2]))
+
+    def _delivered(self, row: Row) -> None:
+        consumer = self._by_number[row[1]].consumer
+        messages = [to_held(held) for held in row[2]]
+        consumer.sent += len(messages)
+        consumer.receiver.deliver(messages, row[3])
+
+    def _drained(self, row: Row) -> None:
+        far = self._by_number[row[1]]
+        far.is_draining = False
+        far.consumer.receiver.drained()
+
+    def _available(self, row: Row) -> None:
+        self._by_number[row[1]].consumer.receiver.available()
+
+    def _accepted(self, row: Row) -> None:
+        self._session_receiver(row).accepted(row[2], row[3], row[4])
+
+    def _not_accepted(self, row: Row) -> None:
+        self._session_receiver(row).not_accepted(to_error(row[2]))
+
+    def _session_lost(self, row: Row) -> None:
+        self._session_receiver(row).session_lost(to_error(row[2]))
+
+    def _session_receiver(self, row: Row) -> SessionReceiver:
+        consumer = self._by_number[row[1]].consumer
+        assert isinstance(consumer, SessionConsumer)
+        return consumer.session_receiver
+
+    def _detached(self, row: Row) -> None:
+        self._forget(self._by_number[row[1]])
+
+    def _pong(self, row: Row) -> None:
+        self.store_bytes = dict(row[2])
+
+    def _stores_changed(self, row: Row) -> None:
+        self._stores_down = frozenset(row[2])
+
+
+class RemoteFragment:
+    """A fragment run by another process."""
+
+    __slots__ = ("_far", "_store", "fragment_id", "index")
+
+    def __init__(self, far: FarBroker, fragment_id: int, index: int, store: int) -> None:
+        self._far = far
+        self._store = store
+        self.fragment_id = fragment_id
+        self.index = index
+
+    def submit(self, command: Command) -> None:
+        self._far.submit(self.fragment_id, command)
+
+    def consumer(self, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
+        return self._far.consumer(self.fragment_id, receiver, lane, deletes)
+
+    def session_consumer(self, receiver: SessionReceiver, deletes: bool) -> SessionConsumer:
+        return self._far.session_consumer(self.fragment_id, receiver, deletes)
+
+    @property
+    def is_available(self) -> bool:
+        return self._far.is_available(self._store)
+
+    @property
+    def obstacle(self) -> str:
+        return self._far.obstacle(self._store)

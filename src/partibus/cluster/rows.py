@@ -1,0 +1,205 @@
+"""Rows between processes, plain tuples that any serialiser takes: their codes, and the answers.
+
+Owns the form in which a fragment is spoken to from another process: the code of every row, messages
+on their way out, errors, and what an answer says to the port of its command. The commands
+themselves are in `command_rows`. A row begins with its code and a number that pairs answer and
+request. Messages travel as rows of their own inside, one tuple each, since they are what is many.
+Nothing here sends, waits or decides; `remote` and `hosting` are the two ends.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from partibus.cluster.transaction_rows import RESERVE_NUMBERS, RESERVED, TRANSACT, numbers_reserved
+from partibus.cluster.transfer_rows import SEAL
+from partibus.domain import errors
+from partibus.domain.errors import BusError
+from partibus.fragment.commands import (
+    Enqueue,
+)
+from partibus.fragment.message import Held, MessageState, Overlay
+from partibus.fragment.outbox.commands import Transfer
+
+Row = Sequence[Any]
+"""A code, a number, and the fields of one command or answer."""
+
+# --- codes: requests -----------------------------------------------------------------------------
+
+ENQUEUE: Final = 1
+SETTLE: Final = 2
+RENEW: Final = 3
+CANCEL_SCHEDULED: Final = 4
+RECEIVE_DEFERRED: Final = 5
+PEEK: Final = 6
+PURGE: Final = 7
+ASK: Final = 8
+"""A question to the process, not to a fragment."""
+FIND_OLDEST_SESSION: Final = 9
+RENEW_SESSION: Final = 10
+GET_SESSION_STATE: Final = 11
+SET_SESSION_STATE: Final = 12
+LIST_SESSIONS: Final = 13
+REQUEST_CODE_MAX: Final = SEAL
+"""Codes up to here await exactly one answer, unless their number is 0; so do those of
+`transaction_rows`."""
+OPEN: Final = 16
+"""A receiver; its number stands for it in all that follows."""
+DEMAND: Final = 17
+INTEREST: Final = 18
+DETACH: Final = 19
+PING: Final = 20
+QUIET: Final = 23
+"""The process asks for nothing more: it is about to stop."""
+OPEN_SESSION: Final = 21
+"""A receiver of one session; known by its number like any other."""
+ACCEPT: Final = 22
+
+# --- codes: answers ------------------------------------------------------------------------------
+
+CONFIRMED: Final = 32
+REFUSED: Final = 33
+SETTLED: Final = 34
+RENEWED: Final = 35
+DONE: Final = 36
+FOUND: Final = 37
+FAILED: Final = 38
+ANSWERED: Final = 39
+STATE_FOUND: Final = 40
+LISTED: Final = 41
+DELIVERED: Final = 48
+DRAINED: Final = 49
+AVAILABLE: Final = 50
+DETACHED: Final = 51
+"""Nothing more comes for this receiver."""
+PONG: Final = 52
+STORES_DOWN: Final = 53
+"""Which stores of the process do not answer, whenever that changes."""
+ACCEPTED: Final = 54
+NOT_ACCEPTED: Final = 55
+SESSION_LOST: Final = 56
+UNSENDABLE: Final = 57
+"""The answer to a request exists but cannot be encoded; an error takes its place."""
+
+ROW_BYTES: Final = 256
+"""What a row is counted as beside its messages: about its size in memory."""
+
+
+# --- messages and errors -------------------------------------------------------------------------
+
+
+def held_row(held: Held) -> Row:
+    """A message on its way out, without its body; what only its owner needs stays there."""
+    return (
+        held.sequence,
+        held.length,
+        held.enqueued_ms,
+        held.expires_ms,
+        held.delivery_count,
+        held.token,
+        held.locked_until_ms,
+        held.state,
+        None if held.overlay is None else overlay_row(held.overlay),
+    )
+
+
+def to_held(row: Row) -> Held:
+    """The message as the gateway needs it."""
+    sequence, length, enqueued_ms, expires_ms, count, token, until_ms, state, overlay = row
+    held = Held(sequence, 0, length, enqueued_ms, expires_ms, count, None)
+    held.token = token
+    held.locked_until_ms = until_ms
+    if state:
+        held.state = MessageState(state)
+    if overlay is not None:
+        held.overlay = Overlay(*overlay)
+    return held
+
+
+def overlay_row(overlay: Overlay) -> Row:
+    """What was changed about a message."""
+    return (overlay.properties, overlay.reason, overlay.description)
+
+
+def error_row(error: BusError) -> Row:
+    """An error by its name in the taxonomy; its tracking id stays the same on both sides."""
+    return (type(error).__name__, error.text, error.tracking_id)
+
+
+def to_error(row: Row) -> BusError:
+    """The error again; a name that this release does not know is a plain `BusError`."""
+    name, text, tracking_id = row
+    kind = getattr(errors, name, BusError)
+    error: BusError = kind(text) if issubclass(kind, BusError) else BusError(text)
+    error.tracking_id = tracking_id
+    return error
+
+
+# --- answers: from a row to the port of the command that it answers -------------------------------
+
+
+def _confirmed(command: Any, row: Row) -> None:
+    command.port.confirmed(_requests(command, row[3]), row[2], row[4])
+
+
+def _refused(command: Any, row: Row) -> None:
+    command.port.refused(_requests(command, row[3]), to_error(row[2]))
+
+
+def _requests(command: Enqueue | Transfer, places: Sequence[int] | None) -> list[int]:
+    """The sends that an answer is about; None means all of the command."""
+    requests = command.requests
+    return requests if places is None else [requests[place] for place in places]
+
+
+def _settled(command: Any, row: Row) -> None:
+    error = None if row[3] is None else to_error(row[3])
+    command.port.settled(command.request, row[2], error)
+
+
+def _renewed(command: Any, row: Row) -> None:
+    command.port.renewed(row[2])
+
+
+def _done(command: Any, row: Row) -> None:
+    command.port.done(row[2])
+
+
+def _found(command: Any, row: Row) -> None:
+    command.port.found([to_held(held) for held in row[2]], row[3])
+
+
+def _failed(command: Any, row: Row) -> None:
+    command.port.failed(to_error(row[2]))
+
+
+def _answered(command: Any, row: Row) -> None:
+    command.port.answered(row[2])
+
+
+def _state_found(command: Any, row: Row) -> None:
+    command.port.state_found(row[2])
+
+
+def _listed(command: Any, row: Row) -> None:
+    command.port.listed(row[2], row[3])
+
+
+ANSWERS: Final[dict[int, Callable[[Any, Row], None]]] = {
+    CONFIRMED: _confirmed,
+    REFUSED: _refused,
+    SETTLED: _settled,
+    RENEWED: _renewed,
+    DONE: _done,
+    FOUND: _found,
+    FAILED: _failed,
+    ANSWERED: _answered,
+    STATE_FOUND: _state_found,
+    LISTED: _listed,
+    RESERVED: numbers_reserved,
+}
+
+
+def is_request(row: Row) -> bool:
+    """Whether a row awaits an answer under its number."""
+    code: int = row[0]
+    return code <= REQUEST_CODE_MAX or TRANSACT <= code <= RESERVE_NUMBERS

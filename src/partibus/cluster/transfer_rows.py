@@ -1,0 +1,44 @@
+"""The commands of couriers and of transfers as rows.
+
+Owns their codes and their form between workers; `rows` has them in its own tables.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from partibus.fragment.commands import Command
+from partibus.fragment.message import NewMessage
+from partibus.fragment.outbox.commands import Seal, Transfer
+
+TRANSFER: Final = 14
+SEAL: Final = 15
+
+Row = Sequence[Any]
+MessageRow = Callable[[NewMessage], Row]
+
+
+def transfer_encoder(message_row: MessageRow) -> Callable[[Transfer, int, int], Row]:
+    """How a transfer becomes a row, with the means for its messages."""
+
+    def encode(command: Transfer, number: int, fragment_id: int) -> Row:
+        messages = [message_row(message) for message in command.messages]
+        count, size = len(command.requests), command.byte_count
+        return (TRANSFER, number, fragment_id, messages, count, size, command.path)
+
+    return encode
+
+
+def to_transfer(row: Row, port: Any) -> Command:
+    """The transfer of a row."""
+    messages = [NewMessage(*message) for message in row[3]]
+    return Transfer(port, messages, list(range(row[4])), row[5], row[6])
+
+
+def seal_row(command: Seal, number: int, fragment_id: int) -> Row:
+    """A seal as a row."""
+    return (SEAL, number, fragment_id, command.origin_id, command.number)
+
+
+def to_seal(row: Row, port: Any) -> Command:
+    """The seal of a row."""
+    return Seal(port, row[3], row[4])

@@ -1,0 +1,1 @@
+"""What files declare: definitions, limits, the emulator's format."""

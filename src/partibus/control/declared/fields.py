@@ -1,0 +1,247 @@
+"""From the loose values of a file to the typed ones of a spec.
+
+Owns the table that says which keys an entity has in a file, what each may hold and which
+field of the spec it fills. Unknown keys and wrong types are errors that say what is
+allowed. Ranges are not checked here: they depend on the profile (`domain.admission`).
+Called by the readers of TOML and of the emulator's JSON.
+"""
+
+import datetime
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple, TypeVar, cast
+
+from partibus.control.declared.source import DefinitionSource, Where
+from partibus.domain.duration import parse_duration
+from partibus.domain.entity import CorrelationFilter, EntityStatus
+from partibus.domain.errors import ArgumentError
+from partibus.domain.property_value import PropertyValue, TimeKind, TimeValue
+
+Table = Mapping[str, object]
+_Spec = TypeVar("_Spec")
+TIMES: Final[dict[str, TimeKind]] = {"time": "dateTime", "duration": "duration"}
+"""How a file writes values that have no form of their own: { duration = "PT30S" }."""
+
+
+class Field(NamedTuple):
+    """Which field of the spec a key fills, and how its value is read."""
+
+    target: str
+    read: Callable[[object], object]
+
+
+# --- single values; each raises ArgumentError -------------------------------------------------
+
+
+def text(value: object) -> str:
+    """A string."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"text is expected, not {_spoken(value)}.")
+    return value
+
+
+def boolean(value: object) -> bool:
+    """true or false, not a word for it."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"true or false is expected, not {_spoken(value)}.")
+    return value
+
+
+def integer(value: object) -> int:
+    """A whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentError(f"a whole number is expected, not {_spoken(value)}.")
+    return value
+
+
+def duration_ms(value: object) -> int:
+    """An ISO 8601 duration."""
+    if not isinstance(value, str):
+        raise ArgumentError(f'a duration such as "PT30S" is expected, not {_spoken(value)}.')
+    return parse_duration(value)
+
+
+def status(value: object) -> EntityStatus:
+    """The name of a status."""
+    for member in EntityStatus:
+        if member.value == value:
+            return member
+    raise ArgumentError(
+        f"{_spoken(value)} is not a status; allowed are Active, Disabled, SendDisabled and "
+        "ReceiveDisabled."
+    )
+
+
+def property_values(value: object) -> dict[str, PropertyValue]:
+    """A table of application properties for a correlation filter."""
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"a table of properties is expected, not {_spoken(value)}.")
+    return {str(name): _property_value(name, item) for name, item in value.items()}
+
+
+def _property_value(name: object, value: object) -> PropertyValue:
+    if isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, datetime.datetime):
+        return TimeValue("dateTime", value.isoformat())
+    if isinstance(value, Mapping) and len(value) == 1:
+        ((word, text),) = value.items()
+        if word in TIMES and isinstance(text, str):
+            return TimeValue(TIMES[word], text)
+    raise ArgumentError(
+        f"'{name}' must be text, a number, true or false, a time or a duration such as "
+        '{ duration = "PT30S" }.'
+    )
+
+
+def property_table(values: Mapping[str, PropertyValue]) -> dict[str, object]:
+    """The same table as a definitions file writes it."""
+    words = {kind: word for word, kind in TIMES.items()}
+    return {
+        name: {words[value.kind]: value.text} if isinstance(value, TimeValue) else value
+        for name, value in values.items()
+    }
+
+
+def _spoken(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    return f"'{value}'"
+
+
+# --- tables of keys ---------------------------------------------------------------------------
+
+_EVERY: Final = {
+    "default_message_time_to_live": Field("default_message_time_to_live_ms", duration_ms),
+    "auto_delete_on_idle": Field("auto_delete_on_idle_ms", duration_ms),
+    "enable_batched_operations": Field("enable_batched_operations", boolean),
+    "status": Field("status", status),
+    "user_metadata": Field("user_metadata", text),
+}
+_RECEIVED: Final = {
+    "lock_duration": Field("lock_duration_ms", duration_ms),
+    "max_delivery_count": Field("max_delivery_count", integer),
+    "dead_lettering_on_message_expiration": Field("dead_lettering_on_message_expiration", boolean),
+    "requires_session": Field("requires_session", boolean),
+    "forward_to": Field("forward_to", text),
+    "forward_dead_lettered_messages_to": Field("forward_dead_lettered_messages_to", text),
+}
+_SIZED: Final = {
+    "max_size_in_megabytes": Field("max_size_in_megabytes", integer),
+    "max_message_size_in_kilobytes": Field("max_message_size_in_kilobytes", integer),
+    "requires_duplicate_detection": Field("requires_duplicate_detection", boolean),
+    "duplicate_detection_history_time_window": Field(
+        "duplicate_detection_history_time_window_ms", duration_ms
+    ),
+    "enable_partitioning": Field("enable_partitioning", boolean),
+    "partition_count": Field("fragments", integer),
+    "enable_express": Field("enable_express", boolean),
+}
+QUEUE_FIELDS: Final[Mapping[str, Field]] = _EVERY | _RECEIVED | _SIZED
+TOPIC_FIELDS: Final[Mapping[str, Field]] = (
+    _EVERY
+    | _SIZED
+    | {
+        "enable_filtering_messages_before_publishing": Field(
+            "enable_filtering_messages_before_publishing", boolean
+        ),
+        "support_ordering": Field("support_ordering", boolean),
+    }
+)
+SUBSCRIPTION_FIELDS: Final[Mapping[str, Field]] = (
+    _EVERY
+    | _RECEIVED
+    | {
+        "dead_lettering_on_filter_evaluation_exceptions": Field(
+            "dead_lettering_on_filter_evaluation_exceptions", boolean
+        )
+    }
+)
+CORRELATION_FIELDS: Final[Mapping[str, Field]] = {
+    name: Field(name, property_values if name == "properties" else text)
+    for name in CorrelationFilter.__dataclass_fields__
+}
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def refuse_unknown(
+    source: DefinitionSource, where: Where, table: Table, allowed: Collection[str]
+) -> None:
+    """An unknown key is an error that names the likely or the allowed ones."""
+    for key in table:
+        if key not in allowed:
+            raise source.error((*where, key), f"the key is not known; {_suggest(key, allowed)}")
+
+
+def _suggest(key: str, allowed: Collection[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(key, allowed, n=1)
+    return f"did you mean '{close[0]}'?" if close else f"allowed are {', '.join(sorted(allowed))}."
+
+
+def read_value(source: DefinitionSource, where: Where, value: object, field: Field) -> object:
+    """One value; a wrong one is an error at its place."""
+    try:
+        return field.read(value)
+    except ArgumentError as error:
+        raise source.error(where, error.text) from error
+
+
+def read_spec(
+    source: DefinitionSource,
+    where: Where,
+    table: Table,
+    fields: Mapping[str, Field],
+    make: Callable[..., _Spec],
+) -> _Spec:
+    """A spec made of the keys that `fields` lists; other keys are the caller's."""
+    values = {
+        fields[key].target: read_value(source, (*where, key), value, fields[key])
+        for key, value in table.items()
+        if key in fields
+    }
+    return make(**values)
+
+
+def required_text(source: DefinitionSource, where: Where, table: Table, key: str) -> str:
+    """The text of a key that must be there."""
+    if key not in table:
+        raise source.error(where, f"the key '{key}' is missing.")
+    return cast(str, read_value(source, (*where, key), table[key], Field(key, text)))
+
+
+def child_table(source: DefinitionSource, where: Where, value: object) -> Table:
+    """A table at `where`."""
+    if not isinstance(value, Mapping):
+        raise source.error(where, f"a table is expected, not {_spoken(value)}.")
+    return value
+
+
+def required_table(
+    source: DefinitionSource, where: Where, table: Table, key: str
+) -> tuple[Where, Table]:
+    """The table under a key that must be there, with its place."""
+    if key not in table:
+        raise source.error(where, f"the key '{key}' is missing.")
+    return (*where, key), child_table(source, (*where, key), table[key])
+
+
+def child_tables(
+    source: DefinitionSource, where: Where, table: Table, key: str
+) -> list[tuple[Where, Table]]:
+    """The tables of a list under `key`, each with its place; a missing list is empty."""
+    value = table.get(key, [])
+    if not isinstance(value, list):
+        raise source.error((*where, key), f"a list is expected, not {_spoken(value)}.")
+    return [
+        ((*where, key, index), child_table(source, (*where, key, index), item))
+        for index, item in enumerate(value)
+    ]

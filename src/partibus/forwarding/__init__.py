@@ -1,0 +1,1 @@
+"""Couriers: they carry what is in an outbox to its destination."""

@@ -1,0 +1,293 @@
+"""The courier of one fragment: carries the parcels of its outbox to their destinations.
+
+Owns the way of every parcel of one origin: it is collected in the order of the outbox, packed
+for its destination and put on the leg to the fragment that its key selects (SEED-56). It decides
+when a parcel comes back, and tells the outbox what was handed over. Runs beside the fragment it
+serves and holds nothing that a crash may not take: the outbox and the marks at the destinations
+are what makes it exact (TXN-17). The node starts couriers through `couriers`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from partibus.domain.address import parse_address, path_key
+from partibus.domain.errors import BusError, EntityNotFound, StoreCorrupt
+from partibus.forwarding.leg import Leg
+from partibus.forwarding.outcomes import Fate, failure_lane, home_lane, reason_of
+from partibus.forwarding.parcels import Item, PackingDesk
+from partibus.fragment.broker import Scheduler
+from partibus.fragment.commands import Command, Lane
+from partibus.fragment.handle import Fragment
+from partibus.fragment.message import NewMessage
+from partibus.fragment.outbox.commands import (
+    BringBack,
+    Collect,
+    Fetch,
+    Forwarded,
+    ForwardWaiting,
+    Redirect,
+)
+from partibus.fragment.outbox.state import Parcel, Purpose
+from partibus.fragment.ports import AnswerPort
+from partibus.gateway.namespace import Entity, Namespace, require_sendable
+
+COLLECT_MESSAGES_MAX: Final = 500
+COLLECT_BYTES_MAX: Final = 1024 * 1024
+BUFFER_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Parcels a courier holds in memory before it collects no more."""
+RETRY_MS: Final = 500
+"""The outbox's own store failed: it is asked again after this time."""
+
+
+class Courier:
+    """Carries the parcels of one fragment."""
+
+    def __init__(
+        self,
+        fragment: Fragment,
+        path: str,
+        namespace: Namespace,
+        scheduler: Scheduler,
+        forward_failures: Lane,
+    ) -> None:
+        self.fragment = fragment
+        self.scheduler = scheduler
+        self._namespace = namespace
+        self._desk = PackingDesk(fragment.fragment_id, fragment.index, path)
+        self._forward_failures = forward_failures
+        self._routes: dict[Purpose, str] = {}
+        """Where the entity forwards what, at present."""
+        self._legs: dict[int, Leg] = {}
+        """By the id of the destination's fragment."""
+        self._next_number = 1
+        self._is_collecting = False
+        self._singly_up_to = 0
+        """Parcels up to here are collected one by one: one of them is damaged."""
+        self._unrouted = 0
+        """Parcels without a destination whose way back is not durable yet; none is collected
+        meanwhile, since a destination that comes to be must not see higher numbers first."""
+        self._delivered: list[int] = []
+        self._is_telling = False
+        self.buffered_bytes = 0
+        self.is_stopped = False
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self, forward_to: str, forward_dead_letters_to: str) -> None:
+        """Begin with what is in the outbox."""
+        self._set_routes(forward_to, forward_dead_letters_to)
+        self.fragment.submit(ForwardWaiting(False))
+        self.collect()
+
+    def follow(self, forward_to: str, forward_dead_letters_to: str) -> None:
+        """The entity forwards elsewhere from now on, or no more, or its destinations changed."""
+        before = self._routes[Purpose.DEAD_LETTER]
+        self._set_routes(forward_to, forward_dead_letters_to)
+        has_changed = path_key(forward_dead_letters_to) != path_key(before)
+        self.fragment.submit(ForwardWaiting(has_changed))
+        for leg in list(self._legs.values()):
+            leg.go()
+
+    def _set_routes(self, forward_to: str, forward_dead_letters_to: str) -> None:
+        self._routes = {
+            Purpose.FORWARD: forward_to,
+            Purpose.DEAD_LETTER: forward_dead_letters_to,
+        }
+
+    def stop(self) -> None:
+        """Begin nothing more; what is under way ends by itself."""
+        self.is_stopped = True
+
+    def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Do something after a while, unless the courier has stopped."""
+
+        def wake() -> None:
+            if not self.is_stopped:
+                callback()
+
+        self.scheduler.call_later_ms(delay_ms, wake)
+
+    # --- collecting ---------------------------------------------------------------------------
+
+    def collect(self) -> None:
+        """Ask for more parcels, unless enough are on their way."""
+        if self._is_collecting or self._unrouted or self.is_stopped:
+            return
+        if self.buffered_bytes > BUFFER_BYTES_MAX:
+            return
+        self._is_collecting = True
+        count = 1 if self._next_number <= self._singly_up_to else COLLECT_MESSAGES_MAX
+        self.fragment.submit(Collect(self, self._next_number, count, COLLECT_BYTES_MAX))
+
+    def collected(self, parcels: Sequence[Parcel], bodies: Sequence[bytes]) -> None:
+        """Put parcels on their legs, in order."""
+        self._is_collecting = False
+        if self.is_stopped:
+            return
+        self._next_number = parcels[-1].number + 1
+        touched: dict[Leg, None] = {}
+        unrouted: dict[Fate, list[int]] = {}
+        for parcel, body in zip(parcels, bodies, strict=True):
+            entity = self.entity(parcel.path)
+            if entity is None:
+                unrouted.setdefault(self._lost(parcel), []).append(parcel.number)
+                continue
+            item = self.prepare(parcel, body, entity)
+            leg = self._leg(self._desk.fragment_for(item, entity), parcel.path)
+            leg.put(item, parcel.is_recovered)
+            touched[leg] = None
+        for fate, numbers in unrouted.items():
+            self._return_unrouted(numbers, fate)
+        for leg in touched:
+            leg.go()
+        self.collect()
+
+    def unreadable(self, parcels: Sequence[Parcel], error: BusError) -> None:
+        """A damaged parcel must not hold up its neighbours: it is a dead letter at once."""
+        self._is_collecting = False
+        if not isinstance(error, StoreCorrupt):
+            self.later(RETRY_MS, self.collect)
+        elif len(parcels) > 1:
+            self._singly_up_to = parcels[-1].number
+            self.collect()
+        else:
+            (parcel,) = parcels
+            self._next_number = parcel.number + 1
+            lane = failure_lane(parcel.purpose, self._forward_failures)
+            self._return_unrouted([parcel.number], Fate(lane, reason_of(error)))
+
+    def _leg(self, fragment: Fragment, path: str) -> Leg:
+        leg = self._legs.get(fragment.fragment_id)
+        if leg is None:
+            leg = self._legs[fragment.fragment_id] = Leg(self, fragment, path)
+        return leg
+
+    def forget(self, leg: Leg) -> None:
+        """Nothing is left for a destination that is no more."""
+        self._legs.pop(leg.fragment.fragment_id, None)
+
+    # --- making ready -------------------------------------------------------------------------
+
+    def entity(self, path: str) -> Entity | None:
+        """The destination of that path; None when there is none."""
+        try:
+            return self._namespace.resolve(parse_address(path))
+        except BusError:
+            return None
+
+    def prepare(self, parcel: Parcel, body: bytes, entity: Entity | None) -> Item:
+        """A parcel as its destination will store it; without one it only awaits its fate."""
+        if entity is None:
+            return Item(parcel.number, NewMessage(body, -1), parcel.purpose)
+        return self._desk.make_ready(parcel, body, entity)
+
+    # --- verdicts -----------------------------------------------------------------------------
+
+    def fate(self, item: Item, leg: Leg, entity: Entity | None) -> Fate | None:
+        """What becomes of a parcel instead of being handed over; None when nothing is wrong."""
+        wanted = self._routes.get(item.purpose, leg.path)
+        if path_key(wanted) != path_key(leg.path) or not leg.is_part_of(entity):
+            return self._elsewhere(item.purpose, wanted)
+        assert entity is not None
+        lane = failure_lane(item.purpose, self._forward_failures)
+        if item.refusal is not None:
+            return Fate(lane, item.refusal)
+        try:
+            require_sendable(entity, parse_address(leg.path))
+        except BusError as error:
+            return Fate(lane, reason_of(error))
+        return None
+
+    def _elsewhere(self, purpose: Purpose, wanted: str) -> Fate:
+        return Fate(path=wanted) if wanted else Fate(home_lane(purpose))
+
+    def _lost(self, parcel: Parcel) -> Fate:
+        """The fate of a parcel whose destination is no more, and so has no copy of it."""
+        wanted = self._routes.get(parcel.purpose, parcel.path)
+        if path_key(wanted) != path_key(parcel.path):
+            return self._elsewhere(parcel.purpose, wanted)
+        lane = failure_lane(parcel.purpose, self._forward_failures)
+        return Fate(lane, reason_of(EntityNotFound.named(parcel.path)))
+
+    def decide(self, numbers: list[int], fate: Fate, port: AnswerPort) -> None:
+        """Have a verdict carried out by the outbox."""
+        command: Command
+        if fate.path:
+            command = Redirect(port, numbers, fate.path)
+        else:
+            overlay = None if fate.reason is None else fate.reason.overlay()
+            command = BringBack(port, numbers, fate.lane, overlay)
+        self.fragment.submit(command)
+
+    def _return_unrouted(self, numbers: list[int], fate: Fate) -> None:
+        self._unrouted += len(numbers)
+        self.decide(numbers, fate, _Unrouted(self, numbers, fate))
+
+    def unrouted_returned(self, count: int) -> None:
+        """Parcels without a destination are where they belong."""
+        self._unrouted -= count
+        self.collect()
+
+    def retry_unrouted(self, numbers: list[int], fate: Fate) -> None:
+        """The outbox's store failed: try again."""
+        self.later(RETRY_MS, lambda: self.decide(numbers, fate, _Unrouted(self, numbers, fate)))
+
+    # --- handed over --------------------------------------------------------------------------
+
+    def delivered(self, numbers: list[int]) -> None:
+        """Parcels are durable at their destination: the outbox may drop them."""
+        self._delivered += numbers
+        self._tell()
+        self.collect()
+
+    def _tell(self) -> None:
+        if self._delivered and not self._is_telling:
+            self._is_telling = True
+            numbers, self._delivered = self._delivered, []
+            self.fragment.submit(Forwarded(_Told(self, numbers), numbers))
+
+    def told(self, untold: list[int]) -> None:
+        """The outbox has dropped parcels, or not: then it is told again."""
+        self._is_telling = False
+        self._delivered += untold
+        if untold:
+            self.later(RETRY_MS, self._tell)
+        else:
+            self._tell()
+
+    def refetch(self, leg: Leg, numbers: list[int]) -> None:
+        """Read parcels again that a leg has let go of."""
+        self.fragment.submit(Fetch(leg, numbers))
+
+
+class _Told:
+    """The port of one `Forwarded`."""
+
+    __slots__ = ("_courier", "_numbers")
+
+    def __init__(self, courier: Courier, numbers: list[int]) -> None:
+        self._courier = courier
+        self._numbers = numbers
+
+    def done(self, count: int) -> None:
+        self._courier.told([])
+
+    def failed(self, error: BusError) -> None:
+        self._courier.told(self._numbers)
+
+
+class _Unrouted:
+    """The port of one verdict about parcels without a destination."""
+
+    __slots__ = ("_courier", "_fate", "_numbers")
+
+    def __init__(self, courier: Courier, numbers: list[int], fate: Fate) -> None:
+        self._courier = courier
+        self._numbers = numbers
+        self._fate = fate
+
+    def done(self, count: int) -> None:
+        self._courier.unrouted_returned(len(self._numbers))
+
+    def failed(self, error: BusError) -> None:
+        self._courier.retry_unrouted(self._numbers, self._fate)

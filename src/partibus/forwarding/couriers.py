@@ -1,0 +1,64 @@
+"""The couriers of this process: one for each fragment that lives here.
+
+Owns their beginning and their end, and tells them when an entity forwards elsewhere or a
+destination has changed. Every fragment has a courier, since transfers may enter any outbox; one
+that has nothing to carry waits for its outbox and costs nothing. The node calls it.
+"""
+
+from partibus.control.record import EntityRecord
+from partibus.domain.entity import TopicSpec
+from partibus.forwarding.courier import Courier
+from partibus.fragment.broker import Scheduler
+from partibus.fragment.commands import Lane
+from partibus.fragment.handle import Fragment
+from partibus.gateway.namespace import Namespace
+
+
+class Couriers:
+    """Couriers by the id of the fragment that they serve."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        scheduler: Scheduler,
+        forward_failures: Lane = Lane.DEAD_LETTER,
+    ) -> None:
+        self._namespace = namespace
+        self._scheduler = scheduler
+        self._forward_failures = forward_failures
+        """Where messages go that cannot be forwarded (TDQ-3)."""
+        self._couriers: dict[int, Courier] = {}
+
+    def put(self, fragment: Fragment, record: EntityRecord) -> None:
+        """A fragment is being served here."""
+        courier = Courier(
+            fragment, record.path, self._namespace, self._scheduler, self._forward_failures
+        )
+        self._couriers[fragment.fragment_id] = courier
+        courier.start(*routes_of(record))
+
+    def drop(self, fragment_id: int) -> None:
+        """A fragment is no more."""
+        courier = self._couriers.pop(fragment_id, None)
+        if courier is not None:
+            courier.stop()
+
+    def changed(self, record: EntityRecord) -> None:
+        """An entity has other properties."""
+        for placement in record.fragments:
+            courier = self._couriers.get(placement.fragment_id)
+            if courier is not None:
+                courier.follow(*routes_of(record))
+
+    def stop(self) -> None:
+        """Begin nothing more, so that the brokers come to rest."""
+        for courier in self._couriers.values():
+            courier.stop()
+
+
+def routes_of(record: EntityRecord) -> tuple[str, str]:
+    """Where an entity forwards its messages, and its dead letters."""
+    spec = record.spec
+    if isinstance(spec, TopicSpec):
+        return "", ""
+    return spec.forward_to, spec.forward_dead_lettered_messages_to

@@ -1,0 +1,293 @@
+"""One leg of a courier: from its outbox to one fragment of a destination.
+
+Owns the order in which the parcels for that fragment are handed over: one batch at a time, by
+outbox number, so that what the fragment has taken is always all up to a mark. A parcel that
+does not go there is disposed of before any later one is sent; and one that may have been sent
+before only after the fragment has sealed its mark, so that no second copy comes to be. Legs do
+not wait for each other: a fragment that is down holds up its own parcels alone.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from partibus.domain.errors import BusError, ParcelSealed, QuotaExceeded, StoreCorrupt
+from partibus.forwarding.outcomes import Fate, reason_of, waits_for_room
+from partibus.forwarding.parcels import Item
+from partibus.fragment.commands import Enqueue
+from partibus.fragment.handle import Fragment
+from partibus.fragment.message import NewMessage
+from partibus.fragment.outbox.commands import Seal
+from partibus.fragment.outbox.marks import Origin
+from partibus.fragment.outbox.state import Parcel
+from partibus.gateway.namespace import Entity
+
+if TYPE_CHECKING:
+    from partibus.forwarding.courier import Courier
+
+BATCH_MESSAGES_MAX: Final = 500
+BATCH_BYTES_MAX: Final = 1024 * 1024
+BACK_OFF_MS_MIN: Final = 50
+BACK_OFF_MS_MAX: Final = 2000
+
+
+class Leg:
+    """The way to one fragment."""
+
+    def __init__(self, courier: "Courier", fragment: Fragment, path: str) -> None:
+        self.fragment = fragment
+        self.path = path
+        self._courier = courier
+        self._items: deque[Item] = deque()
+        """What comes next, in order."""
+        self._numbers: deque[int] = deque()
+        """What comes after that: parcels whose bodies are read again in time."""
+        self._is_busy = False
+        self._is_pausing = False
+        self._failures = 0
+        self._batch: list[Item] = []
+        self._batch_max = BATCH_MESSAGES_MAX
+        self._sent_up_to = 0
+        """Parcels up to this number may have been handed over, in this life or an earlier one."""
+        self._sealed_up_to = 0
+        """Parcels up to this number are never taken there under their numbers."""
+        self._read_max = BATCH_MESSAGES_MAX
+        self._verdict: tuple[list[int], Fate] | None = None
+
+    def put(self, item: Item, maybe_sent: bool) -> None:
+        """One more parcel, with a higher number than all before it."""
+        if maybe_sent:
+            self._sent_up_to = item.number
+        if self._is_pausing or self._numbers:
+            self._numbers.append(item.number)
+        else:
+            self._items.append(item)
+            self._courier.buffered_bytes += item.size
+
+    def is_part_of(self, entity: Entity | None) -> bool:
+        """Whether this fragment still belongs to the entity of its path."""
+        if entity is None or self.fragment.index >= len(entity.fragments):
+            return False
+        return entity.fragments[self.fragment.index].fragment_id == self.fragment.fragment_id
+
+    # --- the next step --------------------------------------------------------------------------
+
+    def go(self) -> None:
+        """Take the next step, unless one is under way."""
+        if self._is_busy or self._is_pausing or self._courier.is_stopped:
+            return
+        if not self._items:
+            self._read_again()
+            return
+        entity = self._courier.entity(self.path)
+        fate = self._fate(self._items[0], entity)
+        run = self._run(fate, entity)
+        self._is_busy = True
+        if fate is None:
+            self._send(run)
+        else:
+            self._dispose(run, fate)
+
+    def _read_again(self) -> None:
+        if self._numbers:
+            self._is_busy = True
+            count = min(len(self._numbers), self._read_max)
+            self._courier.refetch(self, [self._numbers[at] for at in range(count)])
+        elif not self.is_part_of(self._courier.entity(self.path)):
+            self._courier.forget(self)
+
+    def _fate(self, item: Item, entity: Entity | None) -> Fate | None:
+        fate = self._courier.fate(item, self, entity)
+        if fate is None and item.number <= self._sealed_up_to:
+            return Fate(path=self.path)
+        return fate
+
+    def _run(self, fate: Fate | None, entity: Entity | None) -> list[Item]:
+        """The parcels at the front that share a fate, as many as one step takes."""
+        run: list[Item] = []
+        byte_count = 0
+        for item in self._items:
+            byte_count += item.size
+            if run and (
+                len(run) >= self._batch_max
+                or byte_count > BATCH_BYTES_MAX
+                or item.purpose is not run[0].purpose
+                or self._fate(item, entity) != fate
+            ):
+                break
+            run.append(item)
+        return run
+
+    def _drop(self, count: int) -> None:
+        """The parcels at the front are no longer this leg's concern."""
+        for _ in range(count):
+            self._courier.buffered_bytes -= self._items.popleft().size
+
+    def _done(self) -> None:
+        self._is_busy = False
+        self._failures = 0
+        self.go()
+        self._courier.collect()
+
+    def _pause(self) -> None:
+        """Try again later; what is held in memory is given back meanwhile."""
+        self._is_busy = False
+        self._is_pausing = True
+        self._numbers.extendleft([item.number for item in reversed(self._items)])
+        self._drop(len(self._items))
+        delay_ms = min(BACK_OFF_MS_MIN << min(self._failures, 16), BACK_OFF_MS_MAX)
+        self._failures += 1
+        self._courier.later(delay_ms, self._resume)
+        self._courier.collect()
+
+    def _resume(self) -> None:
+        self._is_pausing = False
+        self.go()
+
+    # --- reading again ----------------------------------------------------------------------------
+
+    def collected(self, parcels: Sequence[Parcel], bodies: Sequence[bytes]) -> None:
+        """Parcels whose bodies this leg had let go of."""
+        self._is_busy = False
+        entity = self._courier.entity(self.path)
+        for parcel, body in zip(parcels, bodies, strict=True):
+            assert self._numbers.popleft() == parcel.number
+            item = self._courier.prepare(parcel, body, entity)
+            self._items.append(item)
+            self._courier.buffered_bytes += item.size
+        self.go()
+
+    def unreadable(self, parcels: Sequence[Parcel], error: BusError) -> None:
+        """Their store does not answer; or one of them is damaged and goes no further."""
+        if not isinstance(error, StoreCorrupt):
+            self._pause()
+            return
+        self._is_busy = False
+        if len(parcels) > 1:
+            self._read_max = 1
+        else:
+            (parcel,) = parcels
+            item = Item(self._numbers.popleft(), NewMessage(b"", -1), parcel.purpose)
+            item.refusal = reason_of(error)
+            self._items.append(item)
+        self.go()
+
+    # --- handing over -----------------------------------------------------------------------------
+
+    def _send(self, run: list[Item]) -> None:
+        self._batch = run
+        numbers = [item.number for item in run]
+        self._sent_up_to = max(self._sent_up_to, numbers[-1])
+        messages = [item.message for item in run]
+        byte_count = sum([item.size for item in run])
+        origin = Origin(self._courier.fragment.fragment_id, numbers)
+        self.fragment.submit(Enqueue(self, messages, [0], byte_count, origin))
+
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        """The batch is durable there, or was before."""
+        numbers = [item.number for item in self._batch]
+        self._drop(len(numbers))
+        self._batch = []
+        self._batch_max = min(2 * self._batch_max, BATCH_MESSAGES_MAX)
+        self._courier.delivered(numbers)
+        self._done()
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        """The batch was not stored; if it is not known, it is sent again all the same."""
+        batch, self._batch = self._batch, []
+        if error.retryable or waits_for_room(batch[0].purpose, error):
+            self._pause()
+        elif isinstance(error, ParcelSealed):
+            # An earlier life had them sealed and ended before it could say what follows. All
+            # that waits here is numbered anew with them, so that the order is kept.
+            self._sealed_up_to = self._numbers[-1] if self._numbers else self._items[-1].number
+            self._done()
+        elif len(batch) > 1:
+            # One of them is at fault, or there is no room for all.
+            self._batch_max = len(batch) // 2
+            self._is_busy = False
+            self.go()
+        else:
+            self._refuse(batch[0], error)
+            self._done()
+
+    def _refuse(self, first: Item, error: BusError) -> None:
+        """The fragment does not take a parcel; when it is full, none that is as large either."""
+        first.refusal = reason = reason_of(error)
+        if isinstance(error, QuotaExceeded):
+            for item in self._items:
+                if item.size < first.size or waits_for_room(item.purpose, error):
+                    return
+                item.refusal = item.refusal or reason
+
+    # --- disposing ------------------------------------------------------------------------------
+
+    def _dispose(self, run: list[Item], fate: Fate) -> None:
+        """Parcels do not go there: make sure that none of them is there already."""
+        numbers = [item.number for item in run]
+        self._verdict = (numbers, fate)
+        if numbers[0] <= self._sent_up_to and self.is_part_of(self._courier.entity(self.path)):
+            origin_id = self._courier.fragment.fragment_id
+            self.fragment.submit(Seal(_Seal(self), origin_id, numbers[-1]))
+        else:
+            self._courier.decide(numbers, fate, _Decision(self))
+
+    def sealed(self, mark: int) -> None:
+        """All up to the mark is there, and the rest of the run never will be."""
+        assert self._verdict is not None
+        numbers, fate = self._verdict
+        self._sealed_up_to = numbers[-1]
+        there = [number for number in numbers if number <= mark]
+        rest = numbers[len(there) :]
+        if there:
+            self._courier.delivered(there)
+            self._drop(len(there))
+        self._verdict = (rest, fate)
+        if rest:
+            self._courier.decide(rest, fate, _Decision(self))
+        else:
+            self._done()
+
+    def decided(self) -> None:
+        """The verdict is durable."""
+        assert self._verdict is not None
+        self._drop(len(self._verdict[0]))
+        self._verdict = None
+        self._done()
+
+    def undecided(self) -> None:
+        """A store failed: begin this step again."""
+        self._verdict = None
+        self._pause()
+
+
+class _Seal:
+    """The port of a `Seal`."""
+
+    __slots__ = ("_leg",)
+
+    def __init__(self, leg: Leg) -> None:
+        self._leg = leg
+
+    def done(self, count: int) -> None:
+        self._leg.sealed(count)
+
+    def failed(self, error: BusError) -> None:
+        self._leg.undecided()
+
+
+class _Decision:
+    """The port of a verdict."""
+
+    __slots__ = ("_leg",)
+
+    def __init__(self, leg: Leg) -> None:
+        self._leg = leg
+
+    def done(self, count: int) -> None:
+        self._leg.decided()
+
+    def failed(self, error: BusError) -> None:
+        self._leg.undecided()

@@ -1,0 +1,70 @@
+"""What becomes of a parcel that cannot be handed over.
+
+Owns the verdicts: which errors are final, and where a parcel goes with which reason. Forward
+failures end among the dead letters of the source (FWD-7), or among its transfer dead letters
+where the server is set so (TDQ-3); transfers end among the transfer dead letters, except that a
+full destination is waited for (TDQ-2). Pure; called by couriers and their legs.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from partibus.domain.errors import BusError, QuotaExceeded
+from partibus.fragment.commands import Lane
+from partibus.fragment.message import Overlay
+from partibus.fragment.outbox.state import Purpose
+from partibus.message.forwarded import HOPS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a message is a dead letter, as its receiver will read it (DLQ-5)."""
+
+    name: str
+    description: str
+
+    def overlay(self) -> Overlay:
+        """What is laid over the message."""
+        return Overlay(reason=self.name, description=self.description)
+
+
+TOO_MANY_HOPS: Final = Reason(
+    "MaxTransferHopCountExceeded",
+    f"The maximum number of hops between queues, {HOPS_MAX}, was exceeded.",
+)
+NO_SESSION: Final = Reason(
+    "Session ID is null",
+    "An entity that requires sessions does not allow a message without a session id.",
+)
+
+
+def reason_of(error: BusError) -> Reason:
+    """The name of an error and its text (DLQ-6)."""
+    return Reason(type(error).__name__, error.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """Back to a lane with a reason, or on to another path."""
+
+    lane: Lane = Lane.MAIN
+    reason: Reason | None = None
+    path: str = ""
+    """Where it goes instead; empty when it comes back."""
+
+
+def failure_lane(purpose: Purpose, forward_failures: Lane) -> Lane:
+    """Where a parcel goes that failed for good."""
+    if purpose is Purpose.TRANSFER:
+        return Lane.TRANSFER_DEAD_LETTER
+    return Lane.DEAD_LETTER if purpose is Purpose.DEAD_LETTER else forward_failures
+
+
+def home_lane(purpose: Purpose) -> Lane:
+    """Where a parcel waits when its entity forwards no more."""
+    return Lane.DEAD_LETTER if purpose is Purpose.DEAD_LETTER else Lane.MAIN
+
+
+def waits_for_room(purpose: Purpose, error: BusError) -> bool:
+    """Whether a refusal is waited out: the full destination of a transfer (TDQ-2)."""
+    return purpose is Purpose.TRANSFER and isinstance(error, QuotaExceeded)

@@ -1,0 +1,102 @@
+"""Parcels made ready for their destination, and the fragment that each belongs to.
+
+Owns the way from a stored message in an outbox to the message that a destination stores, what the
+destination will not take of it, and the choice of its fragment: by the message's key as for any
+sender (SEED-56), and without a key by the parcel's own number, so that a parcel that is sent
+again goes to the fragment whose mark knows it. Pure; couriers and their legs use it.
+"""
+
+from typing import Final
+
+from partibus.amqp.codec.decode import DecodeError
+from partibus.domain.address import path_key
+from partibus.domain.errors import MalformedMessage
+from partibus.forwarding.outcomes import NO_SESSION, TOO_MANY_HOPS, Reason, reason_of
+from partibus.fragment.handle import Fragment
+from partibus.fragment.message import NewMessage, key_of
+from partibus.fragment.outbox.state import Parcel, Purpose
+from partibus.gateway.namespace import Entity, too_large
+from partibus.gateway.router import fragment_of
+from partibus.message.forwarded import HOPS_MAX, Journey, hop_count, to_forwarded
+from partibus.message.lanes import client_sequence
+
+ADDED_BYTES_MAX: Final = 128
+"""What the bus itself adds to a message that is stored and sent on: its envelope, and an id. A
+sender's largest message must not fail on the way for it."""
+
+
+class Item:
+    """A parcel made ready for its destination."""
+
+    __slots__ = ("message", "number", "purpose", "refusal")
+
+    def __init__(self, number: int, message: NewMessage, purpose: Purpose) -> None:
+        self.number = number
+        self.message = message
+        self.purpose = purpose
+        self.refusal: Reason | None = None
+        """Why the destination does not take it."""
+
+    @property
+    def size(self) -> int:
+        """The bytes that it holds in memory, about."""
+        return len(self.message.body)
+
+
+class PackingDesk:
+    """Packs the parcels of one origin."""
+
+    __slots__ = ("_fragment_id", "_index", "_key", "_path")
+
+    def __init__(self, fragment_id: int, index: int, path: str) -> None:
+        self._fragment_id = fragment_id
+        self._index = index
+        self._path = path
+        self._key = path_key(path)
+
+    def make_ready(self, parcel: Parcel, body: bytes, entity: Entity) -> Item:
+        """The parcel as the destination will store it, or why it will not."""
+        journey = self._journey(parcel)
+        try:
+            message = to_forwarded(body, journey, self._is_identified(parcel, entity))
+        except DecodeError as cause:
+            item = Item(parcel.number, NewMessage(body, -1), parcel.purpose)
+            item.refusal = reason_of(MalformedMessage(f"It cannot be decoded: {cause}."))
+            return item
+        item = Item(parcel.number, message, parcel.purpose)
+        item.refusal = refusal_of(body, message, entity)
+        return item
+
+    def _is_identified(self, parcel: Parcel, entity: Entity) -> bool:
+        """Whether the destination looks for duplicates of the message.
+
+        What an entity forwards to itself is known there, and is not its own duplicate."""
+        if parcel.purpose is not Purpose.TRANSFER and path_key(entity.record.path) == self._key:
+            return False
+        return entity.spec.requires_duplicate_detection
+
+    def _journey(self, parcel: Parcel) -> Journey:
+        held = parcel.held
+        sequence = client_sequence(self._index, held.sequence)
+        if parcel.purpose is Purpose.TRANSFER:
+            sequence = 0
+        source = self._path if parcel.purpose is Purpose.DEAD_LETTER else None
+        return Journey(sequence, held.overlay, source)
+
+    def fragment_for(self, item: Item, entity: Entity) -> Fragment:
+        """The fragment of the destination, the same whenever it is asked."""
+        key = key_of(item.message)
+        if key is None:
+            key = f"{self._fragment_id}/{item.number}"
+        return fragment_of(entity.fragments, key)
+
+
+def refusal_of(body: bytes, message: NewMessage, entity: Entity) -> Reason | None:
+    """Why a destination does not take a message, as far as the message itself tells."""
+    if hop_count(body) >= HOPS_MAX:
+        return TOO_MANY_HOPS
+    if len(message.body) - ADDED_BYTES_MAX > entity.message_bytes_max:
+        return reason_of(too_large(entity))
+    if entity.spec.requires_session and message.session_id is None:
+        return NO_SESSION
+    return None

@@ -1,0 +1,1 @@
+"""Claims: a pipeline holds messages under a name, with a time limit."""

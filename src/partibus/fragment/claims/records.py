@@ -1,0 +1,117 @@
+"""The durable facts about claims, as records, and their replay.
+
+Owns the encoding: epoch, end, owner and start, then what the kind adds. Runs while a fragment
+serves only to make records; replay happens before it does.
+"""
+
+import struct
+from array import array
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.claims.state import Claim, Claims, runs_of
+from partibus.fragment.cursors.retention import keep_replayed
+from partibus.fragment.message import Held
+from partibus.fragment.records import (
+    CLAIM_LAPSED,
+    CLAIM_RELEASED,
+    CLAIM_RENEWED,
+    CLAIM_SETTLED,
+    CLAIMED,
+)
+from partibus.fragment.state import State
+from partibus.store.record import Record
+
+KINDS: Final = (CLAIMED, CLAIM_RENEWED, CLAIM_SETTLED, CLAIM_LAPSED, CLAIM_RELEASED)
+_CLAIM: Final = struct.Struct("<QQHH")
+
+
+def claim_record(
+    state: State, kind: int, owner: str, start: str, epoch: int, expires_ms: int, tail: bytes = b""
+) -> Record:
+    """A fact about an owner's claim."""
+    encoded_owner, encoded_start = owner.encode(), start.encode()
+    head = _CLAIM.pack(epoch, expires_ms, len(encoded_owner), len(encoded_start))
+    return Record(state.fragment_id, kind, head + encoded_owner + encoded_start + tail, b"")
+
+
+def replay_claim(state: State, kind: int, meta: bytes) -> None:
+    """Apply one record about a claim."""
+    epoch, expires_ms, owner_size, start_size = _CLAIM.unpack_from(meta, 0)
+    owner_end = _CLAIM.size + owner_size
+    owner = meta[_CLAIM.size : owner_end].decode()
+    tail = meta[owner_end + start_size :]
+    if state.claims is None:
+        state.claims = Claims()
+    claim = state.claims.of(owner)
+    if kind == CLAIMED:
+        start = meta[owner_end : owner_end + start_size].decode()
+        _hold(state, claim, start, tail)
+    elif kind == CLAIM_SETTLED:
+        for held in drop(state, claim):
+            keep_replayed(state, held)
+    elif kind == CLAIM_LAPSED:
+        lapse_now(state, claim)
+    elif kind == CLAIM_RELEASED:
+        give_back(state, claim, 0)
+    claim.epoch = epoch
+    claim.expires_ms = expires_ms
+    if kind == CLAIM_RELEASED and tail == b"\x01":
+        del state.claims.by_owner[owner]
+
+
+def _hold(state: State, claim: Claim, start: str, tail: bytes) -> None:
+    if claim.start != start:
+        give_back(state, claim, 0)
+    runs = array("Q")
+    runs.frombytes(tail)
+    claim.start, claim.is_lapsed = start, False
+    claim.runs = array("Q")
+    for index in range(0, len(runs), 2):
+        for sequence in range(runs[index], runs[index] + runs[index + 1]):
+            held = state.main.ready.take(sequence)
+            if held is None:
+                raise StoreCorrupt(f"message {sequence} was claimed, but did not wait")
+            claim.table.insert(held)
+            claim.byte_count += held.length
+
+
+# --- what a claim's end means, in recovery as in service ---------------------------------------
+
+
+def give_back(state: State, claim: Claim, deliveries: int) -> list[Held]:
+    """Put the messages of a claim back where they waited; gives them."""
+    messages = take_all(claim)
+    for held in messages:
+        held.delivery_count += deliveries
+        state.main.ready.insert(held)
+    claim.clear()
+    return messages
+
+
+def lapse_now(state: State, claim: Claim) -> list[Held]:
+    """The time of a claim is up: its messages wait again, and it remembers which they were."""
+    start = claim.start
+    messages = give_back(state, claim, 1)
+    claim.start, claim.is_lapsed = start, True
+    claim.runs = runs_of([held.sequence for held in messages])
+    return messages
+
+
+def drop(state: State, claim: Claim) -> list[Held]:
+    """The messages of a claim are gone; gives them."""
+    messages = take_all(claim)
+    if claim.is_lapsed:
+        for sequence in claim.sequences():
+            held = state.main.ready.take(sequence)
+            if held is None:
+                raise StoreCorrupt(f"message {sequence} was settled in a claim, but did not wait")
+            messages.append(held)
+    claim.clear()
+    return messages
+
+
+def take_all(claim: Claim) -> list[Held]:
+    """Empty the table of a claim."""
+    table = claim.table
+    return [table.pop() for _ in range(len(table))]

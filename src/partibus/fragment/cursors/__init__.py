@@ -1,0 +1,1 @@
+"""Cursors: named reading positions over messages that are kept for them."""

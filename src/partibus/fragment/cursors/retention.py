@@ -1,0 +1,157 @@
+"""What a fragment keeps for its cursors after its receivers have settled it.
+
+Owns the cursors, the table of kept messages and the limits on both, and their form in
+snapshots. Without a cursor nothing is kept and nothing here costs anything. `cursors` decides
+what may change and when.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.cursors.commands import CursorSummary
+from partibus.fragment.effects import Effects
+from partibus.fragment.message import Held
+from partibus.fragment.queue.table import MessageTable
+from partibus.fragment.state import State
+
+CURSORS_MAX: Final = 1000
+"""Cursors of a fragment; each costs little, but nobody needs more."""
+TRIM_SHARE: Final = 8
+"""Over the limit, an eighth more than needed goes, so that trimming is rare."""
+TRIM_MESSAGES_MAX: Final = 4096
+"""What one trim lets go of: a few milliseconds; the next follows after a moment."""
+_CURSOR: Final = struct.Struct("<HQQQQ")
+_HEAD: Final = struct.Struct("<QI")
+
+
+class Retention:
+    """The cursors of a fragment and what is kept for them."""
+
+    __slots__ = ("byte_count", "cursors", "floor", "low", "table", "trimming")
+
+    def __init__(self) -> None:
+        self.cursors: dict[str, CursorSummary] = {}
+        self.table = MessageTable()
+        """Settled messages that a cursor has not passed."""
+        self.byte_count = 0
+        self.floor = 0
+        """Below this number nothing is kept: a limit was reached."""
+        self.low = 0
+        """The lowest number that is to be kept: of the hindmost cursor, or the floor."""
+        self.trimming = False
+        """A new floor is on its way to the store; no other is asked for."""
+
+    def place(self, cursor: CursorSummary) -> list[Held]:
+        """Put a cursor where it is to stand; gives what is needed no more."""
+        self.cursors[cursor.name] = cursor
+        return self.trim()
+
+    def trim(self) -> list[Held]:
+        """Take out what no cursor needs, or what may not be kept."""
+        positions = [cursor.position for cursor in self.cursors.values()]
+        self.low = max(self.floor, min(positions, default=1 << 62))
+        table = self.table
+        gone: list[Held] = []
+        while len(table) and table.first_sequence < self.low:
+            held = table.pop()
+            self.byte_count -= held.length
+            gone.append(held)
+        return gone
+
+    def add(self, held: Held) -> None:
+        """Keep a message; the caller goes on with its own."""
+        self.table.insert(held)
+        self.byte_count += held.length
+
+    @property
+    def window_ms(self) -> int:
+        """How old a kept message may grow."""
+        return max([cursor.retain_ms for cursor in self.cursors.values()], default=0)
+
+    @property
+    def bytes_max(self) -> int:
+        """How much may be kept."""
+        return max([cursor.retain_bytes for cursor in self.cursors.values()], default=0)
+
+    def next_trim_ms(self) -> int | None:
+        """When the oldest kept message is too old, or at once when too much is kept; None when
+        nothing is kept, or a trim is under way."""
+        oldest = self.table.first_enqueued_ms
+        if oldest is None or self.trimming:
+            return None
+        return 0 if self.byte_count > self.bytes_max else oldest + self.window_ms
+
+    def floor_wanted(self, now_ms: int) -> int:
+        """The floor that the limits ask for; the present one when they ask for nothing."""
+        too_old_ms = now_ms - self.window_ms
+        excess = 0
+        if self.byte_count > self.bytes_max:
+            excess = self.byte_count - self.bytes_max + self.bytes_max // TRIM_SHARE
+        floor = self.floor
+        for held in islice(self.table.copies(0), TRIM_MESSAGES_MAX):
+            if held.enqueued_ms > too_old_ms and excess <= 0:
+                break
+            excess -= held.length
+            floor = held.sequence + 1
+        return floor
+
+    def bodies(self) -> Iterator[tuple[int, int]]:
+        """(position, length) of every kept message."""
+        return self.table.bodies()
+
+
+def keep(state: State, messages: Iterable[Held], out: Effects) -> None:
+    """Messages leave for good: those that a cursor has not passed are kept for it."""
+    retention = state.retention
+    if retention is None or not retention.cursors:
+        return
+    for held in messages:
+        if held.sequence >= retention.low:
+            retention.add(held)
+            out.retained.append((held.position, held.length))
+
+
+def keep_replayed(state: State, held: Held) -> None:
+    """The same in recovery, where nothing is released yet."""
+    retention = state.retention
+    if retention is not None and retention.cursors and held.sequence >= retention.low:
+        retention.add(held)
+
+
+def dump_head(retention: Retention) -> bytes:
+    """Everything but the kept messages."""
+    parts = [_HEAD.pack(retention.floor, len(retention.cursors))]
+    parts += [encode_cursor(cursor) for cursor in retention.cursors.values()]
+    return b"".join(parts)
+
+
+def load_head(data: bytes) -> tuple[Retention, int]:
+    """The cursors at the beginning of a section, and the offset behind them."""
+    retention = Retention()
+    retention.floor, count = _HEAD.unpack_from(data, 0)
+    offset = _HEAD.size
+    for _ in range(count):
+        cursor, offset = decode_cursor(data, offset)
+        retention.cursors[cursor.name] = cursor
+    retention.trim()
+    return retention, offset
+
+
+def encode_cursor(cursor: CursorSummary) -> bytes:
+    """A cursor as it stands in records and snapshots."""
+    name = cursor.name.encode()
+    numbers = (cursor.position, cursor.retain_ms, cursor.retain_bytes, cursor.moved_ms)
+    return _CURSOR.pack(len(name), *numbers) + name
+
+
+def decode_cursor(data: bytes, offset: int) -> tuple[CursorSummary, int]:
+    """The cursor at an offset, and the offset behind it."""
+    size, position, retain_ms, retain_bytes, moved_ms = _CURSOR.unpack_from(data, offset)
+    offset += _CURSOR.size
+    if offset + size > len(data):
+        raise StoreCorrupt("the name of a cursor is cut short")
+    name = data[offset : offset + size].decode()
+    return CursorSummary(name, position, retain_ms, retain_bytes, moved_ms), offset + size

@@ -1,0 +1,151 @@
+"""Leaving: messages enter the outbox of their fragment instead of a lane.
+
+Owns the numbering of departures and their record, for messages that wait (an entity that
+forwards is received from by nobody, FWD-1), for arrivals, and for dead letters that the entity
+forwards (FWD-5). What becomes of parcels is `transfers`'; who carries them is the gateway's.
+"""
+
+from typing import Final
+
+from partibus.domain.errors import BusError
+from partibus.fragment.changes import Change
+from partibus.fragment.commands import Lane
+from partibus.fragment.effects import Collected, Effects
+from partibus.fragment.message import Held
+from partibus.fragment.outbox.changes import Departure
+from partibus.fragment.outbox.records import departed as departed_record
+from partibus.fragment.outbox.state import Parcel, Purpose
+from partibus.fragment.queue.subqueue import SubQueue
+from partibus.fragment.sessions.lane import SessionLane
+from partibus.fragment.sessions.state import Session
+from partibus.fragment.state import State
+from partibus.store.record import Record
+
+DEPARTURE_MESSAGES_MAX: Final = 1000
+"""Waiting messages that leave in one change: a deep backlog must not hold up the turn."""
+
+
+def arrivals_depart(state: State) -> bool:
+    """Whether what arrives now enters the outbox in the same entry.
+
+    Not before everything that came earlier is on its way, so that the order is kept."""
+    outbox = state.outbox
+    if not state.spec.forward_to:
+        outbox.is_direct = False
+    elif not outbox.is_direct:
+        outbox.is_direct = (
+            not len(state.main.ready)
+            and (state.sessions is None or not state.sessions.locks)
+            and state.next_sequence == state.next_sequence_durable
+        )
+    return outbox.is_direct
+
+
+def number_departure(
+    state: State, sequences: list[int], purpose: Purpose, path: str
+) -> tuple[int, Record]:
+    """The first of new outbox numbers for these messages, and the record of their departure."""
+    first = state.outbox.next_number
+    state.outbox.next_number = first + len(sequences)
+    return first, departed_record(state.fragment_id, first, purpose, path, sequences)
+
+
+def depart_waiting(state: State, lane: SubQueue, out: Effects) -> None:
+    """Prepare the departure of what waits in a lane, from the front."""
+    forwards_main = lane.lane is Lane.MAIN
+    purpose = Purpose.FORWARD if forwards_main else Purpose.DEAD_LETTER
+    spec = state.spec
+    path = spec.forward_to if forwards_main else spec.forward_dead_letters_to
+    if isinstance(lane, SessionLane):
+        messages = _take_from_sessions(lane)
+    else:
+        count = min(len(lane.ready), DEPARTURE_MESSAGES_MAX)
+        messages = [lane.ready.pop() for _ in range(count)]
+    for held in messages:
+        held.busy = True
+        lane.leaving[held.sequence] = held
+    if messages:
+        sequences = [held.sequence for held in messages]
+        first, record = number_departure(state, sequences, purpose, path)
+        out.changes.append(Departure([record], lane.lane, messages, first, purpose, path))
+
+
+def _take_from_sessions(lane: SessionLane) -> list[Held]:
+    """What waits in free sessions, from the front.
+
+    A session that somebody holds still waits for what is in flight, which comes before the rest
+    of it (FWD-4)."""
+    sessions = lane.in_sessions
+    free: list[Session] = []
+    for held in lane.ready.copies(0):
+        if len(free) >= DEPARTURE_MESSAGES_MAX:
+            break
+        session = sessions.of(held.sequence)
+        if session.lock is None:
+            free.append(session)
+    # In the order of the lane, so each is the first of its session when its turn comes.
+    return [lane.waiting_in_sessions.take_first(session) for session in free]
+
+
+def departed(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages are in the outbox."""
+    assert isinstance(change, Departure)
+    lane = state.lanes[change.lane]
+    for held in change.messages:
+        lane.let_go(held)
+    enter(state, change.messages, change.first_number, change.purpose, change.path, out)
+    if change.lane is Lane.MAIN and state.spec.forward_to and not state.suspended:
+        depart_waiting(state, lane, out)
+
+
+def enter(
+    state: State,
+    messages: list[Held],
+    first_number: int,
+    purpose: Purpose,
+    path: str,
+    out: Effects,
+) -> None:
+    """Put messages that are out of the tables into the outbox; the courier hears of them."""
+    outbox = state.outbox
+    number = first_number
+    for held in messages:
+        outbox.enter(number, held, purpose, path)
+        number += 1
+    outbox.next_number_durable = number
+    serve_collector(state, out)
+
+
+def abort_departure(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """The store failed: the messages wait where they were."""
+    assert isinstance(change, Departure)
+    take_outbox_numbers_back(state, change.first_number)
+    lane = state.lanes[change.lane]
+    for held in change.messages:
+        lane.let_go(held)
+        lane.put_back(held)
+
+
+def take_outbox_numbers_back(state: State, first_number: int) -> None:
+    """Numbers are free again, since all that came later failed too."""
+    state.outbox.next_number = min(state.outbox.next_number, first_number)
+
+
+def serve_collector(state: State, out: Effects) -> None:
+    """Answer a courier that waits for parcels."""
+    outbox = state.outbox
+    command = outbox.collector
+    if command is None or state.suspended:
+        return
+    parcels: list[Parcel] = []
+    byte_count = 0
+    for parcel in outbox.copies(command.from_number):
+        byte_count += parcel.held.length
+        if parcels and (
+            len(parcels) >= command.message_count_max or byte_count > command.byte_count_max
+        ):
+            break
+        parcels.append(parcel)
+    if parcels:
+        outbox.collector = None
+        out.outward.append(Collected(command.port, parcels))

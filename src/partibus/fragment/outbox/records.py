@@ -1,0 +1,218 @@
+"""The durable facts of outboxes and marks, as bytes: records of the log, sections of a snapshot.
+
+Owns their encodings and their replay. A message that enters the outbox is stored by its own
+record like any other; `DEPARTED` in the same entry, or a later one, says that it left its lane.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.commands import Lane
+from partibus.fragment.message import NEVER_MS, Held, Overlay
+from partibus.fragment.outbox.marks import Mark
+from partibus.fragment.outbox.state import TRANSFER_SEQUENCES, Outbox, Parcel, Purpose
+from partibus.fragment.queue.history import Part
+from partibus.fragment.queue.table import ROW_BYTES
+from partibus.fragment.records import (
+    BROUGHT_BACK,
+    DEPARTED,
+    HANDED_OVER,
+    REDIRECTED,
+    SEALED,
+    TAKEN,
+    TRANSFERRED,
+    pack_overlay,
+    pack_sequences,
+    unpack_overlay,
+    unpack_sequences,
+)
+from partibus.fragment.state import State
+from partibus.store.record import Record
+
+_DEPARTED: Final = struct.Struct("<QBH")
+_TRANSFERRED: Final = struct.Struct("<QQH")
+_REDIRECTED: Final = struct.Struct("<QH")
+_TAKEN: Final = struct.Struct("<QQ")
+_SECTION: Final = struct.Struct("<QQII")
+_ROUTE: Final = struct.Struct("<BH")
+_NUMBER: Final = struct.Struct("<Q")
+
+Take = Callable[[State, int], Held]
+"""Takes a message out of whichever table it is in."""
+
+
+# --- records -------------------------------------------------------------------------------------
+
+
+def departed(
+    fragment_id: int, first_number: int, purpose: Purpose, path: str, sequences: list[int]
+) -> Record:
+    """Messages of a lane are in the outbox."""
+    encoded = path.encode()
+    meta = _DEPARTED.pack(first_number, purpose, len(encoded)) + encoded
+    return Record(fragment_id, DEPARTED, meta + pack_sequences(sequences))
+
+
+def transferred(fragment_id: int, number: int, now_ms: int, path: str, body: bytes) -> Record:
+    """A message was given to the outbox alone."""
+    encoded = path.encode()
+    meta = _TRANSFERRED.pack(number, now_ms, len(encoded)) + encoded
+    return Record(fragment_id, TRANSFERRED, meta, body)
+
+
+def handed_over(fragment_id: int, numbers: list[int]) -> Record:
+    """Parcels are the destination's."""
+    return Record(fragment_id, HANDED_OVER, pack_sequences(numbers))
+
+
+def brought_back(
+    fragment_id: int, lane: Lane, overlay: Overlay | None, numbers: list[int]
+) -> Record:
+    """Parcels are in a lane again."""
+    meta = bytes((lane,)) + pack_overlay(overlay) + pack_sequences(numbers)
+    return Record(fragment_id, BROUGHT_BACK, meta)
+
+
+def redirected(fragment_id: int, first_number: int, path: str, numbers: list[int]) -> Record:
+    """Parcels are bound to a path under new numbers."""
+    encoded = path.encode()
+    meta = _REDIRECTED.pack(first_number, len(encoded)) + encoded + pack_sequences(numbers)
+    return Record(fragment_id, REDIRECTED, meta)
+
+
+def taken(fragment_id: int, origin_id: int, number: int) -> Record:
+    """All up to this number was taken from an origin, the messages of this entry included."""
+    return Record(fragment_id, TAKEN, _TAKEN.pack(origin_id, number))
+
+
+def sealed(fragment_id: int, origin_id: int, number: int) -> Record:
+    """Nothing more up to this number will be taken from an origin."""
+    return Record(fragment_id, SEALED, _TAKEN.pack(origin_id, number))
+
+
+# --- replay --------------------------------------------------------------------------------------
+
+
+def replay_outbox(
+    state: State, kind: int, meta: bytes, position: int, length: int, take: Take
+) -> bool:
+    """Apply a record of these kinds; False when it is of another."""
+    if kind == DEPARTED:
+        _replay_departed(state, meta, take)
+    elif kind == TRANSFERRED:
+        _replay_transferred(state, meta, position, length)
+    elif kind == HANDED_OVER:
+        for number in unpack_sequences(meta):
+            _left_session(state, _parcel(state, number).held)
+    elif kind == BROUGHT_BACK:
+        _replay_brought_back(state, meta)
+    elif kind == REDIRECTED:
+        _replay_redirected(state, meta)
+    elif kind == TAKEN:
+        origin_id, number = _TAKEN.unpack(meta)
+        state.marks.set(origin_id, Mark(number, 0))
+    elif kind == SEALED:
+        origin_id, number = _TAKEN.unpack(meta)
+        state.marks.set(origin_id, Mark(state.marks.of(origin_id).taken, number))
+    else:
+        return False
+    return True
+
+
+def _parcel(state: State, number: int) -> Parcel:
+    parcel = state.outbox.take(number)
+    if parcel is None:
+        raise StoreCorrupt(f"a record speaks of parcel {number}, which is not in the outbox")
+    return parcel
+
+
+def _replay_departed(state: State, meta: bytes, take: Take) -> None:
+    number, purpose, size = _DEPARTED.unpack_from(meta, 0)
+    end = _DEPARTED.size + size
+    path = meta[_DEPARTED.size : end].decode()
+    for sequence in unpack_sequences(meta, end):
+        state.outbox.enter(number, take(state, sequence), Purpose(purpose), path)
+        number += 1
+    state.outbox.next_number = number
+
+
+def _replay_transferred(state: State, meta: bytes, position: int, length: int) -> None:
+    number, enqueued_ms, size = _TRANSFERRED.unpack_from(meta, 0)
+    path = meta[_TRANSFERRED.size : _TRANSFERRED.size + size].decode()
+    sequence = TRANSFER_SEQUENCES | number
+    held = Held(sequence, position, length, enqueued_ms, NEVER_MS, 0, None)
+    state.outbox.enter(number, held, Purpose.TRANSFER, path)
+    state.outbox.next_number = number + 1
+
+
+def _replay_brought_back(state: State, meta: bytes) -> None:
+    overlay, offset = unpack_overlay(meta, 1)
+    ready = state.lanes[meta[0]].ready
+    for number in unpack_sequences(meta, offset):
+        held = _parcel(state, number).held
+        if overlay is not None:
+            held.overlay = overlay if held.overlay is None else held.overlay.merged(overlay)
+        ready.insert(held)
+        if meta[0] != Lane.MAIN:
+            _left_session(state, held)
+
+
+def _left_session(state: State, held: Held) -> None:
+    if state.sessions is not None:
+        state.sessions.forget([held.sequence])
+
+
+def _replay_redirected(state: State, meta: bytes) -> None:
+    first, size = _REDIRECTED.unpack_from(meta, 0)
+    end = _REDIRECTED.size + size
+    path = meta[_REDIRECTED.size : end].decode()
+    for number in unpack_sequences(meta, end):
+        parcel = _parcel(state, number)
+        state.outbox.enter(first, parcel.held, parcel.purpose, path)
+        first += 1
+    state.outbox.next_number = first
+
+
+# --- snapshots -----------------------------------------------------------------------------------
+
+
+def dump_outbox(outbox: Outbox) -> list[Part]:
+    """Counter, routes, parcels and their overlays, then the words of all."""
+    overlays = outbox.table.overlays()
+    counts = (len(outbox.table), len(outbox.routes), len(overlays))
+    parts: list[Part] = [_SECTION.pack(outbox.next_number_durable, *counts)]
+    for purpose, path in outbox.routes:
+        encoded = path.encode()
+        parts += (_ROUTE.pack(purpose, len(encoded)), encoded)
+    for number, overlay in overlays.items():
+        parts += (_NUMBER.pack(number), pack_overlay(overlay))
+    parts += outbox.table.dump_rows()
+    parts.append(outbox.words.dump())
+    return parts
+
+
+def load_outbox(state: State, data: bytes) -> None:
+    """The outbox that `dump_outbox` wrote."""
+    outbox = state.outbox
+    next_number, row_count, route_count, overlay_count = _SECTION.unpack_from(data, 0)
+    outbox.next_number = outbox.next_number_durable = next_number
+    offset = _SECTION.size
+    routes: list[tuple[Purpose, str]] = []
+    for _ in range(route_count):
+        purpose, size = _ROUTE.unpack_from(data, offset)
+        offset += _ROUTE.size + size
+        routes.append((Purpose(purpose), data[offset - size : offset].decode()))
+    outbox.restore_routes(routes)
+    overlays: dict[int, Overlay] = {}
+    for _ in range(overlay_count):
+        (number,) = _NUMBER.unpack_from(data, offset)
+        overlay, offset = unpack_overlay(data, offset + _NUMBER.size)
+        if overlay is not None:
+            overlays[number] = overlay
+    rows_end = offset + row_count * ROW_BYTES
+    if rows_end > len(data):
+        raise StoreCorrupt("a snapshot's outbox is cut short")
+    outbox.table.load(data[offset:rows_end], overlays)
+    outbox.words.load(data, rows_end)

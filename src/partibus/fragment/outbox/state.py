@@ -1,0 +1,219 @@
+"""The outbox of a fragment: messages on their way to another entity, in the order they left.
+
+Owns what waits for its courier: each parcel has an outbox number, from a counter of its own
+that only grows, the purpose of its journey and the path it is bound to. Parcels lie in columns
+like any backlog (see `table`); what they have beside a message is one word each. Knows nothing
+of durability or of destinations; `departures` puts parcels in, `transfers` takes them out.
+"""
+
+import enum
+import struct
+from array import array
+from collections.abc import Iterator
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.message import Held
+from partibus.fragment.outbox.commands import Collect
+from partibus.fragment.queue.table import MessageTable
+
+ROUTE_BITS: Final = 16
+"""Of a word: its route; the other 48 bits are the sequence number."""
+ROUTES_MAX: Final = 1 << ROUTE_BITS
+_ROUTE_MASK: Final = ROUTES_MAX - 1
+_CHUNK_BITS: Final = 8
+_PLACE: Final = (1 << _CHUNK_BITS) - 1
+_CHUNK_BYTES: Final = 8 << _CHUNK_BITS
+_BASE: Final = struct.Struct("<Q")
+
+TRANSFER_SEQUENCES: Final = 1 << 47
+"""Messages that were given to the outbox alone have their outbox number on top of this for a
+sequence number: no message of a lane is ever numbered so."""
+
+
+class Purpose(enum.IntEnum):
+    """Why a message leaves."""
+
+    FORWARD = 0
+    """Its entity forwards what it gets (FWD-1)."""
+    DEAD_LETTER = 1
+    """Its entity forwards its dead letters (FWD-5)."""
+    TRANSFER = 2
+    """It was sent to another entity through this one."""
+
+
+class Parcel:
+    """A message in the outbox; `held.sequence` is its number in the fragment."""
+
+    __slots__ = ("held", "is_recovered", "number", "path", "purpose")
+
+    def __init__(
+        self, number: int, held: Held, purpose: Purpose, path: str, is_recovered: bool
+    ) -> None:
+        self.number = number
+        self.held = held
+        self.purpose = purpose
+        self.path = path
+        self.is_recovered = is_recovered
+        """It was there when the process began: it may have been handed over already."""
+
+
+class WordChunk:
+    """The words of neighbouring parcels, and how many of them are there."""
+
+    __slots__ = ("live", "words")
+
+    def __init__(self, words: "array[int]", live: int) -> None:
+        self.words = words
+        self.live = live
+
+
+class Words:
+    """A word for each outbox number, in chunks that go with their last parcel."""
+
+    __slots__ = ("_chunks",)
+
+    def __init__(self) -> None:
+        self._chunks: dict[int, WordChunk] = {}
+
+    def put(self, number: int, word: int) -> None:
+        """Note the word of a new parcel."""
+        chunk = self._chunks.get(number >> _CHUNK_BITS)
+        if chunk is None:
+            chunk = WordChunk(array("Q", bytes(_CHUNK_BYTES)), 0)
+            self._chunks[number >> _CHUNK_BITS] = chunk
+        chunk.words[number & _PLACE] = word
+        chunk.live += 1
+
+    def get(self, number: int) -> int:
+        """The word of a parcel that is there."""
+        return self._chunks[number >> _CHUNK_BITS].words[number & _PLACE]
+
+    def drop(self, number: int) -> None:
+        """The parcel has gone."""
+        chunk = self._chunks[number >> _CHUNK_BITS]
+        chunk.words[number & _PLACE] = 0
+        chunk.live -= 1
+        if not chunk.live:
+            del self._chunks[number >> _CHUNK_BITS]
+
+    def dump(self) -> bytes:
+        """The chunks as they lie in memory, each behind its place."""
+        parts: list[bytes] = []
+        for base, chunk in self._chunks.items():
+            parts += (_BASE.pack(base), chunk.words.tobytes())
+        return b"".join(parts)
+
+    def load(self, data: bytes, offset: int) -> None:
+        """What `dump` wrote, to the end, into a map that holds nothing."""
+        while offset < len(data):
+            if len(data) - offset < _BASE.size + _CHUNK_BYTES:
+                raise StoreCorrupt("a snapshot's outbox is cut short")
+            (base,) = _BASE.unpack_from(data, offset)
+            offset += _BASE.size
+            words = array("Q")
+            words.frombytes(data[offset : offset + _CHUNK_BYTES])
+            offset += _CHUNK_BYTES
+            self._chunks[base] = WordChunk(words, len([word for word in words if word]))
+
+
+class Outbox:
+    """Parcels by outbox number."""
+
+    __slots__ = (
+        "_route_numbers",
+        "collector",
+        "is_direct",
+        "next_number",
+        "next_number_durable",
+        "recovered_below",
+        "routes",
+        "settling",
+        "table",
+        "words",
+    )
+
+    def __init__(self) -> None:
+        self.next_number = 1
+        self.next_number_durable = 1
+        """What `next_number` would be without departures that are not durable yet."""
+        self.recovered_below = 1
+        """Parcels below this were there at the start of the process: they may have been
+        handed over already."""
+        self.is_direct = False
+        """What arrives enters the outbox in the same entry; see `departures`."""
+        self.table = MessageTable()
+        """The messages, under their outbox numbers."""
+        self.words = Words()
+        self.routes: list[tuple[Purpose, str]] = []
+        self._route_numbers: dict[tuple[Purpose, str], int] = {}
+        self.settling: set[int] = set()
+        """Parcels whose departure is decided and not durable yet."""
+        self.collector: Collect | None = None
+        """The courier's question for parcels, while there are none."""
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def enter(self, number: int, held: Held, purpose: Purpose, path: str) -> None:
+        """Take a message in under a number that is higher than all before it."""
+        self.words.put(number, held.sequence << ROUTE_BITS | self._route(purpose, path))
+        row = Held(
+            number,
+            held.position,
+            held.length,
+            held.enqueued_ms,
+            held.expires_ms,
+            held.delivery_count,
+            held.overlay,
+        )
+        self.table.insert(row)
+
+    def _route(self, purpose: Purpose, path: str) -> int:
+        route = (purpose, path)
+        place = self._route_numbers.get(route)
+        if place is None:
+            if not len(self.table):
+                self.routes.clear()
+                self._route_numbers.clear()
+            place = len(self.routes)
+            # Who lets destinations in by name has asked `has_room_for` before.
+            assert place < ROUTES_MAX
+            self.routes.append(route)
+            self._route_numbers[route] = place
+        return place
+
+    def has_room_for(self, purpose: Purpose, path: str) -> bool:
+        """Whether one more destination can be told apart from the others."""
+        return (purpose, path) in self._route_numbers or len(self.routes) < ROUTES_MAX // 2
+
+    def restore_routes(self, routes: list[tuple[Purpose, str]]) -> None:
+        """The routes of a snapshot."""
+        self.routes = routes
+        self._route_numbers = {route: place for place, route in enumerate(routes)}
+
+    def take(self, number: int) -> Parcel | None:
+        """Take a parcel out; None when it is not here."""
+        held = self.table.take(number)
+        if held is None:
+            return None
+        parcel = self._parcel(held)
+        self.words.drop(number)
+        return parcel
+
+    def copies(self, from_number: int) -> Iterator[Parcel]:
+        """Copies of the parcels from a number on, in order; nothing is taken out."""
+        for held in self.table.copies(from_number):
+            yield self._parcel(held)
+
+    def copy_of(self, number: int) -> Parcel | None:
+        """A copy of one parcel; None when it is not here."""
+        held = self.table.copy_of(number)
+        return None if held is None else self._parcel(held)
+
+    def _parcel(self, held: Held) -> Parcel:
+        number = held.sequence
+        word = self.words.get(number)
+        purpose, path = self.routes[word & _ROUTE_MASK]
+        held.sequence = word >> ROUTE_BITS
+        return Parcel(number, held, purpose, path, number < self.recovered_below)

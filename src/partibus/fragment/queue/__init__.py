@@ -1,0 +1,1 @@
+"""The queue: messages arrive, wait, are delivered under locks and settled."""

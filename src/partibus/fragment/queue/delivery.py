@@ -1,0 +1,69 @@
+"""Handing messages over: under a lock, or for good.
+
+Owns what happens to messages that were chosen for a receiver: the lock, or their removal and
+then their delivery (receive-and-delete), and the answer to a drain. Who gets which message is
+`dispatch`'s and `session_dispatch`'s.
+"""
+
+from partibus.fragment.changes import Consumption
+from partibus.fragment.commands import Consumer
+from partibus.fragment.effects import Deliver, Drained, Effects
+from partibus.fragment.message import Held
+from partibus.fragment.queue.subqueue import SubQueue
+from partibus.fragment.records import REMOVED, pack_sequences
+from partibus.fragment.state import State
+from partibus.store.record import Record
+
+
+def hand_over(
+    state: State,
+    lane: SubQueue,
+    consumer: Consumer,
+    messages: list[Held],
+    now_ms: int,
+    out: Effects,
+) -> None:
+    """Give messages that are out of the tables to a receiver."""
+    if consumer.deletes:
+        _consume(state, lane, consumer, messages, out)
+        return
+    lock(state, lane, messages, now_ms)
+    out.outward.append(Deliver(consumer, messages, False))
+
+
+def lock(state: State, lane: SubQueue, messages: list[Held], now_ms: int) -> None:
+    """Lock messages for as long as the entity says (LCK-1)."""
+    until_ms = now_ms + state.spec.lock_duration_ms
+    token = state.next_token
+    for held in messages:
+        lane.lock(held, token, until_ms)
+        token += 1
+    state.next_token = token
+
+
+def removal(state: State, messages: list[Held]) -> Record:
+    """The record that messages are gone."""
+    sequences = pack_sequences([held.sequence for held in messages])
+    return Record(state.fragment_id, REMOVED, sequences, b"")
+
+
+def _consume(
+    state: State, lane: SubQueue, consumer: Consumer, messages: list[Held], out: Effects
+) -> None:
+    """Receive-and-delete: first gone for good, then on the wire, so never twice (SEED-93)."""
+    for held in messages:
+        held.busy = True
+        lane.leaving[held.sequence] = held
+    consumer.consuming += len(messages)
+    out.changes.append(Consumption([removal(state, messages)], consumer, messages))
+
+
+def answer_drain(state: State, consumer: Consumer, out: Effects) -> None:
+    """Tell a receiver that asked for it that nothing more comes for its demand."""
+    if state.is_behind and consumer.waiting:
+        # Messages may wait behind expired ones, which are being cleared away.
+        return
+    if consumer.draining and not consumer.consuming:
+        consumer.draining = False
+        consumer.limit = consumer.sent
+        out.outward.append(Drained(consumer))

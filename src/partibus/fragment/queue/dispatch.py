@@ -1,0 +1,206 @@
+"""Receiving: waiting messages meet waiting receivers.
+
+Owns demand, fairness between competing receivers, locking on delivery, and
+receive-and-delete. What happens to a message afterwards is `settlement`'s.
+"""
+
+from typing import Final
+
+from partibus.domain.errors import BusError, SessionLockLost
+from partibus.fragment.changes import Change, Consumption
+from partibus.fragment.commands import (
+    Command,
+    Consumer,
+    Demand,
+    Detach,
+    Interest,
+    Undelivered,
+)
+from partibus.fragment.cursors.retention import keep
+from partibus.fragment.effects import Available, Deliver, Effects
+from partibus.fragment.message import Held
+from partibus.fragment.outbox.departures import depart_waiting
+from partibus.fragment.queue.delivery import answer_drain, hand_over
+from partibus.fragment.queue.expiry import expire
+from partibus.fragment.queue.subqueue import SubQueue
+from partibus.fragment.sessions.dispatch import revoke, serve_sessions, session_lane
+from partibus.fragment.state import State
+from partibus.fragment.upkeep.slices import SLICE
+
+UNREADABLE: Final = (
+    "The session was released because its messages could not be read from the store. "
+    "Accept the session again."
+)
+
+
+def demand(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """A receiver may have more, or wants to be drained."""
+    assert isinstance(command, Demand)
+    consumer = command.consumer
+    lane = state.lanes[consumer.lane]
+    lane.demand(consumer, command.limit)
+    consumer.draining = command.drain
+    dispatch(state, lane, now_ms, out)
+    answer_drain(state, consumer, out)
+
+
+def interest(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """A receiver wants to hear when messages wait; it may hear at once."""
+    assert isinstance(command, Interest)
+    lane = state.lanes[command.consumer.lane]
+    lane.interested[command.consumer] = None
+    dispatch(state, lane, now_ms, out)
+
+
+def detach(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """A receiver leaves; its locks stay until they lapse (LCK-7), but not those of a session."""
+    assert isinstance(command, Detach)
+    command.consumer.gone = True
+    lane = state.lanes[command.consumer.lane]
+    lane.forget(command.consumer)
+    if lane.sessions is not None:
+        serve_sessions(state, session_lane(lane), now_ms, out)
+
+
+def dispatch(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
+    """Hand waiting messages to waiting receivers, one each in turn when they compete."""
+    if lane.sessions is not None:
+        serve_sessions(state, session_lane(lane), now_ms, out)
+        return
+    if not len(lane.ready) or state.suspended:
+        return
+    if state.spec.forward_to and lane is state.main:
+        depart_waiting(state, lane, out)
+        return
+    if lane.waiting:
+        _serve(state, lane, now_ms, out)
+    if lane.interested and len(lane.ready):
+        for consumer in lane.interested:
+            out.outward.append(Available(consumer))
+        lane.interested.clear()
+
+
+def _serve(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
+    given: dict[Consumer, list[Held]] = {}
+    expired: list[Held] = []
+    consumer = lane.next_consumer()
+    while consumer is not None and len(lane.ready):
+        share = consumer.limit - consumer.sent if len(lane.waiting) == 1 else 1
+        taken = _take(state, lane, share, now_ms, expired)
+        consumer.sent += len(taken)
+        if consumer in given:
+            given[consumer].extend(taken)
+        else:
+            given[consumer] = taken
+        if state.is_behind and not taken:
+            break
+        lane.waiting.rotate(-1)
+        consumer = lane.next_consumer()
+    for receiver, messages in given.items():
+        if messages:
+            hand_over(state, lane, receiver, messages, now_ms, out)
+    if expired:
+        expire(state, expired, out)
+
+
+def _take(state: State, lane: SubQueue, share: int, now_ms: int, expired: list[Held]) -> list[Held]:
+    """Up to `share` messages from the front; expired ones are set aside (TTL-4).
+
+    When there are many of these, the rest is left to the ticks, which clear them away."""
+    ready = lane.ready
+    is_main = lane is state.main
+    taken: list[Held] = []
+    while share > 0 and len(ready):
+        held = ready.pop()
+        # Time to live is not observed among dead letters (TTL-9).
+        if is_main and 0 < held.expires_ms <= now_ms:
+            if state.is_behind or len(expired) >= SLICE:
+                state.is_behind = True
+                ready.insert(held)
+                break
+            expired.append(held)
+            continue
+        taken.append(held)
+        share -= 1
+    return taken
+
+
+def caught_up(state: State, now_ms: int, out: Effects) -> None:
+    """Nothing that is due is left: hand out what waited behind it."""
+    dispatch(state, state.main, now_ms, out)
+    if not state.is_behind:
+        answer_drains(state, out)
+
+
+def answer_drains(state: State, out: Effects) -> None:
+    """Answer the receivers that had to wait for it."""
+    for lane in state.lanes:
+        for consumer in list(lane.waiting):
+            answer_drain(state, consumer, out)
+
+
+def consumed(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The removal is durable: hand the messages over."""
+    assert isinstance(change, Consumption)
+    consumer = change.consumer
+    lane = state.lanes[consumer.lane]
+    for held in change.messages:
+        lane.let_go(held)
+        state.size_bytes -= held.length
+    consumer.consuming -= len(change.messages)
+    keep(state, change.messages, out)
+    out.outward.append(Deliver(consumer, change.messages, True))
+    answer_drain(state, consumer, out)
+    if lane.sessions is not None:
+        lane.sessions.forget([held.sequence for held in change.messages])
+        lane.sessions.touch_held_by(consumer)
+        serve_sessions(state, session_lane(lane), now_ms, out)
+
+
+def abort_consumption(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """The store failed: the messages wait again."""
+    assert isinstance(change, Consumption)
+    consumer = change.consumer
+    lane = state.lanes[consumer.lane]
+    for held in change.messages:
+        lane.let_go(held)
+        lane.put_back(held)
+    consumer.consuming -= len(change.messages)
+    _take_back(lane, consumer, len(change.messages))
+    if lane.sessions is not None:
+        lane.sessions.touch_held_by(consumer)
+    answer_drain(state, consumer, out)
+
+
+def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Take back what could not be handed over.
+
+    A damaged message is kept aside and the others go on. A store that cannot read at all
+    would only fail again: nothing is handed out until the broker says `Resume`.
+    """
+    assert isinstance(command, Undelivered)
+    consumer = command.consumer
+    lane = state.lanes[consumer.lane]
+    if lane.sessions is not None and not command.damaged:
+        # Later messages may have come through, so the order is kept by a new lock alone.
+        revoke(session_lane(lane), consumer, SessionLockLost(UNREADABLE), out)
+    for held in command.messages:
+        if held.token not in lane.locks:
+            continue
+        lane.unlock(held)
+        if command.damaged:
+            lane.leaving[held.sequence] = held
+        else:
+            lane.put_back(held)
+    _take_back(lane, consumer, len(command.messages))
+    if command.damaged:
+        dispatch(state, lane, now_ms, out)
+    else:
+        state.suspended = True
+
+
+def _take_back(lane: SubQueue, consumer: Consumer, count: int) -> None:
+    """The receiver did not get so many after all; its demand stands."""
+    consumer.sent -= count
+    if not consumer.gone:
+        lane.demand(consumer, consumer.limit)

@@ -1,0 +1,278 @@
+"""Settling: what becomes of a message that a receiver holds.
+
+Owns complete, abandon, dead-letter, defer and release, the renewal of locks and their lapse,
+and the count of deliveries with its limit. A settlement is answered when it is durable; one
+whose lock is gone changes nothing (LCK-5).
+"""
+
+from typing import Final
+
+from partibus.domain.errors import BusError, InvalidOperation
+from partibus.fragment.changes import Answer, Change, DeadLettering, Deferral, Removal, Return
+from partibus.fragment.commands import Command, Lane, Outcome, Renew, Settle
+from partibus.fragment.cursors.retention import keep
+from partibus.fragment.effects import Done, Effects, Failed, Renewed, Settled
+from partibus.fragment.message import Held, MessageState, Overlay
+from partibus.fragment.outbox.departures import enter, take_outbox_numbers_back
+from partibus.fragment.outbox.state import Purpose
+from partibus.fragment.queue.delivery import removal
+from partibus.fragment.queue.dispatch import dispatch
+from partibus.fragment.queue.expiry import dead_letter
+from partibus.fragment.queue.subqueue import SubQueue
+from partibus.fragment.records import (
+    DEFERRED,
+    DEFERRED_COUNTED,
+    RETURNED,
+    RETURNED_UNCOUNTED,
+    pack_overlay,
+    pack_sequences,
+)
+from partibus.fragment.state import State
+from partibus.fragment.upkeep.slices import Allowance
+from partibus.store.record import Record
+
+TOO_MANY_DELIVERIES: Final = Overlay(
+    reason="MaxDeliveryCountExceeded",
+    description="Message could not be consumed after the maximum number of delivery attempts.",
+)
+
+
+def settle(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Settle what is locked, and tell which locks are lost."""
+    assert isinstance(command, Settle)
+    lane = state.lanes[command.lane]
+    held: list[Held] = []
+    lost: list[int] = []
+    for token in command.tokens:
+        message = lane.valid_lock(token, now_ms)
+        if message is None:
+            lost.append(token)
+        else:
+            held.append(message)
+    refusal = refusal_of(lane, command.outcome)
+    if held and refusal is None:
+        _prepare(state, lane, command, held, now_ms, out)
+    if command.port is None:
+        return
+    if held and refusal is None and command.outcome is not Outcome.RELEASE:
+        out.changes.append(Answer(command, lost))
+    else:
+        out.outward.append(Settled(command.port, command.request, lost, refusal))
+
+
+def refusal_of(lane: SubQueue, outcome: Outcome) -> BusError | None:
+    """Why messages of a lane cannot be settled so, whatever their locks; None when they can."""
+    if outcome is Outcome.DEAD_LETTER and lane.lane is not Lane.MAIN:
+        return InvalidOperation(
+            "A message in a dead-letter queue cannot be dead-lettered again; "
+            "complete it, abandon it or send it elsewhere."
+        )
+    return None
+
+
+def _prepare(
+    state: State, lane: SubQueue, command: Settle, held: list[Held], now_ms: int, out: Effects
+) -> None:
+    outcome = command.outcome
+    if outcome is Outcome.RELEASE:
+        for message in held:
+            lane.unlock(message)
+            lane.put_back(message)
+        dispatch(state, lane, now_ms, out)
+        return
+    for message in held:
+        message.busy = True
+    if outcome is Outcome.COMPLETE:
+        out.changes.append(Removal([removal(state, held)], lane.lane, held))
+    elif outcome is Outcome.ABANDON:
+        end_delivery(state, lane, held, command.overlay, out)
+    elif outcome is Outcome.DEFER:
+        _defer(state, lane, held, command.overlay, out)
+    else:
+        dead_letter(state, held, command.overlay or Overlay(), False, out)
+
+
+def _defer(
+    state: State, lane: SubQueue, held: list[Held], overlay: Overlay | None, out: Effects
+) -> None:
+    """Prepare a deferral; the delivery it ends counts, but no limit is watched (DLV-3)."""
+    counted = counts_deliveries(state, lane)
+    record = _moved(state, DEFERRED_COUNTED if counted else DEFERRED, held, overlay)
+    out.changes.append(Deferral([record], lane.lane, held, overlay, counted))
+
+
+def counts_deliveries(state: State, lane: SubQueue) -> bool:
+    """Whether the deliveries of a lane are counted: of dead letters not always (DLV-4)."""
+    return lane is state.main or state.spec.counts_dead_letters
+
+
+def _moved(state: State, kind: int, held: list[Held], overlay: Overlay | None) -> Record:
+    sequences = pack_sequences([message.sequence for message in held])
+    return Record(state.fragment_id, kind, pack_overlay(overlay) + sequences, b"")
+
+
+def end_delivery(
+    state: State, lane: SubQueue, held: list[Held], overlay: Overlay | None, out: Effects
+) -> None:
+    """A delivery ended without success: count it, and stop at the limit (DLV-2)."""
+    spent: list[Held] = []
+    again = held
+    if lane is state.main:
+        most = state.spec.max_delivery_count
+        spent = [message for message in held if message.delivery_count + 1 >= most]
+        if spent:
+            again = [message for message in held if message.delivery_count + 1 < most]
+    if spent:
+        last = TOO_MANY_DELIVERIES
+        last = last if overlay is None else overlay.merged(last)
+        dead_letter(state, spent, last, True, out)
+    if again:
+        if lane.sessions is not None:
+            lane.sessions.hold_back(again)
+        counted = counts_deliveries(state, lane)
+        record = _moved(state, RETURNED if counted else RETURNED_UNCOUNTED, again, overlay)
+        out.changes.append(Return([record], lane.lane, again, overlay, counted))
+
+
+def lapse(state: State, lane: SubQueue, allowance: Allowance, now_ms: int, out: Effects) -> None:
+    """Locks whose time is up end their delivery (SEED-100)."""
+    lapsed = lane.lapsed(now_ms, allowance.left)
+    allowance.spend(len(lapsed))
+    if lapsed:
+        for held in lapsed:
+            held.busy = True
+        end_delivery(state, lane, lapsed, None, out)
+
+
+def drop_locks(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
+    """The time of every lock is up now; the deliveries end as in any lapse (SEED-100)."""
+    for lane in state.lanes:
+        for held in lane.locks.values():
+            held.locked_until_ms = now_ms
+        lapse(state, lane, allowance, now_ms, out)
+
+
+def renew(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Extend locks from now; a lost one is told as 0 (LCK-3)."""
+    assert isinstance(command, Renew)
+    lane = state.lanes[command.lane]
+    until_ms = now_ms + state.spec.lock_duration_ms
+    answers: list[int] = []
+    for token in command.tokens:
+        held = lane.valid_lock(token, now_ms)
+        if held is not None:
+            lane.renew(held, until_ms)
+        answers.append(0 if held is None else until_ms)
+    out.outward.append(Renewed(command.port, answers))
+
+
+# --- when it is durable ------------------------------------------------------------------------
+
+
+def removed(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages are gone for good."""
+    assert isinstance(change, Removal)
+    lane = state.lanes[change.lane]
+    for held in change.messages:
+        lane.let_go(held)
+        state.size_bytes -= held.length
+    keep(state, change.messages, out)
+    out.released.extend(change.messages)
+    if lane.sessions is not None:
+        _left_sessions(state, change.messages, now_ms, out)
+    if change.port is not None:
+        out.outward.append(Done(change.port, len(change.messages)))
+
+
+def _left_sessions(state: State, messages: list[Held], now_ms: int, out: Effects) -> None:
+    """Messages are out of their sessions for good; one that was closing may be free now."""
+    assert state.sessions is not None
+    state.sessions.forget([held.sequence for held in messages])
+    dispatch(state, state.main, now_ms, out)
+
+
+def returned(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages wait again at their old place."""
+    assert isinstance(change, Return)
+    lane = state.lanes[change.lane]
+    for held in change.messages:
+        held.delivery_count += change.counted
+        lay_over(held, change.overlay)
+        lane.unlock(held)
+        lane.put_back(held)
+    dispatch(state, lane, now_ms, out)
+
+
+def deferred(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages are set aside under their numbers."""
+    assert isinstance(change, Deferral)
+    lane = state.lanes[change.lane]
+    for held in change.messages:
+        held.delivery_count += change.counted
+        lay_over(held, change.overlay)
+        lane.unlock(held)
+        held.deferred = True
+        held.state = MessageState.DEFERRED
+        lane.put_back(held)
+    if lane.sessions is not None:
+        dispatch(state, lane, now_ms, out)
+
+
+def dead_lettered(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages are in the dead-letter lane, under their old numbers."""
+    assert isinstance(change, DeadLettering)
+    for held in change.messages:
+        state.main.let_go(held)
+        held.delivery_count += change.counted
+        held.deferred = False
+        held.state = MessageState.ACTIVE
+        lay_over(held, change.overlay)
+        if not change.first_number:
+            state.dead.ready.insert(held)
+    if change.first_number:
+        purpose = Purpose.DEAD_LETTER
+        enter(state, change.messages, change.first_number, purpose, change.onward, out)
+    if state.sessions is not None:
+        _left_sessions(state, change.messages, now_ms, out)
+    dispatch(state, state.dead, now_ms, out)
+
+
+def answered(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """All that was prepared for a settlement is durable."""
+    assert isinstance(change, Answer)
+    command = change.command
+    assert command.port is not None
+    out.outward.append(Settled(command.port, command.request, change.lost, None))
+
+
+# --- when the store failed -----------------------------------------------------------------------
+
+
+def abort_held(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """Locked messages stay locked; those without a lock wait again."""
+    assert isinstance(change, Removal | Return | Deferral | DeadLettering)
+    lane = state.main if isinstance(change, DeadLettering) else state.lanes[change.lane]
+    for held in change.messages:
+        if held.token:
+            lane.stay_locked(held)
+        else:
+            lane.let_go(held)
+            lane.put_back(held)
+    if isinstance(change, Removal) and change.port is not None:
+        out.outward.append(Failed(change.port, error))
+    if isinstance(change, DeadLettering) and change.first_number:
+        take_outbox_numbers_back(state, change.first_number)
+
+
+def abort_answer(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """A settlement failed as a whole."""
+    assert isinstance(change, Answer)
+    command = change.command
+    assert command.port is not None
+    out.outward.append(Settled(command.port, command.request, change.lost, error))
+
+
+def lay_over(held: Held, overlay: Overlay | None) -> None:
+    """Add an overlay to what a message carries already."""
+    if overlay is not None:
+        held.overlay = overlay if held.overlay is None else held.overlay.merged(overlay)

@@ -1,0 +1,1 @@
+"""Sessions: messages that belong together, received by one holder in order."""

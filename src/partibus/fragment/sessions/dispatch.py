@@ -1,0 +1,160 @@
+"""Receiving in sessions: held sessions are served, freed ones find their next holder.
+
+Owns the delivery of a session's messages in strict order to the one who holds it (SES-9), and
+which waiting receiver gets which free session (SES-4, SES-25). Called by `dispatch` whenever
+something happened to the lane; how sessions are accepted and lost is `session_locks`'s.
+"""
+
+from partibus.domain.errors import BusError, InvalidOperation, SessionCannotBeLocked
+from partibus.fragment.commands import Consumer, SessionConsumer
+from partibus.fragment.effects import Accepted, Effects, NotAccepted, SessionLost
+from partibus.fragment.message import Held
+from partibus.fragment.outbox.departures import depart_waiting
+from partibus.fragment.queue.delivery import hand_over
+from partibus.fragment.queue.expiry import expire
+from partibus.fragment.queue.subqueue import SubQueue
+from partibus.fragment.sessions.lane import SessionLane
+from partibus.fragment.sessions.state import Session, SessionLock
+from partibus.fragment.state import State
+from partibus.fragment.upkeep.slices import SLICE
+
+
+def session_lane(lane: SubQueue) -> SessionLane:
+    """A lane that is known to have sessions."""
+    assert isinstance(lane, SessionLane)
+    return lane
+
+
+def serve_sessions(state: State, lane: SessionLane, now_ms: int, out: Effects) -> None:
+    """Serve every session that something happened to, then whoever waits for any."""
+    if state.suspended:
+        return
+    sessions = lane.in_sessions
+    if state.spec.forward_to:
+        _turn_away(state, lane, out)
+    touched = sessions.touched
+    postponed: list[Session] = []
+    while touched:
+        session, _ = touched.popitem()
+        lock = session.lock
+        if lock is None:
+            sessions.offer(session)
+            sessions.drop_if_empty(session)
+        elif not lock.is_closing:
+            if not _feed(state, lane, session, lock, now_ms, out):
+                postponed.append(session)
+        elif lock.is_idle:
+            _set_free(state, lane, lock, now_ms, out)
+    if state.spec.forward_to:
+        depart_waiting(state, lane, out)
+    for session in postponed:
+        touched[session] = None
+    while sessions.acceptors:
+        oldest = sessions.oldest()
+        if oldest is None:
+            return
+        consumer = next(iter(sessions.acceptors))
+        del sessions.acceptors[consumer]
+        grant(state, lane, oldest, consumer, now_ms, out)
+
+
+def _turn_away(state: State, lane: SessionLane, out: Effects) -> None:
+    """The entity forwards now: nobody holds a session of it any more, nor waits for one (FWD-4)."""
+    sessions = lane.in_sessions
+    for lock in list(sessions.locks.values()):
+        revoke(lane, lock.consumer, forwarding(state), out)
+        for successor in lock.successors:
+            out.outward.append(NotAccepted(successor, forwarding(state)))
+        lock.successors.clear()
+    for consumer in sessions.acceptors:
+        out.outward.append(NotAccepted(consumer, forwarding(state)))
+    sessions.acceptors.clear()
+
+
+def forwarding(state: State) -> InvalidOperation:
+    """What is told to who would receive from an entity that forwards."""
+    spec = state.spec
+    return InvalidOperation(f"'{spec.path}' forwards to '{spec.forward_to}'; receive from there.")
+
+
+def _feed(
+    state: State,
+    lane: SessionLane,
+    session: Session,
+    lock: SessionLock,
+    now_ms: int,
+    out: Effects,
+) -> bool:
+    """Give the holder what it has room for, in order; expired messages are set aside (TTL-4).
+
+    False when so many have expired that the rest has to wait for the ticks."""
+    if lock.returning or lock.until_ms <= now_ms:
+        return True
+    consumer = lock.consumer
+    share = consumer.limit - consumer.sent
+    taken: list[Held] = []
+    expired: list[Held] = []
+    is_done = True
+    while len(taken) < share and session.first():
+        if (state.is_behind or len(expired) >= SLICE) and _is_over(lane, session.first(), now_ms):
+            state.is_behind = True
+            is_done = False
+            break
+        held = lane.waiting_in_sessions.take_first(session)
+        if 0 < held.expires_ms <= now_ms:
+            expired.append(held)
+        else:
+            taken.append(held)
+    if taken:
+        consumer.sent += len(taken)
+        hand_over(state, lane, consumer, taken, now_ms, out)
+    if expired:
+        expire(state, expired, out)
+    return is_done
+
+
+def _is_over(lane: SessionLane, sequence: int, now_ms: int) -> bool:
+    held = lane.ready.copy_of(sequence)
+    return held is not None and 0 < held.expires_ms <= now_ms
+
+
+def grant(
+    state: State,
+    lane: SessionLane,
+    session: Session,
+    consumer: SessionConsumer,
+    now_ms: int,
+    out: Effects,
+) -> None:
+    """Give a free session to a receiver for as long as the entity's locks last (SES-7)."""
+    number = state.next_token
+    state.next_token = number + 1
+    until_ms = now_ms + state.spec.lock_duration_ms
+    lane.in_sessions.lock(session, consumer, number, until_ms)
+    out.outward.append(Accepted(consumer, session.session_id, until_ms, number))
+
+
+def _set_free(
+    state: State, lane: SessionLane, lock: SessionLock, now_ms: int, out: Effects
+) -> None:
+    """Nothing of a released session is under way: who asked for it meanwhile may have it."""
+    session = lock.session
+    lane.in_sessions.unlock(lock)
+    for successor in lock.successors:
+        if successor.gone:
+            continue
+        if session.lock is None:
+            grant(state, lane, session, successor, now_ms, out)
+        else:
+            out.outward.append(NotAccepted(successor, SessionCannotBeLocked()))
+    if session.lock is None:
+        lane.in_sessions.offer(session)
+        lane.in_sessions.drop_if_empty(session)
+
+
+def revoke(lane: SessionLane, consumer: Consumer, error: BusError, out: Effects) -> None:
+    """Take a session from its holder, as if it had been released, and tell it why."""
+    lock = lane.in_sessions.lock_of.get(consumer)
+    if lock is not None and not lock.is_closing:
+        lane.release(lock)
+        out.outward.append(SessionLost(lock.consumer, error))

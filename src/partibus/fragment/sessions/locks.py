@@ -1,0 +1,164 @@
+"""The locks of sessions: accepted, renewed, lost.
+
+Owns who may hold a session and until when. The lock is an umbrella over the session's messages
+(SES-8): when its time is up everything in flight ends as a delivery that counts (SES-13), and
+the session is free once that is durable. A receiver that leaves releases its session without
+counting; `session_lane` does that.
+"""
+
+from partibus.domain.errors import (
+    BusError,
+    InvalidOperation,
+    OperationTimeout,
+    SessionCannotBeLocked,
+    SessionLockLost,
+    StoreUnavailable,
+)
+from partibus.fragment.commands import (
+    AcceptSession,
+    Command,
+    FindOldestSession,
+    RenewSession,
+)
+from partibus.fragment.effects import Done, Effects, Failed, NotAccepted, Renewed, SessionLost
+from partibus.fragment.queue.settlement import drop_locks as drop_message_locks
+from partibus.fragment.queue.settlement import end_delivery
+from partibus.fragment.sessions.dispatch import forwarding, grant, serve_sessions
+from partibus.fragment.sessions.lane import SessionLane
+from partibus.fragment.sessions.state import SessionLock
+from partibus.fragment.state import State
+from partibus.fragment.upkeep.slices import Allowance
+
+
+def accept(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Give a session to a receiver, let it wait for one, or refuse."""
+    assert isinstance(command, AcceptSession)
+    lane = state.main
+    consumer = command.consumer
+    if consumer.gone:
+        return
+    if not isinstance(lane, SessionLane):
+        out.outward.append(NotAccepted(consumer, without_sessions(state)))
+    elif state.spec.forward_to:
+        out.outward.append(NotAccepted(consumer, forwarding(state)))
+    elif command.session_id is not None:
+        _accept_certain(state, lane, command, command.session_id, now_ms, out)
+    else:
+        lane.in_sessions.acceptors[consumer] = None
+        serve_sessions(state, lane, now_ms, out)
+        if not command.waits and consumer in lane.in_sessions.acceptors:
+            del lane.in_sessions.acceptors[consumer]
+            out.outward.append(NotAccepted(consumer, OperationTimeout("No session is free.")))
+
+
+def _accept_certain(
+    state: State,
+    lane: SessionLane,
+    command: AcceptSession,
+    session_id: str,
+    now_ms: int,
+    out: Effects,
+) -> None:
+    """A certain session: at once, or not at all (SES-3)."""
+    if state.suspended:
+        out.outward.append(NotAccepted(command.consumer, StoreUnavailable()))
+        return
+    session = lane.in_sessions.get(session_id)
+    if session.lock is not None and session.lock.until_ms <= now_ms:
+        _lapse(state, lane, session.lock, Allowance(), out)
+        serve_sessions(state, lane, now_ms, out)
+        session = lane.in_sessions.get(session_id)
+    if session.lock is None:
+        grant(state, lane, session, command.consumer, now_ms, out)
+    elif session.lock.is_closing:
+        session.lock.successors.append(command.consumer)
+    else:
+        out.outward.append(NotAccepted(command.consumer, SessionCannotBeLocked()))
+
+
+def find_oldest(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Since when the head of the session waits that would be given next (SES-20)."""
+    assert isinstance(command, FindOldestSession)
+    lane = state.main
+    if not isinstance(lane, SessionLane):
+        out.outward.append(Failed(command.port, without_sessions(state)))
+        return
+    oldest = None if state.suspended else lane.in_sessions.oldest()
+    head = None if oldest is None else lane.ready.copy_of(oldest.first())
+    out.outward.append(Done(command.port, 0 if head is None else head.enqueued_ms))
+
+
+def renew_session(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Extend a session's lock from now; a lost one is told as 0."""
+    assert isinstance(command, RenewSession)
+    lock = held_lock(state, command.session_id, command.lock, now_ms)
+    until_ms = 0
+    if lock is not None:
+        assert state.sessions is not None
+        until_ms = now_ms + state.spec.lock_duration_ms
+        state.sessions.renew(lock, until_ms)
+    out.outward.append(Renewed(command.port, [until_ms]))
+
+
+def held_lock(state: State, session_id: str | None, number: int, now_ms: int) -> SessionLock | None:
+    """The lock that proves that its bearer holds the session (SES-12)."""
+    return None if state.sessions is None else state.sessions.valid_lock(session_id, number, now_ms)
+
+
+def lapse_sessions(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
+    """Sessions whose time is up are lost (SES-7)."""
+    lane = state.main
+    assert isinstance(lane, SessionLane)
+    if not allowance.left:
+        return
+    lapsed: list[SessionLock] = []
+    is_ordered = lane.look_through(now_ms)
+    for lock in lane.in_sessions.locks.values():
+        if lock.until_ms <= now_ms:
+            lapsed.append(lock)
+        elif is_ordered:
+            break
+    for lock in lapsed:
+        if not allowance.left:
+            break
+        _lapse(state, lane, lock, allowance, out)
+    if lapsed:
+        serve_sessions(state, lane, now_ms, out)
+
+
+def _lapse(
+    state: State, lane: SessionLane, lock: SessionLock, allowance: Allowance, out: Effects
+) -> None:
+    """What was delivered and not settled counts as a delivery (SES-13).
+
+    The session is lost at once, and free when all of it has been counted."""
+    if not lock.is_closing:
+        lock.is_closing = lock.is_lapsed = True
+        allowance.spend(1)
+        out.outward.append(SessionLost(lock.consumer, SessionLockLost()))
+    unsettled = [held for held in lock.in_flight.values() if not held.busy]
+    ended = unsettled[: allowance.left]
+    allowance.spend(len(ended))
+    for held in ended:
+        held.busy = True
+    if ended:
+        end_delivery(state, lane, ended, None, out)
+    lane.in_sessions.touched[lock.session] = None
+
+
+def drop_locks(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """The time of every lock is up now, of sessions and of messages alike."""
+    allowance = Allowance()
+    drop_message_locks(state, allowance, now_ms, out)
+    if state.sessions is not None:
+        for lock in state.sessions.locks.values():
+            lock.until_ms = now_ms
+        lapse_sessions(state, allowance, now_ms, out)
+    state.is_behind = state.is_behind or not allowance.left
+
+
+def without_sessions(state: State) -> BusError:
+    """What is told to who speaks of sessions where there are none."""
+    return InvalidOperation(
+        f"'{state.spec.path}' does not require sessions; receive from it without one."
+    )

@@ -1,0 +1,158 @@
+"""The durable facts of sessions, as bytes: records of the log and the section of a snapshot.
+
+Owns their encodings and their replay. Messages are put into sessions by a record of their own
+in the same entry as the messages, a run for each change of session; state is the body of its
+record and is read from the store when it is asked for. Locks are volatile and not written.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.message import NewMessage
+from partibus.fragment.records import IN_SESSIONS, SESSION_STATE
+from partibus.fragment.sessions.state import NO_STATE, Session, Sessions
+from partibus.fragment.state import State
+from partibus.store.record import Record
+
+_RUN: Final = struct.Struct("<QIH")
+_STATE: Final = struct.Struct("<QB")
+_HEAD: Final = struct.Struct("<I")
+_SESSION: Final = struct.Struct("<IqQQH")
+
+
+def encode_id(session_id: str) -> bytes:
+    """A session id as bytes, whatever characters a sender put into it."""
+    return session_id.encode("utf-8", "surrogatepass")
+
+
+def decode_id(encoded: bytes) -> str:
+    """The session id again."""
+    return encoded.decode("utf-8", "surrogatepass")
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+def in_sessions(fragment_id: int, first_sequence: int, messages: Sequence[NewMessage]) -> Record:
+    """The record that new messages belong to their sessions."""
+    parts: list[bytes] = []
+    start = 0
+    for at in range(1, len(messages) + 1):
+        session_id = messages[start].session_id or ""
+        if at < len(messages) and (messages[at].session_id or "") == session_id:
+            continue
+        encoded = encode_id(session_id)
+        parts.append(_RUN.pack(first_sequence + start, at - start, len(encoded)))
+        parts.append(encoded)
+        start = at
+    return Record(fragment_id, IN_SESSIONS, b"".join(parts))
+
+
+def copies_in_sessions(fragment_id: int, members: Sequence[tuple[int, str]]) -> Record:
+    """The record that copies of a topic's messages, by number, belong to their sessions."""
+    parts: list[bytes] = []
+    for sequence, session_id in members:
+        encoded = encode_id(session_id)
+        parts.append(_RUN.pack(sequence, 1, len(encoded)))
+        parts.append(encoded)
+    return Record(fragment_id, IN_SESSIONS, b"".join(parts))
+
+
+def replay_in_sessions(state: State, meta: bytes) -> None:
+    """Messages of the same entry belong to sessions."""
+    sessions = rebuilt_sessions(state)
+    offset = 0
+    while offset < len(meta):
+        first, count, size = _RUN.unpack_from(meta, offset)
+        offset += _RUN.size
+        session_id = decode_id(meta[offset : offset + size])
+        offset += size
+        for sequence in range(first, first + count):
+            sessions.enter(sequence, session_id)
+
+
+def rebuilt_sessions(state: State) -> Sessions:
+    """The sessions of a state that is being rebuilt."""
+    if state.sessions is None:
+        state.sessions = Sessions()
+    return state.sessions
+
+
+# --- state ---------------------------------------------------------------------------------------
+
+
+def session_state(fragment_id: int, session_id: str, updated_ms: int, body: bytes | None) -> Record:
+    """The record that a session's state was set; None clears it."""
+    meta = _STATE.pack(updated_ms, body is not None) + encode_id(session_id)
+    return Record(fragment_id, SESSION_STATE, meta, body or b"")
+
+
+def replay_state(state: State, meta: bytes, position: int, length: int) -> None:
+    """A session's state was set."""
+    updated_ms, is_there = _STATE.unpack_from(meta, 0)
+    sessions = rebuilt_sessions(state)
+    session = sessions.get(decode_id(meta[_STATE.size :]))
+    session.state_updated_ms = updated_ms
+    session.state_length = length if is_there else NO_STATE
+    session.state_position = position
+    sessions.drop_if_empty(session)
+
+
+def state_bodies(sessions: Sessions) -> list[tuple[int, int]]:
+    """(position, length) of every state in the store."""
+    return [(s.state_position, s.state_length) for s in sessions if s.state_length > 0]
+
+
+# --- snapshots -----------------------------------------------------------------------------------
+
+
+def dump_sessions(sessions: Sessions) -> bytes:
+    """Every session, then the session number of every message."""
+    parts = [_HEAD.pack(len(sessions.by_id))]
+    for session in sessions:
+        encoded = encode_id(session.session_id)
+        parts.append(
+            _SESSION.pack(
+                session.number,
+                session.state_length,
+                session.state_position,
+                session.state_updated_ms,
+                len(encoded),
+            )
+        )
+        parts.append(encoded)
+    sessions.numbers.dump(parts)
+    return b"".join(parts)
+
+
+def load_sessions(state: State, data: bytes) -> None:
+    """The sessions that `dump_sessions` wrote."""
+    sessions = state.sessions = Sessions()
+    (count,) = _HEAD.unpack_from(data, 0)
+    offset = _HEAD.size
+    for _ in range(count):
+        number, length, position, updated_ms, size = _SESSION.unpack_from(data, offset)
+        offset += _SESSION.size
+        session = sessions.restore(number, _text(data, offset, size))
+        offset += size
+        session.state_length = length
+        session.state_position = position
+        session.state_updated_ms = updated_ms
+    sessions.restored()
+    for number in sessions.numbers.load(data, offset):
+        sessions.numbered(number).message_count += 1
+    _drop_empty(list(sessions), sessions)
+
+
+def _text(data: bytes, offset: int, size: int) -> str:
+    if offset + size > len(data):
+        raise StoreCorrupt("a snapshot's table of sessions is cut short")
+    return decode_id(data[offset : offset + size])
+
+
+def _drop_empty(every: list[Session], sessions: Sessions) -> None:
+    """A session that was only held when the snapshot was taken is no more."""
+    for session in every:
+        sessions.drop_if_empty(session)

@@ -1,0 +1,1 @@
+"""Stages: a pipeline writes a batch unseen and publishes all of it at once."""

@@ -1,0 +1,172 @@
+"""The durable facts about stages, as records, and their replay.
+
+Owns the encodings, and what a fact means for stages in recovery as in service. Records are made
+while a fragment serves; replay happens before it does.
+"""
+
+import struct
+from typing import Final
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.message import NEVER_MS, Held
+from partibus.fragment.outbox.state import TRANSFER_SEQUENCES, Purpose
+from partibus.fragment.records import (
+    STAGE_DEPARTED,
+    STAGED,
+    STAGED_MESSAGE,
+    STAGES_DROPPED,
+    STAGES_PUBLISHED,
+    pack_sequences,
+    unpack_sequences,
+)
+from partibus.fragment.stages.state import Stage, Stages, Writer, pack_text, unpack_text
+from partibus.fragment.state import State
+from partibus.store.record import Record
+
+KINDS: Final = (STAGED, STAGED_MESSAGE, STAGES_PUBLISHED, STAGES_DROPPED, STAGE_DEPARTED)
+_STAGED: Final = struct.Struct("<QQQI")
+STAGED_MESSAGE_META: Final = struct.Struct("<QQ")
+_PUBLISHED: Final = struct.Struct("<QQQI")
+_DROPPED: Final = struct.Struct("<QB")
+_DEPARTED: Final = struct.Struct("<QQI")
+
+
+# --- records -------------------------------------------------------------------------------------
+
+
+def staged(fragment_id: int, stage: Stage, chunk: int, now_ms: int) -> Record:
+    """A chunk of a stage."""
+    texts = [pack_text(text) for text in (stage.writer, stage.name, stage.path)]
+    meta = _STAGED.pack(stage.number, stage.epoch, now_ms, chunk) + b"".join(texts)
+    return Record(fragment_id, STAGED, meta)
+
+
+def published(
+    fragment_id: int,
+    writer: str,
+    series: str,
+    epoch: int,
+    batch: int,
+    now_ms: int,
+    leaving: list[int],
+    dropped: list[int],
+) -> Record:
+    """Stages are on their way, and others are void."""
+    head = _PUBLISHED.pack(epoch, batch, now_ms, len(leaving))
+    texts = pack_text(writer) + pack_text(series)
+    return Record(fragment_id, STAGES_PUBLISHED, head + texts + pack_sequences(leaving + dropped))
+
+
+def dropped(fragment_id: int, writer: str, epoch: int, forget: bool, numbers: list[int]) -> Record:
+    """Stages are gone."""
+    head = _DROPPED.pack(epoch, forget)
+    return Record(fragment_id, STAGES_DROPPED, head + pack_text(writer) + pack_sequences(numbers))
+
+
+def stage_departed(fragment_id: int, stage: Stage, first_number: int, count: int) -> Record:
+    """Messages of a published stage are in the outbox."""
+    return Record(fragment_id, STAGE_DEPARTED, _DEPARTED.pack(stage.number, first_number, count))
+
+
+# --- replay --------------------------------------------------------------------------------------
+
+
+def replay_stage(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+    """Apply one record about stages."""
+    if state.stages is None:
+        state.stages = Stages()
+    stages = state.stages
+    if kind == STAGED_MESSAGE:
+        number, place = STAGED_MESSAGE_META.unpack(meta)
+        stage = _stage(stages, number)
+        stage.table.push(place, position, length, stage.touched_ms, NEVER_MS, 0)
+        stage.byte_count += length
+        stage.next_place = place + 1
+    elif kind == STAGED:
+        _replay_staged(stages, meta)
+    elif kind == STAGES_PUBLISHED:
+        _replay_published(stages, meta)
+    elif kind == STAGES_DROPPED:
+        epoch, forget = _DROPPED.unpack_from(meta, 0)
+        name, offset = unpack_text(meta, _DROPPED.size)
+        for number in unpack_sequences(meta, offset):
+            _stage(stages, number)
+            stages.take(number)
+        if name:
+            close(stages.writer(name), epoch)
+        if forget:
+            stages.writers.pop(name, None)
+    else:
+        number, first, count = _DEPARTED.unpack(meta)
+        if not stages.published or stages.published[0].number != number:
+            raise StoreCorrupt(f"a record speaks of stage {number}, which was not to leave")
+        depart(state, stages, first, count)
+        state.outbox.next_number = first + count
+
+
+def _stage(stages: Stages, number: int) -> Stage:
+    stage = stages.by_number.get(number)
+    if stage is None:
+        raise StoreCorrupt(f"a record speaks of stage {number}, which is not there")
+    return stage
+
+
+def _replay_staged(stages: Stages, meta: bytes) -> None:
+    number, epoch, staged_ms, chunk = _STAGED.unpack_from(meta, 0)
+    stage = stages.by_number.get(number)
+    if stage is None:
+        writer, offset = unpack_text(meta, _STAGED.size)
+        name, offset = unpack_text(meta, offset)
+        path, offset = unpack_text(meta, offset)
+        stage = Stage(number, writer, epoch, name, path)
+        stages.add(stage)
+    touch(stages.writer(stage.writer), stage, chunk, staged_ms)
+    stage.next_chunk = stage.chunk_count
+
+
+def _replay_published(stages: Stages, meta: bytes) -> None:
+    epoch, batch, published_ms, count = _PUBLISHED.unpack_from(meta, 0)
+    name, offset = unpack_text(meta, _PUBLISHED.size)
+    series, offset = unpack_text(meta, offset)
+    for at, number in enumerate(unpack_sequences(meta, offset)):
+        stage = _stage(stages, number)
+        stages.take(number)
+        if at < count and len(stage.table):
+            stages.published.append(stage)
+    writer = stages.writer(name)
+    writer.note(series, batch)
+    writer.used_ms = published_ms
+    close(writer, epoch)
+
+
+# --- what facts mean, in recovery as in service ------------------------------------------------
+
+
+def touch(writer: Writer, stage: Stage, chunk: int, staged_ms: int) -> None:
+    """A chunk is there."""
+    stage.chunk_count = chunk + 1
+    stage.touched_ms = writer.used_ms = staged_ms
+    writer.epoch = max(writer.epoch, stage.epoch)
+
+
+def close(writer: Writer, epoch: int) -> None:
+    """All that a writer wrote up to an epoch is over."""
+    writer.epoch = max(writer.epoch, epoch)
+    writer.closed_epoch = max(writer.closed_epoch, epoch)
+
+
+def depart(state: State, stages: Stages, first_number: int, count: int) -> list[Held]:
+    """Take messages of the stage that is next, and put them into the outbox."""
+    stage = stages.published[0]
+    leaving: list[Held] = []
+    for number in range(first_number, first_number + count):
+        if not len(stage.table):
+            raise StoreCorrupt(f"stage {stage.number} has fewer messages than left it")
+        held = stage.table.pop()
+        held.sequence = TRANSFER_SEQUENCES | number
+        state.outbox.enter(number, held, Purpose.TRANSFER, stage.path)
+        stage.byte_count -= held.length
+        leaving.append(held)
+    if not len(stage.table):
+        stages.published.popleft()
+    return leaving

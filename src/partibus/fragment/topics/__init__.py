@@ -1,0 +1,1 @@
+"""Topics: a message is published once and copied to its subscriptions."""

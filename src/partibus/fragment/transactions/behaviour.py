@@ -1,0 +1,105 @@
+"""What transactions need of a single fragment, beside its ordinary commands.
+
+Owns the look at locks before they are settled in a transaction, the release of messages at
+its end and not before, and the answer that waits for all of its parts. `transacting` puts a
+transaction together; the machine calls what is here.
+"""
+
+from partibus.domain.errors import BusError, MessageLockLost, SessionLockLost
+from partibus.fragment.changes import Change
+from partibus.fragment.commands import Command, Lane, Settle
+from partibus.fragment.effects import Done, Effects, Failed, Settled
+from partibus.fragment.message import Held
+from partibus.fragment.ports import AnswerPort
+from partibus.fragment.queue.dispatch import dispatch
+from partibus.fragment.queue.settlement import refusal_of
+from partibus.fragment.queue.subqueue import SubQueue
+from partibus.fragment.state import State
+from partibus.fragment.transactions.commands import CheckLocks
+
+
+class Releasing(Change):
+    """Messages wait again at the end of a transaction, uncounted; no record tells of it."""
+
+    __slots__ = ("lane", "messages")
+
+    def __init__(self, lane: Lane, messages: list[Held]) -> None:
+        self.records = []
+        self.lane = lane
+        self.messages = messages
+
+
+class Discharge(Change):
+    """No change of its own: the answer to a transaction, behind all of its parts."""
+
+    __slots__ = ("count", "port")
+
+    def __init__(self, port: AnswerPort, count: int) -> None:
+        self.records = []
+        self.port = port
+        self.count = count
+
+
+def lock_lost(lane: SubQueue) -> BusError:
+    """The error for a lock that is not held, of a message or of its session (LCK-5)."""
+    return MessageLockLost() if lane.sessions is None else SessionLockLost()
+
+
+def check_locks(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Whether all locks are held and the settlement is one that the lane allows."""
+    assert isinstance(command, CheckLocks)
+    lane = state.lanes[command.lane]
+    error = refusal_of(lane, command.outcome)
+    if error is None and any(lane.valid_lock(token, now_ms) is None for token in command.tokens):
+        error = lock_lost(lane)
+    if error is None:
+        out.outward.append(Done(command.port, len(command.tokens)))
+    else:
+        out.outward.append(Failed(command.port, error))
+
+
+def release_at_end(state: State, command: Settle, now_ms: int, out: Effects) -> None:
+    """Prepare a release: outside of a transaction one happens at once and needs no store."""
+    lane = state.lanes[command.lane]
+    held: list[Held] = []
+    lost: list[int] = []
+    for token in command.tokens:
+        message = lane.valid_lock(token, now_ms)
+        if message is None:
+            lost.append(token)
+        else:
+            message.busy = True
+            held.append(message)
+    out.changes.append(Releasing(command.lane, held))
+    if lost and command.port is not None:
+        out.outward.append(Settled(command.port, command.request, lost, None))
+
+
+def released(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The transaction is durable: the messages wait again."""
+    assert isinstance(change, Releasing)
+    lane = state.lanes[change.lane]
+    for held in change.messages:
+        lane.unlock(held)
+        lane.put_back(held)
+    dispatch(state, lane, now_ms, out)
+
+
+def abort_release(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """The transaction failed: the messages stay locked."""
+    assert isinstance(change, Releasing)
+    lane = state.lanes[change.lane]
+    for held in change.messages:
+        lane.stay_locked(held)
+
+
+def discharged(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """All of a transaction is durable and carried out."""
+    assert isinstance(change, Discharge)
+    out.outward.append(Done(change.port, change.count))
+
+
+def abort_discharge(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """All of a transaction was taken back."""
+    assert isinstance(change, Discharge)
+    out.outward.append(Failed(change.port, error))

@@ -1,0 +1,181 @@
+"""Messages that are scheduled in a transaction, under numbers they had before its end.
+
+Owns the numbers that are set aside for them and their arrival (SCH-7). A number set aside is
+given to nobody else while this process lives; what was set aside in an earlier life of it is
+void, since others may have that number now. Called by the machine; `scheduling` has them once
+they are there.
+"""
+
+from typing import Final
+
+from partibus.domain.errors import BusError, TransactionRolledBack
+from partibus.fragment.changes import Change, Sieve
+from partibus.fragment.commands import Command, Enqueue
+from partibus.fragment.effects import Confirmed, Effect, Effects, Refused
+from partibus.fragment.message import Held, NewMessage
+from partibus.fragment.queue.arrivals import full, ttl_word
+from partibus.fragment.queue.duplicates import identified, let_go, remember, sift
+from partibus.fragment.records import (
+    NO_TTL,
+    SCHEDULED_LONG,
+    SCHEDULED_LONG_META,
+    SCHEDULED_META,
+    SCHEDULED_UNDER,
+)
+from partibus.fragment.sessions.records import in_sessions
+from partibus.fragment.state import State
+from partibus.fragment.transactions.commands import EnqueueNumbered, NumbersPort, ReserveNumbers
+from partibus.store.record import Record
+
+LIFE_BITS: Final = 32
+"""Of a lock's number, below those that tell one life of a worker from another."""
+
+
+class Reserved(Effect):
+    """Numbers were set aside."""
+
+    __slots__ = ("first_sequence", "life", "port")
+
+    def __init__(self, port: NumbersPort, first_sequence: int, life: int) -> None:
+        self.port = port
+        self.first_sequence = first_sequence
+        self.life = life
+
+    def carry_out(self) -> None:
+        self.port.reserved(self.first_sequence, self.life)
+
+
+class NumberedArrival(Change):
+    """Scheduled messages, each under its number."""
+
+    __slots__ = ("byte_count", "command", "held", "messages", "sieve")
+
+    def __init__(
+        self,
+        records: list[Record],
+        command: EnqueueNumbered,
+        messages: list[NewMessage],
+        held: list[Held],
+        byte_count: int,
+        sieve: Sieve | None,
+    ) -> None:
+        self.records = records
+        self.command = command
+        self.messages = messages
+        """Those that are no duplicates."""
+        self.held = held
+        """The same, as they will be known; what they take in the store comes first in
+        `records`, in their order."""
+        self.byte_count = byte_count
+        self.sieve = sieve
+
+
+def life_of(state: State) -> int:
+    """The life of the process that runs the fragment: its locks are numbered from there."""
+    return state.next_token >> LIFE_BITS
+
+
+def reserve_numbers(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Give the next numbers away; they are not used by what arrives meanwhile."""
+    assert isinstance(command, ReserveNumbers)
+    first = state.next_sequence
+    state.next_sequence = state.reserved_until = first + command.count
+    out.outward.append(Reserved(command.port, first, life_of(state)))
+
+
+def enqueue_numbered(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Prepare the records of messages that have their numbers."""
+    assert isinstance(command, EnqueueNumbered)
+    if command.life != life_of(state):
+        error = TransactionRolledBack(
+            "The process that runs the fragment was restarted, and the sequence numbers that "
+            "it had given to scheduled messages are void. Schedule them again."
+        )
+        out.outward.append(Refused(command.port, [0], error))
+        return
+    kept, numbers, byte_count, sieve = _sifted(state, command, now_ms)
+    limit = state.spec.size_bytes_max
+    if limit and state.size_bytes + byte_count > limit:
+        if sieve is not None:
+            let_go(state, sieve)
+        out.outward.append(Refused(command.port, [0], full(state)))
+        return
+    held = [_held(message, number, now_ms) for message, number in zip(kept, numbers, strict=True)]
+    records = [_record(state, one, body) for one, body in zip(held, kept, strict=True)]
+    if sieve is not None and sieve.identities:
+        records.append(identified(state, sieve))
+    if state.sessions is not None:
+        for message, number in zip(kept, numbers, strict=True):
+            records.append(in_sessions(state.fragment_id, number, [message]))
+    state.size_bytes += byte_count
+    out.changes.append(NumberedArrival(records, command, kept, held, byte_count, sieve))
+
+
+def _sifted(
+    state: State, command: EnqueueNumbered, now_ms: int
+) -> tuple[list[NewMessage], list[int], int, Sieve | None]:
+    """What is no duplicate, with its numbers and its bytes; a duplicate's number stays free."""
+    first, count = command.first_sequence, len(command.messages)
+    if not state.spec.duplicate_window_ms:
+        return command.messages, list(range(first, first + count)), command.byte_count, None
+    whole = Enqueue(command.port, command.messages, [0], command.byte_count)
+    rest, sieve = sift(state, whole, now_ms)
+    dropped = frozenset(sieve.dropped)
+    numbers = [first + place for place in range(count) if place not in dropped]
+    return rest.messages, numbers, rest.byte_count, sieve
+
+
+def _held(message: NewMessage, number: int, now_ms: int) -> Held:
+    """A time that is past, or none, means the next moment: activation follows by itself."""
+    due_ms = message.scheduled_ms or now_ms
+    ttl = ttl_word(message.ttl_ms)
+    return Held(number, 0, len(message.body), now_ms, due_ms, ttl, None)
+
+
+def _record(state: State, held: Held, message: NewMessage) -> Record:
+    fields = (held.sequence, held.enqueued_ms, held.expires_ms, held.delivery_count)
+    if held.delivery_count > NO_TTL:
+        meta = SCHEDULED_LONG_META.pack(*fields)
+        return Record(state.fragment_id, SCHEDULED_LONG, meta, message.body)
+    meta = SCHEDULED_META.pack(*fields)
+    return Record(state.fragment_id, SCHEDULED_UNDER, meta, message.body)
+
+
+def numbered_arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
+    """The messages are durable: they wait for their time."""
+    assert isinstance(change, NumberedArrival)
+    command = change.command
+    if state.sessions is not None:
+        for held, message in zip(change.held, change.messages, strict=True):
+            state.sessions.enter(held.sequence, message.session_id or "")
+    for record, held in zip(change.records, change.held, strict=False):
+        held.position = record.position
+        insert_numbered(state, held)
+    if change.sieve is not None:
+        remember(state, change.sieve, now_ms, out)
+    out.outward.append(Confirmed(command.port, [0], command.first_sequence))
+
+
+def insert_numbered(state: State, held: Held) -> None:
+    """Put a scheduled message at the place of its number, behind which others may stand."""
+    state.scheduled.insert(held)
+    if held.sequence >= state.next_sequence_durable:
+        state.next_sequence_durable = held.sequence + 1
+
+
+def abort_numbered(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """The transaction failed: the numbers are never used."""
+    assert isinstance(change, NumberedArrival)
+    state.size_bytes -= change.byte_count
+    if change.sieve is not None:
+        let_go(state, change.sieve)
+    out.outward.append(Refused(change.command.port, [0], error))
+
+
+def replay_numbered(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+    """A scheduled message of the log whose number may be older than its record."""
+    fields = SCHEDULED_LONG_META if kind == SCHEDULED_LONG else SCHEDULED_META
+    sequence, enqueued_ms, due_ms, ttl = fields.unpack(meta)
+    insert_numbered(state, Held(sequence, position, length, enqueued_ms, due_ms, ttl, None))
+    if sequence >= state.next_sequence:
+        state.next_sequence = sequence + 1

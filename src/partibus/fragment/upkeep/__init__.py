@@ -1,0 +1,1 @@
+"""What a broker does beside commands: timers, recovery, removal, space, damage."""

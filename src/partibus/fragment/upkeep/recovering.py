@@ -1,0 +1,77 @@
+"""From what a store recovered to the states of its fragments.
+
+Owns the way of every record to the state that it concerns, what a dropped fragment leaves
+(nothing), and the marks of what the log has ever spoken of. Records that contradict each other
+are an error with the fragment's number, never a crash. Called by the broker when it opens, and
+by the offline check.
+"""
+
+import struct
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.records import DROPPED
+from partibus.fragment.replay import NO_SPEC, replay
+from partibus.fragment.snapshot import load
+from partibus.fragment.state import State
+from partibus.fragment.topics.records import TOPIC_KINDS, replay_topic
+from partibus.fragment.upkeep.store_marks import STORE_FRAGMENT, StoreMarks
+from partibus.store.interface import Recovered, RecoveredRecord
+
+
+class Rebuilt:
+    """The fragments of a store as of its last record."""
+
+    __slots__ = ("marks", "states", "was_stopped")
+
+    def __init__(self) -> None:
+        self.states: dict[int, State] = {}
+        self.marks = StoreMarks()
+        self.was_stopped = True
+        """The log ends with the snapshot of a clean stop: no fragment recorded anything after."""
+
+
+def rebuild(recovered: Recovered) -> Rebuilt:
+    """Apply every record; StoreCorrupt when they do not fit together."""
+    rebuilt = Rebuilt()
+    states, marks = rebuilt.states, rebuilt.marks
+    for fragment_id, snapshot in recovered.states.items():
+        if fragment_id == STORE_FRAGMENT:
+            marks.read(snapshot)
+        else:
+            states[fragment_id] = load(fragment_id, NO_SPEC, snapshot)
+    dropped: set[int] = set()
+    for record in recovered.records:
+        fragment_id = record.fragment
+        if fragment_id == STORE_FRAGMENT:
+            marks.read(record.meta)
+            continue
+        rebuilt.was_stopped = False
+        if record.kind == DROPPED:
+            marks.saw(fragment_id)
+            dropped.add(fragment_id)
+            states.pop(fragment_id, None)
+        if fragment_id not in dropped:
+            _apply(states, record)
+    for fragment_id in dropped:
+        states.pop(fragment_id, None)
+    marks.saw(max(states, default=0))
+    return rebuilt
+
+
+def _apply(states: dict[int, State], record: RecoveredRecord) -> None:
+    """One record, to whom it concerns."""
+    state = states.get(record.fragment)
+    if state is None:
+        state = states[record.fragment] = State(record.fragment, NO_SPEC)
+    kind, position, length = record.kind, record.position, record.body_length
+    try:
+        if kind in TOPIC_KINDS:
+            replay_topic(states, state, kind, record.meta, position, length)
+        else:
+            replay(state, kind, record.meta, position, length)
+    except StoreCorrupt as error:
+        raise StoreCorrupt(f"fragment {record.fragment}: {error.text}") from error
+    except (AssertionError, LookupError, ValueError, struct.error) as error:
+        raise StoreCorrupt(
+            f"fragment {record.fragment}: a record of kind {kind} contradicts those before it"
+        ) from error

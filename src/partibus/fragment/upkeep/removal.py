@@ -1,0 +1,193 @@
+"""Fragments whose entity was deleted, until nothing of them is left.
+
+Owns the way out of one broker: the machine answers every command with an error, a record says
+that the log's words about it are void, and then its bodies are released. While the store is
+down the record waits; until it is durable the fragment stays in checkpoints, so that every
+record after one finds the state it speaks of. Called by the broker only.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from partibus.domain.errors import BusError, EntityNotFound
+from partibus.fragment.claims.commands import (
+    ClaimMessages,
+    ReadClaim,
+    ReleaseClaim,
+    RenewClaim,
+    SettleClaim,
+)
+from partibus.fragment.commands import (
+    AcceptSession,
+    Command,
+    Demand,
+    DropLocks,
+    Resume,
+    Suspend,
+    Tick,
+    Undelivered,
+)
+from partibus.fragment.cursors.commands import DropCursor, PlaceCursor, PlanRange, ReadRange
+from partibus.fragment.effects import Effect, Effects
+from partibus.fragment.machine import Machine
+from partibus.fragment.outbox.commands import (
+    BringBack,
+    Collect,
+    Fetch,
+    Forwarded,
+    ForwardWaiting,
+    Redirect,
+    Seal,
+)
+from partibus.fragment.records import DROPPED
+from partibus.fragment.refusing import fail
+from partibus.fragment.replay import stored_bodies
+from partibus.fragment.stages.commands import DropStages, PublishStages, StageMessages
+from partibus.fragment.state import State
+from partibus.store.interface import Store, StoreState
+from partibus.store.record import Record
+
+HOUSEKEEPING: Final = frozenset(
+    (
+        *(Tick, Suspend, Resume, Undelivered, DropLocks),
+        *(Collect, Fetch, Forwarded, BringBack, Redirect, ForwardWaiting, Seal),
+    )
+)
+"""Commands of the broker itself, of a fault or a courier: nobody used the fragment (IDL-2)."""
+
+IN_BULK: Final = (
+    *(ClaimMessages, RenewClaim, SettleClaim, ReleaseClaim, ReadClaim),
+    *(PlaceCursor, DropCursor, PlanRange, ReadRange),
+    *(PublishStages, DropStages),
+)
+"""Commands of pipelines, which never come from another worker, and can be told an error."""
+RELEASED_AT_ONCE: Final = 10_000
+"""Bodies that are released in one go: some milliseconds."""
+
+
+class Refusal(Effect):
+    """A command for a fragment that is no more."""
+
+    __slots__ = ("command", "error")
+
+    def __init__(self, command: Command, error: BusError) -> None:
+        self.command = command
+        self.error = error
+
+    def carry_out(self) -> None:
+        command = self.command
+        if isinstance(command, Demand):
+            if command.drain:
+                command.consumer.receiver.drained()
+        elif isinstance(command, AcceptSession):
+            command.consumer.session_receiver.not_accepted(self.error)
+        elif isinstance(command, IN_BULK):
+            command.port.failed(self.error)
+        elif isinstance(command, StageMessages):
+            command.port.refused(command.requests, self.error)
+        else:
+            fail(command, self.error)
+
+
+class Removed(Effect):
+    """Nothing more is to be read for a fragment: what was asked before has been answered."""
+
+    __slots__ = ("_machine", "_removals")
+
+    def __init__(self, removals: "Removals", machine: Machine) -> None:
+        self._removals = removals
+        self._machine = machine
+
+    def carry_out(self) -> None:
+        self._removals.end(self._machine)
+
+
+class Removals:
+    """The fragments of one broker that are on their way out."""
+
+    def __init__(
+        self,
+        store: Store,
+        let_out: Callable[[list[Effect]], None],
+        call_soon: Callable[[Callable[[], None]], None],
+        ended: Callable[[int], None],
+    ) -> None:
+        self.machines: dict[int, Machine] = {}
+        self._ended = ended
+        self._void: set[int] = set()
+        """Fragments whose record is durable: a checkpoint that had them would bring them back."""
+        self._store = store
+        self._let_out = let_out
+        self._call_soon = call_soon
+        self._unwritten: dict[int, Machine] = {}
+
+    def begin(self, machine: Machine) -> None:
+        """Answer no more, hand nothing out, and have the log say so."""
+        machine.is_gone = True
+        machine.state.suspended = True
+        self.machines[machine.state.fragment_id] = machine
+        self._unwritten[machine.state.fragment_id] = machine
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Write what could not be written yet."""
+        if self._store.state is StoreState.DOWN:
+            return
+        unwritten, self._unwritten = self._unwritten, {}
+        for fragment_id, machine in unwritten.items():
+            record = Record(fragment_id, DROPPED, b"")
+            self._store.append([record], partial(self._written, machine))
+
+    def _written(self, machine: Machine, error: BusError | None) -> None:
+        """All that was appended before has been told: nothing of it is under way any more."""
+        if error is None:
+            self._void.add(machine.state.fragment_id)
+            self._let_out([Removed(self, machine)])
+        else:
+            self._unwritten[machine.state.fragment_id] = machine
+
+    def forgo(self, machine: Machine, out: Effects) -> None:
+        """What a durable change would lead to is not done any more."""
+        while out.changes:
+            changes, out.changes = out.changes, []
+            for change in changes:
+                machine.abort(change, gone(machine), out)
+
+    def end(self, machine: Machine) -> None:
+        """Give the room back."""
+        fragment_id = machine.state.fragment_id
+        del self.machines[fragment_id]
+        self._void.discard(fragment_id)
+        self._release(all_bodies(machine.state))
+        self._ended(fragment_id)
+
+    def unfinished(self) -> list[Machine]:
+        """Those of which the log still speaks."""
+        return [machine for number, machine in self.machines.items() if number not in self._void]
+
+    def _release(self, bodies: Iterator[tuple[int, int]]) -> None:
+        """Some at a time: a queue of millions must not keep the others waiting."""
+        some = list(islice(bodies, RELEASED_AT_ONCE))
+        for position, length in some:
+            self._store.release(position, length)
+        if len(some) == RELEASED_AT_ONCE:
+            self._call_soon(partial(self._release, bodies))
+
+
+def all_bodies(state: State) -> Iterator[tuple[int, int]]:
+    """(position, length) of every body that a fragment holds, whoever has it locked."""
+    yield from stored_bodies(state)
+    if state.retention is not None:
+        yield from state.retention.bodies()
+    loose = list(state.departing.values())
+    for lane in state.lanes:
+        loose += [*lane.locks.values(), *lane.leaving.values()]
+    for held in loose:
+        yield held.position, held.length
+
+
+def gone(machine: Machine) -> EntityNotFound:
+    """What is told to who still speaks to the fragment."""
+    return EntityNotFound.named(machine.state.spec.path)

@@ -1,0 +1,1 @@
+"""Links: what clients attach, and the transfers and settlements on them."""

@@ -1,0 +1,165 @@
+"""What a client's attach asks for, and the object that serves the link.
+
+Owns the decision whether a link may be: the address, the rights, the entity, the modes and
+filters. Answers the attach itself; from then on the object it made owns the link. Called
+once per link.
+"""
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from partibus.amqp.codec.text import is_text, text_of
+from partibus.amqp.link import Link
+from partibus.amqp.terminus import Coordinator
+from partibus.domain.address import Address, parse_address
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    InvalidOperation,
+    QuotaExceeded,
+    Unauthorized,
+)
+from partibus.domain.rights import Rights
+from partibus.fragment.commands import Lane
+from partibus.gateway.cbs import CbsNode
+from partibus.gateway.error_mapping import amqp_error
+from partibus.gateway.links.inbound import InboundLink
+from partibus.gateway.links.outbound import OutboundLink
+from partibus.gateway.links.session import SESSION_FILTER, SessionLink
+from partibus.gateway.management import ManagementNode
+from partibus.gateway.namespace import (
+    Entity,
+    require_no_forwarding,
+    require_receivable,
+    require_receiver,
+    require_sendable,
+    too_large,
+)
+from partibus.gateway.requests import RequestLink, ResponseLink
+from partibus.gateway.transactions.coordinator import CoordinatorLink, require_transactions
+from partibus.message.lanes import lane_of
+
+if TYPE_CHECKING:
+    from partibus.gateway.connection import ClientConnection
+
+LinkOwner: TypeAlias = InboundLink | OutboundLink | RequestLink | ResponseLink | CoordinatorLink
+
+SETTLED: Final = 1
+"""snd-settle-mode of a receive-and-delete link (amqp-contract 5.1)."""
+REQUEST_BYTES_MIN: Final = 1024 * 1024
+"""A management request may hold several messages, each within the entity's own limit."""
+BATCH_SIZE_PROPERTY: Final = "com.microsoft:max-message-batch-size"
+TRANSFER_DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-address"
+
+
+def attach(connection: "ClientConnection", link: Link) -> None:
+    """Accept a link and give it its owner, or refuse it with the reason."""
+    try:
+        _require_room(connection)
+        owner = _receiver(connection, link) if link.is_sender else _sender(connection, link)
+    except BusError as error:
+        link.refuse(amqp_error(error, connection.host))
+        return
+    link.context = owner
+    if not isinstance(owner, ResponseLink):
+        owner.open()
+
+
+def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
+    """A link on which the client sends."""
+    target = link.target
+    if isinstance(target, Coordinator):
+        require_transactions(connection)
+        link.accept()
+        return CoordinatorLink(connection, link)
+    address = _address(target.address if target is not None else None, "target")
+    if address.node == "cbs":
+        link.accept()
+        return CbsNode(connection, link, address)
+    if address.node == "management":
+        require_any_right(connection, address)
+        entity = connection.gateway.namespace.resolve(address)
+        link.accept(max_message_size=max(2 * entity.message_bytes_max, REQUEST_BYTES_MIN))
+        return ManagementNode(connection, link, address, entity)
+    entity = _sendable(connection, address)
+    via: Entity | None = None
+    destination = link.properties.get(TRANSFER_DESTINATION_PROPERTY)
+    if is_text(destination):
+        # Send-via: the link is to the transfer entity, its messages are for another (TXN-6).
+        via, entity = entity, _sendable(connection, parse_address(text_of(destination) or ""))
+    bytes_max = entity.message_bytes_max
+    link.accept(max_message_size=bytes_max, properties={BATCH_SIZE_PROPERTY: bytes_max})
+    link.oversize_error = amqp_error(too_large(entity))
+    return InboundLink(connection, link, entity, via)
+
+
+def _sendable(connection: "ClientConnection", address: Address) -> Entity:
+    """An entity that this client may send to."""
+    connection.claims.require(address.path, Rights.SEND, connection.gateway.now_ms())
+    entity = connection.gateway.namespace.resolve(address)
+    require_sendable(entity, address)
+    return entity
+
+
+def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
+    """A link on which the client receives."""
+    source = link.source
+    address = _address(source.address if source is not None else None, "source")
+    if address.node == "cbs":
+        link.accept()
+        return ResponseLink(connection, link, address)
+    if address.node == "management":
+        require_any_right(connection, address)
+        connection.gateway.namespace.resolve(address)
+        link.accept()
+        return ResponseLink(connection, link, address)
+    connection.claims.require(address.path, Rights.LISTEN, connection.gateway.now_ms())
+    entity = connection.gateway.namespace.resolve(address)
+    require_receiver(entity)
+    connection.gateway.receivers.require_room(address)
+    lane = lane_of(address)
+    require_receivable(entity)
+    require_no_forwarding(entity, lane)
+    deletes = link.snd_settle_mode == SETTLED
+    has_filter = source is not None and SESSION_FILTER in source.filters
+    # The dead letters of a session entity are received without a session (DLQ-10).
+    if entity.spec.requires_session and lane is Lane.MAIN:
+        if not has_filter:
+            raise InvalidOperation(
+                "It is not possible for an entity that requires sessions to create a "
+                "non-sessionful message receiver. Accept a session."
+            )
+        return SessionLink(connection, link, address.path, entity, deletes)
+    if has_filter:
+        raise InvalidOperation(
+            "A sessionful message receiver cannot be created on an entity that does not "
+            "require sessions. Receive without a session."
+        )
+    link.accept()
+    return OutboundLink(connection, link, address.path, entity.fragments, lane, deletes)
+
+
+def _require_room(connection: "ClientConnection") -> None:
+    most = connection.gateway.profile.links_per_connection_max
+    if connection.link_count >= most:
+        raise QuotaExceeded(
+            f"A connection has at most {most} links (QTA-18); close some, or open another "
+            "connection."
+        )
+
+
+def _address(raw: str | None, terminus: str) -> Address:
+    if not raw:
+        raise ArgumentError(f"The link's {terminus} has no address; name a queue.")
+    return parse_address(raw)
+
+
+def require_any_right(connection: "ClientConnection", address: Address) -> None:
+    """A management link needs some right on the entity; each operation its own."""
+    now_ms = connection.gateway.now_ms()
+    for right in (Rights.LISTEN, Rights.SEND):
+        try:
+            connection.claims.require(address.path, right, now_ms)
+        except Unauthorized:
+            continue
+        return
+    connection.claims.require(address.path, Rights.MANAGE, now_ms)

@@ -1,0 +1,316 @@
+"""A link on which a client sends: transfers in, confirmations out.
+
+Owns the sends of one link between the wire and their fragment. What one read of the socket
+brought is gathered and handed over as one command; a send is accepted when its fragment
+says that it is durable, and rejected with the reason otherwise. Back-pressure: credit grows
+only as sends are confirmed, and a connection stops reading when too much is unconfirmed.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from partibus.amqp.codec.decode import DecodeError
+from partibus.amqp.codec.sections import split_batch
+from partibus.amqp.delivery import ACCEPTED, TransactionalState, transactional_state
+from partibus.amqp.events import TransferReceived
+from partibus.amqp.link import Link
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    MalformedMessage,
+)
+from partibus.fragment.commands import Enqueue
+from partibus.fragment.message import NewMessage
+from partibus.gateway.error_mapping import amqp_error, rejection
+from partibus.gateway.links.submission import Submission, fragment_unavailable
+from partibus.gateway.namespace import Entity, require_session_ids, too_large
+from partibus.gateway.router import Router
+from partibus.gateway.transactions.enlistment import enlist_messages, place_messages
+from partibus.message.envelope import received_to_stored, to_stored
+
+if TYPE_CHECKING:
+    from partibus.gateway.connection import ClientConnection
+
+BATCH_FORMAT: Final = 0x80013700
+"""message-format of the vendor's batch: data sections that each hold a message."""
+CREDIT: Final = 1000
+"""Unconfirmed sends a link may have while memory is plenty; topped up when half is used."""
+MESSAGE_BYTES_GUESS: Final = 1024
+"""The size of a link's messages until one has been seen."""
+BATCH_MESSAGES_MAX: Final = 4500
+"""Messages in one batch; the cloud's own limit, and a bound on what one transfer expands to."""
+
+
+class InboundLink:
+    """One sending link of a client."""
+
+    __slots__ = (
+        "_byte_count",
+        "_connection",
+        "_credit_used",
+        "_detects_duplicates",
+        "_entity",
+        "_granted",
+        "_is_gone",
+        "_is_open",
+        "_is_partitioned",
+        "_last_presettled",
+        "_link",
+        "_message_bytes",
+        "_messages",
+        "_parts",
+        "_requests",
+        "_requires_session",
+        "_stands_alone",
+        "_submissions",
+        "_unconfirmed",
+        "_via",
+        "path",
+        "paths",
+        "router",
+    )
+
+    def __init__(
+        self,
+        connection: "ClientConnection",
+        link: Link,
+        entity: Entity,
+        via: Entity | None = None,
+    ) -> None:
+        self._connection = connection
+        self._link = link
+        self._entity = entity
+        self._via = via
+        """The transfer entity that a transaction's messages pass through (TXN-6)."""
+        self._is_partitioned = len(entity.fragments) > 1
+        self._requires_session = entity.spec.requires_session
+        self._detects_duplicates = entity.spec.requires_duplicate_detection
+        self._stands_alone = entity.refuses_unwanted
+        """Each send is a command of its own, because each may be refused for itself."""
+        gateway = connection.gateway
+        splits = gateway.namespace.profile.splits_batches
+        self.router = Router(entity.fragments, gateway.random_start(), splits)
+        self.path = entity.record.path
+        self.paths: tuple[str, ...] = (self.path,)
+        """All that it needs the right to send to (TXN-6)."""
+        if via is not None:
+            self.paths = (self.path, via.record.path)
+        self._messages: list[NewMessage] = []
+        self._requests: list[int] = []
+        self._byte_count = 0
+        self._credit_used = 0
+        self._granted = CREDIT
+        self._message_bytes = MESSAGE_BYTES_GUESS
+        """Of the last send."""
+        self._is_open = self._is_gone = False
+        self._last_presettled = -1
+        self._unconfirmed: dict[int, int] = {}
+        """Bytes of each send under way, by delivery id; those sent settled have negative ids."""
+        self._submissions: dict[tuple[int, bool], Submission] = {}
+        """What this read brought for the fragments of a partitioned entity."""
+        self._parts: dict[int, int] = {}
+        """Parts of a split batch that are not confirmed yet, by delivery id."""
+
+    # --- from the wire ------------------------------------------------------------------
+
+    def transfer(self, event: TransferReceived) -> None:
+        """Take a whole message, or a batch of them."""
+        try:
+            self._take(event)
+        except BusError as error:
+            self.refuse(event, error)
+
+    def refuse(self, event: TransferReceived, error: BusError) -> None:
+        """Reject a send before any fragment has seen it."""
+        self._credit_used += 1
+        if isinstance(event.state, TransactionalState):
+            self._connection.transactions.fail(event.state.txn_id, error)
+        if not event.settled:
+            self._link.settle(event.delivery_id, rejection(error))
+        # No submission follows to do it: a client that is only ever refused must not stall.
+        self._top_up()
+
+    def _take(self, event: TransferReceived) -> None:
+        if event.state is not None and isinstance(event.state, TransactionalState):
+            self._take_in_transaction(event, event.state.txn_id)
+            return
+        if event.message_format == BATCH_FORMAT:
+            parts = self._unpack(event.payload)
+            messages = [to_stored(part, self._detects_duplicates) for part in parts]
+        else:
+            message = received_to_stored(
+                event.buf, event.start, event.end, event.rest, self._detects_duplicates
+            )
+            messages = [message]
+        if self._requires_session:
+            require_session_ids(self._entity, messages)
+        size = sum([len(message.body) for message in messages])
+        request = event.delivery_id
+        if event.settled:
+            # No outcome is owed and nobody is told when it fails (SEED-91).
+            request = self._last_presettled = self._last_presettled - 1
+        if not self._messages and not self._submissions:
+            self._connection.has_sends(self)
+        if self._is_partitioned:
+            self._route(messages, request)
+        else:
+            self._messages += messages
+            self._requests.append(request)
+            self._byte_count += size
+        self._message_bytes = size
+        self._unconfirmed[request] = size
+        self._connection.unconfirmed_bytes += size
+        if self._stands_alone:
+            self.submit()
+
+    def _take_in_transaction(self, event: TransferReceived, txn_id: bytes) -> None:
+        """Collect a send for the commit; its acceptance is provisional (TXN-2)."""
+        connection = self._connection
+        transaction = connection.transactions.begin(txn_id)
+        is_batch = event.message_format == BATCH_FORMAT
+        payloads = self._unpack(event.payload) if is_batch else [event.payload]
+        messages = [to_stored(payload, self._detects_duplicates) for payload in payloads]
+        if self._requires_session:
+            require_session_ids(self._entity, messages)
+        session = self._link.session
+        parts = place_messages(
+            connection, transaction, self._entity, self._via, session, messages, payloads
+        )
+        enlist_messages(transaction, parts)
+        self._credit_used += 1
+        if not event.settled:
+            self._link.settle(event.delivery_id, transactional_state(txn_id, ACCEPTED))
+        self._top_up()
+
+    def _route(self, messages: list[NewMessage], request: int) -> None:
+        """Put the messages of one send with others for the same fragment."""
+        groups = self.router.group(messages)
+        if len(groups) > 1:
+            self._require_available(groups)
+            self._parts[request] = len(groups)
+        for key, group in groups:
+            fragment = self.router.keyed(key) if key is not None else self.router.next_keyless()
+            assert fragment is not None
+            place = (fragment.index, key is not None)
+            submission = self._submissions.get(place)
+            if submission is None:
+                submission = Submission(self, fragment, key is not None)
+                self._submissions[place] = submission
+            submission.add(group, request)
+
+    def _require_available(self, groups: list[tuple[str | None, list[NewMessage]]]) -> None:
+        """A batch is split only when every part can be stored: a retry would double the rest."""
+        for key, _ in groups:
+            if key is not None and not self.router.keyed(key).is_available:
+                raise fragment_unavailable(self.router.keyed(key), self.path)
+
+    def _unpack(self, payload: bytes) -> list[bytes]:
+        try:
+            encoded = split_batch(payload)
+        except DecodeError as cause:
+            raise MalformedMessage(f"The batch is not well-formed: {cause}.") from cause
+        if not 0 < len(encoded) <= BATCH_MESSAGES_MAX:
+            raise ArgumentError(
+                f"The batch holds {len(encoded)} messages; 1 to {BATCH_MESSAGES_MAX} are allowed."
+            )
+        return encoded
+
+    def submit(self) -> None:
+        """Hand over what this read brought, as one command a fragment."""
+        if self._messages:
+            command = Enqueue(self, self._messages, self._requests, self._byte_count)
+            self._messages, self._requests, self._byte_count = [], [], 0
+            self._entity.fragments[0].submit(command)
+        if self._submissions:
+            submissions, self._submissions = self._submissions, {}
+            for submission in submissions.values():
+                submission.submit()
+        self._top_up()
+
+    # --- from the fragment ----------------------------------------------------------------
+
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        """Accept the sends that are durable now, and those that repeat one (DUP-1)."""
+        settle = self._link.settle
+        for delivery_id in requests:
+            if delivery_id in self._unconfirmed and not self._waits_for_parts(delivery_id):
+                if delivery_id >= 0:
+                    settle(delivery_id, ACCEPTED)
+                self._forget(delivery_id)
+        self._go_on()
+
+    def _waits_for_parts(self, delivery_id: int) -> bool:
+        """Whether other parts of a split batch are still under way."""
+        if not self._parts or delivery_id not in self._parts:
+            return False
+        self._parts[delivery_id] -= 1
+        if self._parts[delivery_id]:
+            return True
+        del self._parts[delivery_id]
+        return False
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        """Reject the sends that were not stored."""
+        outcome = rejection(error)
+        for delivery_id in requests:
+            if delivery_id in self._unconfirmed:
+                self._parts.pop(delivery_id, None)
+                if delivery_id >= 0:
+                    self._link.settle(delivery_id, outcome)
+                self._forget(delivery_id)
+        self._go_on()
+
+    def _forget(self, delivery_id: int) -> None:
+        self._credit_used += 1
+        size = self._unconfirmed.pop(delivery_id)
+        if self._is_gone:
+            self._connection.gateway.memory.orphaned(-size)
+        else:
+            self._connection.unconfirmed_bytes -= size
+
+    def _go_on(self) -> None:
+        """Sends were answered: the client may send more, and hear of it."""
+        if not self._is_gone:
+            self._top_up()
+            self._connection.has_output()
+
+    def _top_up(self) -> None:
+        if self._credit_used * 2 >= self._granted:
+            self._credit_used = 0
+            memory = self._connection.gateway.memory
+            self._granted = memory.credit(CREDIT, self._message_bytes)
+            self._link.set_credit(max(0, self._granted - len(self._unconfirmed)))
+
+    # --- changes of the entity ----------------------------------------------------------------
+
+    def follow_entity(self) -> None:
+        """The entity has other properties: its limit on messages holds for this link too."""
+        self._link.max_message_size = self._entity.message_bytes_max
+        self._link.oversize_error = amqp_error(too_large(self._entity))
+
+    def refuse_all(self, error: BusError) -> None:
+        """Answer the sends under way: the entity takes no more, and the link is about to go."""
+        self.refused(list(self._unconfirmed), error)
+
+    # --- end --------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Let the client begin."""
+        memory = self._connection.gateway.memory
+        self._is_open = True
+        memory.sender_count += 1
+        self._granted = memory.credit(CREDIT, self._message_bytes)
+        self._link.set_credit(self._granted)
+
+    def closed(self) -> None:
+        """The link is gone; what is under way stays in memory until the store has it."""
+        memory = self._connection.gateway.memory
+        if self._is_open:
+            self._is_open = False
+            memory.sender_count -= 1
+        size = sum(self._unconfirmed.values())
+        self._connection.unconfirmed_bytes -= size
+        memory.orphaned(size)
+        self._is_gone = True

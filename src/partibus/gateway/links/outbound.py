@@ -1,0 +1,336 @@
+"""A link on which a client receives: messages out, settlements in.
+
+Owns the deliveries and the settlements of one receiving link, and how its room is spread
+over the fragments it draws from. It asks for no more than the client's credit, the session's
+window and the socket can take, encodes what comes, and answers each settlement when the
+fragment says that it is durable (two-step settlement, amqp-contract rule 7). It holds no
+message: what is not settled stays locked in the fragment and outlives the link (LCK-7).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from partibus.amqp.delivery import Delivery, DeliveryState, TransactionalState
+from partibus.amqp.link import Link
+from partibus.domain.errors import BusError, MessageLockLost
+from partibus.fragment.commands import Lane, Outcome
+from partibus.fragment.handle import Fragment
+from partibus.fragment.message import Held
+from partibus.gateway.error_mapping import rejection
+from partibus.gateway.links.outcomes import HEADER_SIZE_EXCEEDED, outcome_of, outgrows
+from partibus.gateway.links.source import Lock, Source, lock_of
+from partibus.gateway.transactions.settlement import settle_in_transaction
+from partibus.message.envelope import header_bytes, to_delivery
+from partibus.message.lock_token import pack_number
+
+if TYPE_CHECKING:
+    from partibus.gateway.connection import ClientConnection
+
+PULL_MESSAGES_MAX: Final = 256
+PULL_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Asked for ahead of what was written: bounds what waits in the socket's buffer."""
+MESSAGE_BYTES_GUESS: Final = 256 * 1024
+"""The size of a link's messages until some have been seen."""
+
+
+class Settlement:
+    """Deliveries that a client settles in one go, and how to answer it."""
+
+    __slots__ = ("answer", "deliveries")
+
+    def __init__(self, deliveries: Sequence[Delivery], answer: bytes) -> None:
+        self.deliveries = deliveries
+        self.answer = answer
+
+
+class OutboundLink:
+    """One receiving link of a client."""
+
+    __slots__ = (
+        "_connection",
+        "_deletes",
+        "_drain_waits",
+        "_is_closed",
+        "_link",
+        "_message_bytes",
+        "_pull_max",
+        "_ready",
+        "_sources",
+        "_to_drain",
+        "_unsent",
+        "path",
+    )
+
+    def __init__(
+        self,
+        connection: "ClientConnection",
+        link: Link,
+        path: str,
+        fragments: Sequence[Fragment],
+        lane: Lane,
+        deletes: bool,
+    ) -> None:
+        self._connection = connection
+        self._link = link
+        self.path = path
+        self._deletes = deletes
+        gateway = connection.gateway
+        self._sources: list[Source] = [Source(self, gateway, f, lane, deletes) for f in fragments]
+        self._ready: deque[Source] = deque()
+        """Sources known to have messages, the one to ask next first."""
+        self._to_drain: deque[Source] | None = None
+        """Sources still to be asked before the client's drain is answered."""
+        self._drain_waits = False
+        """Whether the client's drain goes on when there is room to write again."""
+        self._unsent: deque[bytes] = deque()
+        self._message_bytes = MESSAGE_BYTES_GUESS
+        self._pull_max = PULL_BYTES_MAX // MESSAGE_BYTES_GUESS
+        self._is_closed = False
+
+    # --- demand ---------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Several fragments tell when they have something; a single one is simply asked."""
+        if len(self._sources) > 1:
+            for source in self._sources:
+                source.show_interest()
+
+    def flow(self) -> None:
+        """The client changed its credit, or asks to be drained."""
+        if self._unsent:
+            self._send_unsent()
+            self._connection.has_output()
+        if len(self._sources) == 1:
+            self._pull_single(self._sources[0], True)
+        elif self._link.drain and self._to_drain is None:
+            self._to_drain = deque(self._sources)
+            self._drain_next()
+        else:
+            self.pull()
+
+    def pull(self) -> None:
+        """Ask for as many messages as may be written now."""
+        if len(self._sources) == 1:
+            self._pull_single(self._sources[0], self._drain_waits)
+        elif self._to_drain is None:
+            self._pull_spread()
+        elif self._drain_waits:
+            self._drain_next()
+
+    def withdraw(self) -> None:
+        """Ask for nothing more: what has not been handed out stays where it is."""
+        for source in self._sources:
+            if source.granted > 0:
+                source.demand(0, False)
+
+    def _room(self) -> int:
+        """How many messages may be written now."""
+        if self._connection.is_writable:
+            return min(self._link.sendable(), PULL_MESSAGES_MAX, self._pull_max)
+        return 0
+
+    def _note_size(self, bodies: Sequence[bytes]) -> None:
+        """Ask for fewer messages at a time when they are large; one at least."""
+        size = sum([len(body) for body in bodies]) // len(bodies)
+        self._message_bytes = max(size, (3 * self._message_bytes + size) // 4)
+        pull_bytes = self._connection.gateway.memory.pull(PULL_BYTES_MAX)
+        self._pull_max = max(1, pull_bytes // (self._message_bytes + 1))
+
+    def _pull_single(self, source: Source, changed: bool) -> None:
+        """One fragment gets all the room; told again only when it is worth a command."""
+        room = self._room()
+        if self._link.drain:
+            if changed and self._may_drain(room):
+                source.demand(room, True)
+        elif room != source.granted and (
+            changed or source.granted <= 0 or room - source.granted >= PULL_MESSAGES_MAX // 2
+        ):
+            source.demand(room, False)
+
+    def _pull_spread(self) -> None:
+        """Spread the room evenly over the fragments that have something (SEED-8)."""
+        room = self._room() - sum([source.granted for source in self._sources])
+        while room > 0 and self._ready:
+            share = max(1, room // len(self._ready))
+            self._ready.popleft().demand(share, True)
+            room -= share
+
+    def _may_drain(self, room: int) -> bool:
+        """Whether a drain can go on: with credit left but nowhere to write to it must wait,
+        for an answer now would tell the client that nothing more is there [2.6.7]."""
+        self._drain_waits = room <= 0 and self._link.credit > 0
+        return not self._drain_waits
+
+    def _drain_next(self) -> None:
+        """Ask one source after the other for what it has, then tell the client."""
+        assert self._to_drain is not None
+        room = self._room()
+        if self._to_drain and not self._may_drain(room):
+            return
+        if self._to_drain and room > 0:
+            self._to_drain.popleft().demand(room, True)
+            return
+        self._answer_drain()
+
+    def _answer_drain(self) -> None:
+        """All was asked; a client that has given new credit meanwhile no longer wants to hear."""
+        self._to_drain = None
+        if self._link.drain:
+            self._link.drained()
+            self._connection.has_output()
+        else:
+            self.pull()
+
+    # --- from the sources -------------------------------------------------------------------
+
+    def write(self, source: Source, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        """Write messages to the client, in order."""
+        self._note_size(bodies)
+        base = source.sequence_base
+        if self._deletes:
+            for held, body in zip(messages, bodies, strict=True):
+                self._unsent.append(to_delivery(body, held, base | held.sequence, b""))
+            self._send_unsent()
+        else:
+            messages = self._within_credit(source, messages)
+            send = self._link.send
+            in_tags, in_uuids = source.token_prefix.in_tags, source.token_prefix.in_uuids
+            for held, body in zip(messages, bodies, strict=False):
+                number = pack_number(held.token)
+                payload = to_delivery(body, held, base | held.sequence, in_uuids + number)
+                lock = Lock(source, held.token, header_bytes(body, held))
+                send(payload, in_tags + number, False, 0, lock)
+        self._connection.has_output()
+        self.pull()
+
+    def _within_credit(self, source: Source, messages: Sequence[Held]) -> Sequence[Held]:
+        """A client may take credit back while messages are on their way: unlock the rest."""
+        credit = self._link.credit
+        if len(messages) <= credit:
+            return messages
+        tokens = [held.token for held in messages[credit:]]
+        source.settle(None, tokens, Outcome.RELEASE, None)
+        return messages[:credit]
+
+    def _send_unsent(self) -> None:
+        """Messages of receive-and-delete are gone from the queue: they wait here for credit."""
+        link = self._link
+        while self._unsent and link.credit > 0:
+            link.send(self._unsent.popleft(), b"", True, 0, None)
+
+    def ran_dry(self, source: Source, unused: int) -> None:
+        """A source gave what it had; what it did not use goes to the others."""
+        room = self._room()
+        if self._link.drain and unused == 0 and not self._may_drain(room):
+            if self._to_drain is not None:
+                self._to_drain.appendleft(source)
+        elif self._link.drain and unused == 0 and room > 0:
+            source.demand(room, True)
+        elif len(self._sources) == 1:
+            self._answer_drain()
+        else:
+            source.show_interest()
+            if self._to_drain is not None:
+                self._drain_next()
+            else:
+                self._pull_spread()
+
+    def has_messages(self, source: Source) -> None:
+        """A source has something to give."""
+        self._ready.append(source)
+        self.pull()
+
+    def came_back(self, source: Source) -> None:
+        """A source that was out of reach must be asked anew; one in line will be anyway."""
+        if len(self._sources) == 1:
+            self._pull_single(source, True)
+        elif source not in self._ready:
+            source.show_interest()
+
+    # --- settlement -------------------------------------------------------------------------
+
+    def settle(
+        self, deliveries: Sequence[Delivery], state: DeliveryState | None, is_settled: bool
+    ) -> None:
+        """The client settles deliveries; `is_settled` means that it wants no answer."""
+        if isinstance(state, TransactionalState):
+            settle_in_transaction(self, deliveries, state, is_settled)
+            return
+        try:
+            outcome, overlay, answer = outcome_of(state)
+        except BusError as error:
+            if not is_settled:
+                self._answer(deliveries, rejection(error))
+            return
+        groups: dict[Source, list[Delivery]] = {}
+        swollen: list[Delivery] = []
+        for delivery in deliveries:
+            lock = lock_of(delivery)
+            if overlay is not None and outgrows(lock.header_bytes, outcome, overlay):
+                swollen.append(delivery)
+            elif lock.source in groups:
+                groups[lock.source].append(delivery)
+            else:
+                groups[lock.source] = [delivery]
+        for source, group in groups.items():
+            tokens = [lock_of(delivery).token for delivery in group]
+            request = None if is_settled else Settlement(group, answer)
+            source.settle(request, tokens, outcome, overlay)
+        for delivery in swollen:
+            lock = lock_of(delivery)
+            request = None if is_settled else Settlement([delivery], answer)
+            lock.source.settle(request, [lock.token], Outcome.DEAD_LETTER, HEADER_SIZE_EXCEEDED)
+
+    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
+        """The fragment has settled, or could not."""
+        assert isinstance(request, Settlement)
+        if error is not None:
+            self._answer(request.deliveries, rejection(error))
+        elif not lost:
+            self._answer(request.deliveries, request.answer)
+        else:
+            gone = set(lost)
+            done = [d for d in request.deliveries if lock_of(d).token not in gone]
+            failed = [d for d in request.deliveries if lock_of(d).token in gone]
+            self._answer(done, request.answer)
+            self._answer(failed, rejection(self._lock_lost()))
+        self._go_on()
+
+    def _lock_lost(self) -> BusError:
+        return MessageLockLost()
+
+    def answer(self, deliveries: Sequence[Delivery], outcome: bytes) -> None:
+        """Tell what became of settlements in a transaction."""
+        self._answer(deliveries, outcome)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Settled deliveries made room."""
+        self.pull()
+        if not self._is_closed:
+            self._connection.wake(self._link.session)
+
+    @property
+    def connection(self) -> "ClientConnection":
+        """The connection that it belongs to."""
+        return self._connection
+
+    @property
+    def session(self) -> object:
+        """The AMQP session that it is in."""
+        return self._link.session
+
+    def _answer(self, deliveries: Sequence[Delivery], outcome: bytes) -> None:
+        if self._is_closed:
+            return
+        settle_sent = self._link.settle_sent
+        for delivery in deliveries:
+            settle_sent(delivery, outcome)
+        self._connection.has_output()
+
+    def closed(self) -> None:
+        """The link is gone."""
+        self._is_closed = True
+        for source in self._sources:
+            source.close()

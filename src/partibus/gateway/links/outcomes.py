@@ -1,0 +1,90 @@
+"""What a client's settlement asks for: delivery states to outcomes and overlays.
+
+Owns the reading of dispositions (AMQ-2, CON-27) and of the properties that a settlement may
+change. Used by receiving links and by settlement through the management node.
+"""
+
+from typing import Final
+
+from partibus.amqp.codec.text import text_of
+from partibus.amqp.delivery import (
+    ACCEPTED,
+    MODIFIED,
+    MODIFIED_UNDELIVERABLE,
+    REJECTED,
+    RELEASED,
+    Accepted,
+    DeliveryState,
+    Modified,
+    Rejected,
+    TransactionalState,
+)
+from partibus.domain.errors import ArgumentError
+from partibus.domain.limits import HEADER_BYTES_MAX
+from partibus.fragment.commands import Outcome
+from partibus.fragment.message import Overlay
+from partibus.message.envelope import overlay_pairs
+
+HEADER_SIZE_EXCEEDED: Final = Overlay(
+    reason="HeaderSizeExceeded",
+    description="The size quota for the header and properties of this message was exceeded.",
+)
+"""System reason: properties added by settlements pushed a message over the limit (DLQ-6)."""
+TEXT_CHARS_MAX: Final = 4096
+"""Longer reasons and descriptions are cut, not refused (DLQ-11)."""
+REASON_KEY: Final = "DeadLetterReason"
+DESCRIPTION_KEY: Final = "DeadLetterErrorDescription"
+
+
+def outcome_of(state: DeliveryState | None) -> tuple[Outcome, Overlay | None, bytes]:
+    """What a delivery state asks for, and the state to confirm it with."""
+    if isinstance(state, Accepted):
+        return Outcome.COMPLETE, None, ACCEPTED
+    if isinstance(state, Modified):
+        changed = changed_properties(state.annotations)
+        if state.undeliverable_here:
+            return Outcome.DEFER, changed, MODIFIED_UNDELIVERABLE
+        return Outcome.ABANDON, changed, MODIFIED
+    if isinstance(state, Rejected):
+        info = dict(state.error.info or {}) if state.error is not None else {}
+        reason, description = info.pop(REASON_KEY, None), info.pop(DESCRIPTION_KEY, None)
+        return Outcome.DEAD_LETTER, dead_letter_overlay(reason, description, info), REJECTED
+    if isinstance(state, TransactionalState):
+        raise ArgumentError("A transactional state holds an outcome, not another such state.")
+    # `released`, and a settlement without any state: unlock, count nothing, lose nothing.
+    return Outcome.RELEASE, None, RELEASED
+
+
+def changed_properties(properties: dict[str, object]) -> Overlay | None:
+    """Properties to modify, as an overlay (LCK-10)."""
+    if not properties:
+        return None
+    pairs = overlay_pairs(properties)
+    if len(pairs) > HEADER_BYTES_MAX:
+        raise ArgumentError(
+            f"The properties to modify take {len(pairs)} bytes; {HEADER_BYTES_MAX} are allowed."
+        )
+    return Overlay(pairs)
+
+
+def dead_letter_overlay(
+    reason: object, description: object, properties: dict[str, object]
+) -> Overlay:
+    """Reason, description and further properties of a dead-letter settlement (SEED-101)."""
+    changed = changed_properties(properties)
+    return Overlay(
+        changed.properties if changed is not None else b"",
+        _cut(text_of(reason)),
+        _cut(text_of(description)),
+    )
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text[:TEXT_CHARS_MAX]
+
+
+def outgrows(header_bytes: int, outcome: Outcome, overlay: Overlay) -> bool:
+    """Whether a settlement would make a message's header larger than is allowed (MSG-4)."""
+    if outcome not in (Outcome.ABANDON, Outcome.DEFER):
+        return False
+    return header_bytes + len(overlay.properties) > HEADER_BYTES_MAX

@@ -1,0 +1,94 @@
+"""One fragment as the source of a session link.
+
+Owns the link's consumer at that fragment while a session is sought and held there. It carries
+the link's wish there and the session's fate back; the link decides.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+from partibus.domain.errors import BusError
+from partibus.fragment.commands import AcceptSession, Consumer, Lane, SessionConsumer
+from partibus.fragment.handle import Fragment
+from partibus.gateway.links.source import Drawer, Source
+
+if TYPE_CHECKING:
+    from partibus.gateway.gateway import Gateway
+
+
+class SessionDrawer(Drawer, Protocol):
+    """What a session source needs of its link."""
+
+    def session_accepted(
+        self, source: "SessionSource", session_id: str, locked_until_ms: int, lock: int
+    ) -> None:
+        """A session is held."""
+        ...
+
+    def session_refused(self, source: "SessionSource", error: BusError) -> None:
+        """No session is held."""
+        ...
+
+    def session_lost(self, source: "SessionSource", error: BusError) -> None:
+        """The session that was held is lost."""
+        ...
+
+    def out_of_reach(self, source: "SessionSource") -> None:
+        """The fragment cannot be reached."""
+        ...
+
+
+class SessionSource(Source):
+    """The link's end of one fragment, with at most one session of it."""
+
+    __slots__ = ("_is_waiting", "_session_consumer", "_session_link")
+
+    def __init__(
+        self, link: SessionDrawer, gateway: "Gateway", fragment: Fragment, deletes: bool
+    ) -> None:
+        self._session_link = link
+        self._is_waiting = False
+        self._session_consumer: SessionConsumer
+        super().__init__(link, gateway, fragment, Lane.MAIN, deletes)
+
+    def _new_consumer(self, deletes: bool) -> Consumer:
+        self._session_consumer = self._fragment.session_consumer(self, deletes)
+        return self._session_consumer
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the fragment's store answers."""
+        return self._fragment.is_available
+
+    def accept(self, session_id: str | None, waits: bool) -> None:
+        """Ask for a session, or for any."""
+        self._is_waiting = waits
+        self._fragment.submit(AcceptSession(self._session_consumer, session_id, waits))
+
+    # --- from the fragment ------------------------------------------------------------------
+
+    def accepted(self, session_id: str, locked_until_ms: int, lock: int) -> None:
+        """A session is held; when the link has left, its farewell is on the way there."""
+        self._is_waiting = False
+        if not self.is_closed:
+            self._session_link.session_accepted(self, session_id, locked_until_ms, lock)
+
+    def not_accepted(self, error: BusError) -> None:
+        """No session is held."""
+        if not self.is_closed:
+            self._session_link.session_refused(self, error)
+
+    def session_lost(self, error: BusError) -> None:
+        """The session is held no more."""
+        if not self.is_closed:
+            self._session_link.session_lost(self, error)
+
+    def interrupted(self) -> None:
+        """The fragment is out of reach and has released its sessions."""
+        super().interrupted()
+        if not self.is_closed:
+            self._session_link.out_of_reach(self)
+
+    def resumed(self) -> None:
+        """It is back: who waited for any session stands in line again."""
+        if self._is_waiting and not self.is_closed:
+            self.accept(None, True)

@@ -1,0 +1,170 @@
+"""One fragment as the source of a receiving link.
+
+Owns the link's consumer at that fragment: the prefix of its lock tokens, the base of its
+sequence numbers and the demand under way. The link decides how its room is spread over its
+sources; a source only carries demand there and messages back.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from partibus.amqp.delivery import Delivery
+from partibus.domain.errors import BusError
+from partibus.fragment.commands import (
+    Consumer,
+    Demand,
+    Detach,
+    Interest,
+    Lane,
+    Outcome,
+    Settle,
+)
+from partibus.fragment.handle import Fragment
+from partibus.fragment.message import Held, Overlay
+from partibus.message.lanes import client_sequence
+
+if TYPE_CHECKING:
+    from partibus.gateway.gateway import Gateway
+
+
+class Drawer(Protocol):
+    """What a source needs of its link."""
+
+    def write(self, source: "Source", messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        """Messages have come from a source."""
+        ...
+
+    def ran_dry(self, source: "Source", unused: int) -> None:
+        """A source has given what it had for its demand, or all that it was asked for."""
+        ...
+
+    def has_messages(self, source: "Source") -> None:
+        """Messages wait at a source that was asked for none."""
+        ...
+
+    def came_back(self, source: "Source") -> None:
+        """A source that was out of reach must be asked anew."""
+        ...
+
+    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
+        """A settlement ended."""
+        ...
+
+
+class Source:
+    """The link's end of one fragment."""
+
+    __slots__ = (
+        "_consumer",
+        "_fragment",
+        "_lane",
+        "_link",
+        "granted",
+        "is_closed",
+        "sequence_base",
+        "taken",
+        "token_prefix",
+    )
+
+    def __init__(
+        self, link: Drawer, gateway: "Gateway", fragment: Fragment, lane: Lane, deletes: bool
+    ) -> None:
+        self._link = link
+        self._fragment = fragment
+        self._lane = lane
+        self._consumer = self._new_consumer(deletes)
+        self.token_prefix = gateway.token_prefix(fragment.fragment_id)
+        self.sequence_base = client_sequence(fragment.index, 0)
+        self.taken = 0
+        """Messages it has given since the beginning."""
+        self.granted = 0
+        """Messages it may still give for the demand under way."""
+        self.is_closed = False
+
+    def _new_consumer(self, deletes: bool) -> Consumer:
+        return self._fragment.consumer(self, self._lane, deletes)
+
+    @property
+    def fragment(self) -> Fragment:
+        """The fragment."""
+        return self._fragment
+
+    @property
+    def lane(self) -> Lane:
+        """The lane of the fragment that it draws from."""
+        return self._lane
+
+    # --- to the fragment --------------------------------------------------------------------
+
+    def demand(self, count: int, drain: bool) -> None:
+        """Let it give so many more messages than it has given."""
+        self.granted = count
+        self._fragment.submit(Demand(self._consumer, self.taken + count, drain))
+
+    def show_interest(self) -> None:
+        """Hear when messages wait there."""
+        self._fragment.submit(Interest(self._consumer))
+
+    def settle(
+        self, request: object | None, tokens: list[int], outcome: Outcome, overlay: Overlay | None
+    ) -> None:
+        """Settle locks of this fragment; `request` None wants no answer."""
+        port = self._link if request is not None else None
+        self._fragment.submit(Settle(port, request, self._lane, tokens, outcome, overlay))
+
+    def close(self) -> None:
+        """The link is gone; its locks stay until they lapse (LCK-7)."""
+        self.is_closed = True
+        self._fragment.submit(Detach(self._consumer))
+
+    # --- from the fragment ------------------------------------------------------------------
+
+    def deliver(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
+        """Messages for the link."""
+        self.taken += len(messages)
+        self.granted -= len(messages)
+        if self.is_closed:
+            # Nobody is there any more: unlock at once, without counting (DLV-5).
+            tokens = [held.token for held in messages if held.token]
+            self.settle(None, tokens, Outcome.RELEASE, None)
+        else:
+            self._link.write(self, messages, bodies)
+
+    def drained(self) -> None:
+        """It has no more for the demand."""
+        unused, self.granted = self.granted, 0
+        if not self.is_closed:
+            self._link.ran_dry(self, unused)
+
+    def available(self) -> None:
+        """Messages wait."""
+        if not self.is_closed:
+            self._link.has_messages(self)
+
+    def interrupted(self) -> None:
+        """It is out of reach and gives nothing for the demand."""
+        self.granted = 0
+
+    def resumed(self) -> None:
+        """It is back, and does not know what was asked of it."""
+        if not self.is_closed:
+            self._link.came_back(self)
+
+
+class Lock:
+    """What a delivery carries along for its settlement."""
+
+    __slots__ = ("header_bytes", "source", "token")
+
+    def __init__(self, source: Source, token: int, header_bytes: int) -> None:
+        self.source = source
+        self.token = token
+        self.header_bytes = header_bytes
+        """Size of the message's header and properties as it was delivered."""
+
+
+def lock_of(delivery: Delivery) -> Lock:
+    """The lock that a delivery carries."""
+    lock = delivery.context
+    assert isinstance(lock, Lock)
+    return lock

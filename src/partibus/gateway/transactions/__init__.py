@@ -1,0 +1,1 @@
+"""Transactions of clients: their control link, their scope, their work."""

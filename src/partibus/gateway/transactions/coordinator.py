@@ -1,0 +1,137 @@
+"""The control link of transactions: declare and discharge [4.5].
+
+Owns the reading of control messages and their answers. A transaction belongs to the control
+link that declared it: when that closes, with its connection or alone, what is open is rolled
+back (TXN-11). What a transaction does is `transaction`'s.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from partibus.amqp.codec.decode import DecodeError, decode_value
+from partibus.amqp.codec.sections import AMQP_VALUE, parse_sections
+from partibus.amqp.codec.types import Described
+from partibus.amqp.delivery import ACCEPTED, declared
+from partibus.amqp.events import TransferReceived
+from partibus.amqp.link import Link
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    InvalidOperation,
+    MalformedMessage,
+    NotImplementedHere,
+    TransactionUnknown,
+    Unauthorized,
+)
+from partibus.gateway.error_mapping import rejection
+
+if TYPE_CHECKING:
+    from partibus.gateway.connection import ClientConnection
+
+CREDIT: Final = 100
+_DECLARE: Final = 0x31
+_DISCHARGE: Final = 0x32
+_CODES: Final = {"amqp:declare:list": _DECLARE, "amqp:discharge:list": _DISCHARGE}
+_VALUE_DESCRIPTOR: Final = bytes((0x00, 0x53, AMQP_VALUE))
+
+
+def require_transactions(connection: "ClientConnection") -> None:
+    """Refuse a control link where there are no transactions, or nobody is known."""
+    if connection.claims.are_empty:
+        raise Unauthorized("Put a token before opening a link for transactions.")
+    if not connection.gateway.namespace.profile.has_tier_features:
+        raise InvalidOperation("There are no transactions in the Basic tier (TXN-18).")
+
+
+class CoordinatorLink:
+    """One control link of a client."""
+
+    __slots__ = ("_connection", "_credit_used", "_declared", "_is_closed", "_link")
+
+    def __init__(self, connection: "ClientConnection", link: Link) -> None:
+        self._connection = connection
+        self._link = link
+        self._declared: set[bytes] = set()
+        """Open transactions of this link."""
+        self._credit_used = 0
+        self._is_closed = False
+
+    def open(self) -> None:
+        """Let the client begin."""
+        self._link.set_credit(CREDIT)
+
+    def transfer(self, event: TransferReceived) -> None:
+        """A control message; it is answered with an outcome, so it cannot be settled (TXN-11)."""
+        if event.settled:
+            error = InvalidOperation(
+                "Messages to a transaction coordinator must not be sent settled."
+            )
+            self._connection.drop(self._link, error)
+            return
+        self._credit_used += 1
+        try:
+            self._handle(event.delivery_id, _control(event.payload))
+        except BusError as error:
+            self._settle(event.delivery_id, rejection(error))
+
+    def _handle(self, delivery_id: int, control: tuple[int, list[object]]) -> None:
+        code, fields = control
+        if code == _DECLARE:
+            self._declare(delivery_id, fields)
+        else:
+            self._discharge(delivery_id, fields)
+
+    def _declare(self, delivery_id: int, fields: list[object]) -> None:
+        if fields and fields[0] is not None:
+            raise NotImplementedHere(
+                "Transactions with a global id (distributed ones) are not offered."
+            )
+        transaction = self._connection.transactions.declare()
+        self._declared.add(transaction.txn_id)
+        self._settle(delivery_id, declared(transaction.txn_id))
+
+    def _discharge(self, delivery_id: int, fields: list[object]) -> None:
+        txn_id = fields[0] if fields else None
+        if not isinstance(txn_id, bytes):
+            raise ArgumentError("A discharge must name a transaction by its txn-id.")
+        if txn_id not in self._declared:
+            raise TransactionUnknown
+        fail = len(fields) > 1 and fields[1] is True
+
+        def answer(error: BusError | None) -> None:
+            self._declared.discard(txn_id)
+            self._settle(delivery_id, ACCEPTED if error is None else rejection(error))
+
+        self._connection.transactions.discharge(txn_id, fail, answer)
+
+    def _settle(self, delivery_id: int, outcome: bytes) -> None:
+        if self._is_closed:
+            return
+        self._link.settle(delivery_id, outcome)
+        if self._credit_used * 2 >= CREDIT:
+            self._credit_used = 0
+            self._link.set_credit(CREDIT)
+        self._connection.has_output()
+
+    def closed(self) -> None:
+        """The link is gone, and with it what was not discharged (TXN-11)."""
+        self._is_closed = True
+        for txn_id in self._declared:
+            self._connection.transactions.roll_back(txn_id)
+        self._declared.clear()
+
+
+def _control(payload: bytes) -> tuple[int, list[object]]:
+    """What a control message asks for, by its code, and its fields."""
+    try:
+        offset = parse_sections(payload).body_offset
+        if offset < 0 or payload[offset : offset + 3] != _VALUE_DESCRIPTOR:
+            raise DecodeError("there is no value")
+        value = decode_value(payload, offset + 3, len(payload))[0]
+    except DecodeError as cause:
+        raise MalformedMessage(f"The control message is not well-formed: {cause}.") from cause
+    if isinstance(value, Described) and isinstance(value.value, list):
+        descriptor = value.descriptor
+        code = _CODES.get(str(descriptor)) if isinstance(descriptor, str) else descriptor
+        if code in (_DECLARE, _DISCHARGE):
+            return int(code), value.value
+    raise MalformedMessage("A transaction coordinator takes declare and discharge only.")

@@ -1,0 +1,56 @@
+"""Where a transaction's messages go (TXN-4).
+
+Owns the one decision how a transaction reaches an entity beside its own. What lies in the
+transaction's store is stored there by the same entry. What lies in another store goes, by the
+same entry, into the outbox of the transaction's own fragment, whose courier carries it on after
+the commit (TXN-17). Asked by the scope of a transaction when messages are sent, and once more by
+the commit, since the first settlement may have moved the transaction; nothing else knows stores.
+"""
+
+from partibus.domain.partition_key import fragment_index
+from partibus.fragment.commands import Command, Enqueue
+from partibus.fragment.handle import Fragment
+from partibus.fragment.message import NewMessage
+from partibus.fragment.outbox.commands import Transfer
+from partibus.fragment.transactions.commands import SILENT
+from partibus.gateway.namespace import Entity
+
+
+class Part:
+    """Messages of one send for one fragment of an entity."""
+
+    __slots__ = ("byte_count", "fragment", "messages", "path", "store")
+
+    def __init__(self, entity: Entity, fragment: Fragment, messages: list[NewMessage]) -> None:
+        self.path = entity.record.path
+        self.fragment = fragment
+        self.store = store_of(entity, fragment)
+        self.messages = messages
+        self.byte_count = sum([len(message.body) for message in messages])
+
+
+def transfer_destination(store: int, entity: Entity, key: str | None, start: int) -> Fragment:
+    """The fragment of another entity that a message is for.
+
+    Without a key it is one in the transaction's store, if there is any; `start` is where to
+    begin to look. One in another store only says that the message has to be carried there."""
+    fragments = entity.fragments
+    if key is not None:
+        return fragments[fragment_index(key, len(fragments))]
+    near = [f for f in fragments if store_of(entity, f) == store] or fragments
+    return near[start % len(near)]
+
+
+def work_of(part: Part, store: int, home: Fragment) -> tuple[int, Command]:
+    """What the commit does with messages, and in which fragment: `home` is the transaction's
+    own, in this store."""
+    if part.store == store:
+        command = Enqueue(SILENT, part.messages, [0], part.byte_count)
+        return part.fragment.fragment_id, command
+    transfer = Transfer(SILENT, part.messages, [0], part.byte_count, part.path)
+    return home.fragment_id, transfer
+
+
+def store_of(entity: Entity, fragment: Fragment) -> int:
+    """The number of the store that a fragment of an entity lives in."""
+    return entity.record.fragments[fragment.index].store

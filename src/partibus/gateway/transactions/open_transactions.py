@@ -1,0 +1,134 @@
+"""The transactions that a client has open on one connection.
+
+Owns their ids, their number, the bytes that they hold in memory, and the time at which the
+first of them runs out. A transaction is known to the connection that declared it and to no
+other. Control links declare and discharge; links of all kinds find a transaction here by the
+id that comes with their work.
+"""
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from partibus.domain.errors import (
+    BusError,
+    QuotaExceeded,
+    ServerBusy,
+    TransactionSizeExceeded,
+    TransactionUnknown,
+)
+from partibus.gateway.transactions.transaction import Answer, Transaction
+
+if TYPE_CHECKING:
+    from partibus.gateway.connection import ClientConnection
+
+OPEN_MAX: Final = 1000
+"""Transactions that a connection may have open at a time."""
+BYTES_MAX: Final = 128 * 1024 * 1024
+"""Messages that wait for a commit, over all transactions of a connection: room for the largest
+message that any profile allows."""
+ID_BYTES: Final = 16
+
+
+class OpenTransactions:
+    """The transactions of one connection."""
+
+    __slots__ = ("_by_id", "_connection")
+
+    def __init__(self, connection: "ClientConnection") -> None:
+        self._connection = connection
+        self._by_id: dict[bytes, Transaction] = {}
+
+    def declare(self) -> Transaction:
+        """Open another."""
+        if len(self._by_id) >= OPEN_MAX:
+            raise QuotaExceeded(
+                f"A connection may have {OPEN_MAX} open transactions; discharge some of them."
+            )
+        transaction = Transaction(secrets.token_bytes(ID_BYTES), self._connection.gateway.profile)
+        self._by_id[transaction.txn_id] = transaction
+        return transaction
+
+    def begin(self, txn_id: bytes) -> Transaction:
+        """The transaction that an operation is part of."""
+        transaction = self._by_id.get(txn_id)
+        if transaction is None or transaction.is_discharged:
+            raise TransactionUnknown
+        now_ms = self._connection.gateway.monotonic_ms()
+        if transaction.is_due(now_ms):
+            transaction.expire()
+        transaction.begin(now_ms)
+        assert transaction.deadline_ms is not None
+        self._connection.wake_by(transaction.deadline_ms)
+        return transaction
+
+    def require_room(self, byte_count: int) -> None:
+        """Refuse more bytes than a connection may have waiting for a commit."""
+        held = self.byte_count
+        if held + byte_count > BYTES_MAX:
+            raise TransactionSizeExceeded(
+                f"The messages of this connection's open transactions take {held} bytes, and "
+                f"{BYTES_MAX} are allowed. Commit, or use several connections."
+            )
+        if held + byte_count > self._connection.unfinished_bytes_max():
+            raise ServerBusy(
+                "The server has no memory left for more messages that wait for a commit. "
+                "Wait a few seconds and try again."
+            )
+
+    @property
+    def byte_count(self) -> int:
+        """What the messages take that wait for a commit."""
+        if not self._by_id:
+            return 0
+        return sum([transaction.byte_count for transaction in self._by_id.values()])
+
+    def fail(self, txn_id: bytes, error: BusError) -> None:
+        """An operation of a transaction was refused."""
+        transaction = self._by_id.get(txn_id)
+        if transaction is not None:
+            transaction.fail(error)
+
+    # --- the end of transactions ------------------------------------------------------------
+
+    def discharge(self, txn_id: bytes, fail: bool, answer: Answer) -> None:
+        """Commit a transaction, or roll it back."""
+        transaction = self._by_id.get(txn_id)
+        if transaction is None or transaction.is_discharged:
+            raise TransactionUnknown
+        if transaction.is_due(self._connection.gateway.monotonic_ms()):
+            transaction.expire()
+        if fail:
+            del self._by_id[txn_id]
+            transaction.roll_back()
+            answer(None)
+            return
+
+        def finish(error: BusError | None) -> None:
+            self._by_id.pop(txn_id, None)
+            answer(error)
+
+        transaction.commit(finish)
+
+    def roll_back(self, txn_id: bytes) -> None:
+        """A transaction's control link is gone (TXN-11)."""
+        transaction = self._by_id.get(txn_id)
+        if transaction is not None and not transaction.is_submitted:
+            del self._by_id[txn_id]
+            transaction.roll_back()
+
+    def expire(self, now_ms: int) -> None:
+        """Roll back what was not discharged in time; it stays known, so that this is told."""
+        for transaction in self._by_id.values():
+            if transaction.is_due(now_ms):
+                transaction.expire()
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next of them runs out."""
+        times = [
+            transaction.deadline_ms
+            for transaction in self._by_id.values()
+            if transaction.deadline_ms is not None
+            and transaction.failure is None
+            and not transaction.is_submitted
+        ]
+        return min(times, default=None)

@@ -1,0 +1,203 @@
+"""One open transaction: the work it has collected, its limits and its end.
+
+Owns everything between declare and discharge of one transaction. Nothing of its work reaches
+a fragment before it is committed; then all of it goes as one command, and is there as a whole
+or not at all (TXN-2). An operation that was refused leaves nothing to commit: a client that
+did not wait for the answer must not get a part. Made by `open_transactions`; links and the
+management node add to it through `enlistment`.
+"""
+
+from collections.abc import Callable
+
+from partibus.domain.errors import (
+    BusError,
+    OperationTimeout,
+    TransactionRolledBack,
+    TransactionSizeExceeded,
+    TransactionTimedOut,
+    TransactionUnknown,
+)
+from partibus.domain.limits import Profile
+from partibus.fragment.commands import Command
+from partibus.fragment.handle import Fragment
+from partibus.fragment.transactions.commands import Transact
+from partibus.gateway.transactions.destination import Part, work_of
+from partibus.gateway.transactions.scope import Scope
+
+Answer = Callable[[BusError | None], None]
+"""Told once how a discharge ended: None when all is well."""
+
+
+class Transaction:
+    """The work of one transaction."""
+
+    __slots__ = (
+        "_answer",
+        "_message_count",
+        "_operation_count",
+        "_profile",
+        "_under_way",
+        "_work",
+        "byte_count",
+        "deadline_ms",
+        "failure",
+        "is_discharged",
+        "is_submitted",
+        "scope",
+        "txn_id",
+    )
+
+    def __init__(self, txn_id: bytes, profile: Profile) -> None:
+        self.txn_id = txn_id
+        self._profile = profile
+        self.scope = Scope()
+        self.deadline_ms: int | None = None
+        """When it is rolled back; None before its first operation (TXN-7)."""
+        self.failure: BusError | None = None
+        """Why it can only be rolled back; None while all is well."""
+        self.byte_count = 0
+        self.is_discharged = False
+        """The client has asked for its commit."""
+        self.is_submitted = False
+        """Its work has gone to the fragments."""
+        self._message_count = 0
+        self._operation_count = 0
+        self._work: list[Part | tuple[int, Command]] = []
+        self._under_way = 0
+        """Operations that a fragment still looks at; a discharge waits for them."""
+        self._answer: Answer | None = None
+        """Of a commit that waits for operations under way."""
+
+    # --- work -------------------------------------------------------------------------------
+
+    def begin(self, now_ms: int) -> None:
+        """An operation comes; the time runs from the first one (TXN-7)."""
+        if self.failure is not None:
+            raise _rolled_back(self.failure)
+        if self.deadline_ms is None:
+            self.deadline_ms = now_ms + self._profile.transaction_ms_max
+
+    def count_messages(self, count: int) -> None:
+        """So many messages are sent (TXN-8)."""
+        self._message_count += count
+        most = self._profile.transaction_messages_max
+        if self._message_count > most:
+            raise TransactionSizeExceeded(
+                f"Cannot send more than {most} messages in a single transaction. Use several."
+            )
+
+    def count_operations(self, count: int) -> None:
+        """So many messages are settled or cancelled (TXN-8)."""
+        self._operation_count += count
+        most = self._profile.transaction_operations_max
+        if self._operation_count > most:
+            raise TransactionSizeExceeded(
+                f"Cannot settle more than {most} messages in a single transaction. Use several."
+            )
+
+    def add(self, fragment: Fragment, command: Command, byte_count: int) -> None:
+        """Do this at the commit, behind what was added before."""
+        if self.failure is None:
+            self._work.append((fragment.fragment_id, command))
+            self.byte_count += byte_count
+
+    def add_messages(self, part: Part) -> None:
+        """Store these at the commit, or give them to the courier then, behind what was added
+        before."""
+        if self.failure is None:
+            self._work.append(part)
+            self.byte_count += part.byte_count
+
+    def hold(self) -> None:
+        """A fragment looks at an operation; a discharge that comes meanwhile waits for it."""
+        self._under_way += 1
+
+    def let_go(self) -> None:
+        """An operation was taken in or refused."""
+        self._under_way -= 1
+        answer = self._answer
+        if answer is not None and not self._under_way:
+            self._answer = None
+            self._submit(answer)
+
+    # --- its end ----------------------------------------------------------------------------
+
+    def fail(self, error: BusError) -> None:
+        """It can only be rolled back from now on; what was collected is dropped."""
+        if self.failure is None and not self.is_submitted:
+            self.failure = error
+            self._drop()
+
+    def expire(self) -> None:
+        """Its time is up (TXN-7)."""
+        seconds = self._profile.transaction_ms_max // 1000
+        self.fail(
+            TransactionTimedOut(
+                f"The transaction was rolled back: it was not discharged within {seconds} seconds "
+                "of its first operation. Do its work again in another."
+            )
+        )
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether its time is up."""
+        due = self.deadline_ms is not None and self.deadline_ms <= now_ms
+        return due and self.failure is None and not self.is_submitted
+
+    def roll_back(self) -> None:
+        """End it without a trace: nothing of it has left this object (TXN-16)."""
+        self.fail(TransactionUnknown())
+
+    def commit(self, answer: Answer) -> None:
+        """Make all of it durable and visible at once, or nothing of it."""
+        self.is_discharged = True
+        if self._under_way:
+            self._answer = answer
+        else:
+            self._submit(answer)
+
+    def _submit(self, answer: Answer) -> None:
+        if self.failure is not None:
+            answer(_rolled_back(self.failure))
+            return
+        self.is_submitted = True
+        collected, self._work = self._work, []
+        pin = self.scope.pin
+        if pin is None or not collected:
+            answer(None)
+            return
+        work = [
+            work_of(one, pin.store, pin.fragment) if isinstance(one, Part) else one
+            for one in collected
+        ]
+        pin.fragment.submit(Transact(CommitPort(answer), work, self.byte_count))
+
+    def _drop(self) -> None:
+        self._work = []
+        self.byte_count = 0
+
+
+class CommitPort:
+    """Hears from the fragment's broker how a commit ended."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def done(self, count: int) -> None:
+        """All of it is durable."""
+        self._answer(None)
+
+    def failed(self, error: BusError) -> None:
+        """Nothing of it happened; or nobody knows, when a worker was lost with it."""
+        if isinstance(error, OperationTimeout):
+            self._answer(TransactionTimedOut(f"The transaction is in doubt. {error.text}"))
+        else:
+            self._answer(_rolled_back(error))
+
+
+def _rolled_back(cause: BusError) -> BusError:
+    """What a client is told of a transaction that cannot be committed (TXN-12)."""
+    if isinstance(cause, TransactionUnknown | TransactionTimedOut):
+        return cause
+    return TransactionRolledBack(f"The transaction was rolled back. {cause.text}")

@@ -1,0 +1,177 @@
+"""A copy that a rule's action has changed: the edits put into a stored message (ACT-4).
+
+Owns the way from edits, in the terms of rules, to the sections of a stored message, and the
+property RuleName that such a copy carries (FLT-4). What is set stays as it was written: a
+schedule time or a message id of a copy is stored and not acted upon (ACT-5). Called by the
+selector; the message that came in is never touched.
+"""
+
+import datetime
+import uuid
+from typing import Final
+
+from partibus.amqp.codec.encode import EncodeError, encode_symbol, encode_value
+from partibus.amqp.codec.sections import encode_application_properties, encode_properties
+from partibus.amqp.codec.types import Described, Symbol, Timestamp
+from partibus.domain.limits import HEADER_BYTES_MAX
+from partibus.fragment.message import NewMessage
+from partibus.message import lifetime
+from partibus.message.sender_annotations import PARTITION_KEY, SCHEDULED, VIA_PARTITION_KEY
+from partibus.message.view import TIMESPAN, StoredView
+from partibus.rules.action import REMOVED, Edit
+from partibus.rules.errors import EvaluationError
+from partibus.rules.ruleset import Match
+from partibus.rules.view import TICKS_PER_MICROSECOND, moment_ms, span_ms
+
+RULE_NAME: Final = "RuleName"
+_TIMESPAN: Final = Symbol(TIMESPAN)
+_MICROSECOND: Final = datetime.timedelta(microseconds=1)
+_ANNOTATIONS: Final = {
+    "scheduledenqueuetimeutc": SCHEDULED,
+    "partitionkey": PARTITION_KEY,
+    "viapartitionkey": VIA_PARTITION_KEY,
+}
+
+
+class HeaderTooLarge(Exception):
+    """The action has made header and properties larger than they may be (DLQ-6)."""
+
+
+def rewrite(view: StoredView, match: Match) -> NewMessage:
+    """The copy that a rule with an action makes; raises what keeps it from being made."""
+    assert match.action is not None
+    copy = _Copy(view)
+    for edit in match.action.apply(view):
+        copy.apply(edit)
+    copy.application[RULE_NAME] = match.rule_name
+    return copy.finished()
+
+
+class _Copy:
+    """One copy in the making."""
+
+    __slots__ = (
+        "_annotations",
+        "_enqueued_ms",
+        "_rest",
+        "_sequence",
+        "application",
+        "parts",
+        "properties",
+    )
+
+    def __init__(self, view: StoredView) -> None:
+        # A view of its own: several rules may each make a copy of the same message.
+        own = view.twin()
+        self.parts = own.parts
+        self.properties = own.properties
+        self.application = dict(own.application)
+        self._annotations = dict(own.annotations)
+        self._sequence = view.sequence
+        self._enqueued_ms = view.enqueued_ms
+        sections = own.sections
+        rest = max(sections.properties_end, sections.application_end, 0)
+        self._rest = self.parts.bare[rest:]
+
+    def apply(self, edit: Edit) -> None:
+        """Put one edit in."""
+        value = None if edit.value is REMOVED else edit.value
+        if edit.scope == "user":
+            self._set_user(edit.name, edit.value)
+        elif edit.name in _ANNOTATIONS:
+            self._set_annotation(_ANNOTATIONS[edit.name], value)
+        elif edit.name == "timetolive":
+            self._set_life(value)
+        else:
+            self._set_property(edit.name, None if value is None else str(value))
+
+    def _set_life(self, value: object) -> None:
+        """What is longer than any row has room for is no limit."""
+        life_ms = span_ms(value) if isinstance(value, datetime.timedelta) else lifetime.FOREVER
+        is_limited = 0 <= life_ms <= lifetime.LIFE_MS_MAX
+        self.parts.ttl_ms = life_ms if is_limited else lifetime.FOREVER
+
+    def _set_user(self, name: str, value: object) -> None:
+        """An existing property is meant in whatever case it is written (SQL-3)."""
+        lowered = name.lower()
+        known = next((key for key in self.application if key.lower() == lowered), name)
+        if value is REMOVED:
+            self.application.pop(known, None)
+        else:
+            self.application[known] = _encodable(value, self.application.get(known))
+
+    def _set_annotation(self, name: str, value: object) -> None:
+        if value is None:
+            self._annotations.pop(name, None)
+        elif isinstance(value, datetime.datetime):
+            self._annotations[name] = Timestamp(moment_ms(value))
+        else:
+            self._annotations[name] = value
+
+    def _set_property(self, name: str, text: str | None) -> None:
+        properties = self.properties
+        if name == "messageid":
+            # Clients settle by it, so there is always one (amqp-contract 8.2).
+            properties.message_id = text or uuid.uuid4().hex
+        elif name == "correlationid":
+            properties.correlation_id = text
+        elif name == "label":
+            properties.subject = text
+        elif name == "to":
+            properties.to = text
+        elif name == "replyto":
+            properties.reply_to = text
+        elif name == "sessionid":
+            properties.group_id = text
+        elif name == "replytosessionid":
+            properties.reply_to_group_id = text
+        elif name == "contenttype":
+            properties.content_type = text
+        else:
+            raise EvaluationError(f"The system property '{name}' cannot be set.")
+
+    def finished(self) -> NewMessage:
+        """The copy as it will be stored."""
+        parts = self.parts
+        lifetime.keep(self.properties, parts.ttl_ms, self._enqueued_ms)
+        try:
+            head = encode_properties(self.properties)
+            head += encode_application_properties(self.application)
+            parts.annotations = b"".join(
+                encode_symbol(key) + encode_value(value) for key, value in self._annotations.items()
+            )
+        except EncodeError as error:
+            raise EvaluationError(str(error)) from error
+        parts.annotation_count = len(self._annotations)
+        parts.head_bytes = len(head) + len(parts.annotations)
+        if parts.head_bytes > HEADER_BYTES_MAX:
+            raise HeaderTooLarge
+        parts.bare = head + self._rest
+        parts.came_from(self._sequence)
+        return NewMessage(parts.encode(), parts.ttl_ms, 0, self.properties.group_id)
+
+
+def on_wire(value: object) -> object:
+    """A value of a rule as AMQP has it: moments are timestamps, durations those of .NET."""
+    if isinstance(value, datetime.datetime):
+        return Timestamp(moment_ms(value))
+    if isinstance(value, datetime.timedelta):
+        return Described(_TIMESPAN, value // _MICROSECOND * TICKS_PER_MICROSECOND)
+    return value
+
+
+def _encodable(value: object, before: object) -> object:
+    """A value of a rule as AMQP has it, in the type that the property had, if it fits (ACT-2)."""
+    if isinstance(value, datetime.datetime | datetime.timedelta):
+        return on_wire(value)
+    if isinstance(value, bool) or isinstance(before, bool):
+        return value
+    for kind in (int, float, str):
+        if type(value) is kind and isinstance(before, kind) and type(before) is not kind:
+            kept = type(before)(value)
+            try:
+                encode_value(kept)
+            except EncodeError:
+                return value
+            return kept
+    return value

@@ -1,0 +1,93 @@
+"""A stored message as it goes on to another entity.
+
+Owns what a journey changes about a message: it keeps the number it had first (FWD-9), counts
+its hops, names the entity in which it became a dead letter (DLQ-8), and what was laid over it
+becomes part of it. Its time to live is copied and starts anew at the destination, its
+deliveries are counted anew (FWD-12). The body is never read.
+"""
+
+from typing import Final
+
+from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.encode import encode_symbol, encode_value
+from partibus.amqp.codec.sections import parse_sections
+from partibus.amqp.codec.text import text_of
+from partibus.fragment.message import NewMessage, Overlay
+from partibus.message.envelope import Stored, changed, hops_of, text_at
+from partibus.message.sender_annotations import DEAD_LETTER_SOURCE, PARTITION_KEY, SCHEDULED
+
+HOPS_MAX: Final = 4
+"""A message that was forwarded so often is forwarded no more (FWD-6)."""
+
+
+class Journey:
+    """What is added to a message at one hop."""
+
+    __slots__ = ("dead_letter_source", "first_sequence", "overlay")
+
+    def __init__(
+        self,
+        first_sequence: int,
+        overlay: Overlay | None = None,
+        dead_letter_source: str | None = None,
+    ) -> None:
+        self.first_sequence = first_sequence
+        """Its number in the entity that it leaves, as clients see it; 0 when it had none."""
+        self.overlay = overlay
+        self.dead_letter_source = dead_letter_source
+        """The entity whose dead letter it is; None when it is none."""
+
+
+def hop_count(body: bytes) -> int:
+    """How often a stored message was forwarded."""
+    return hops_of(body)
+
+
+def to_forwarded(body: bytes, journey: Journey, is_identified: bool) -> NewMessage:
+    """The message as the destination stores it.
+
+    Where duplicates are detected it `is_identified` by its id, as a new one is (DUP-7)."""
+    stored = Stored(body)
+    stored.hops += 1
+    stored.came_from(journey.first_sequence)
+    scheduled_ms, partition_key = _annotate(stored, journey.dead_letter_source)
+    if journey.overlay is not None:
+        size = len(stored.bare)
+        stored.bare = changed(stored.bare, journey.overlay)
+        stored.head_bytes += len(stored.bare) - size
+    bare = stored.bare
+    sections = parse_sections(bare)
+    session_id = text_at(bare, sections.group_id_offset)
+    message_id = text_at(bare, sections.message_id_offset) if is_identified else None
+    return NewMessage(
+        stored.encode(),
+        stored.ttl_ms,
+        scheduled_ms,
+        session_id,
+        partition_key,
+        message_id or None,
+    )
+
+
+def _annotate(stored: Stored, dead_letter_source: str | None) -> tuple[int, str | None]:
+    """When the message is due and its key, which hold at the destination too (SEED-56)."""
+    kept: list[bytes] = []
+    scheduled_ms = 0
+    partition_key: str | None = None
+    pairs = stored.annotations
+    at, end = 0, len(pairs)
+    while at < end:
+        key, value_at = decode_value(pairs, at, end)
+        value, next_at = decode_value(pairs, value_at, end)
+        if key == SCHEDULED and isinstance(value, int):
+            scheduled_ms = max(0, int(value))
+        elif key == PARTITION_KEY and value is not None:
+            partition_key = text_of(value)
+        if dead_letter_source is None or key != DEAD_LETTER_SOURCE:
+            kept.append(pairs[at:next_at])
+        at = next_at
+    if dead_letter_source is not None:
+        kept.append(encode_symbol(DEAD_LETTER_SOURCE) + encode_value(dead_letter_source))
+    stored.annotations = b"".join(kept)
+    stored.annotation_count = len(kept)
+    return scheduled_ms, partition_key

@@ -1,0 +1,1 @@
+"""The data directory: opened by one server, checked, repaired, adopted."""

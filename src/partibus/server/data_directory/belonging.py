@@ -1,0 +1,237 @@
+"""Whether the catalog and the stores of a data directory belong together.
+
+Owns the comparison of what the catalog says (namespace, generation, stores, fragments,
+tombstones) with what each store says of itself, and the one line of each refusal, which names
+the file and the way out. Nothing is changed before everything fits, and nothing is ever dropped
+that no record says was deleted. Data of releases before the namespace id is taken over when it
+fits. Called by the node and the supervision at the start, and by the offline verbs.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from partibus.control.catalog import Catalog
+from partibus.domain.errors import BusError, CatalogBusy, ConfigError, StoreCorrupt
+from partibus.fragment.broker import Broker
+from partibus.fragment.upkeep.store_marks import StoreMarks
+from partibus.server.config import ServeSettings
+from partibus.server.live import BUSY_S, BUSY_TRIES_MAX
+from partibus.store.checkpoint import CHECKPOINT_SUFFIX
+from partibus.store.kept import KEPT_SUFFIX
+from partibus.store.segment import SEGMENT_SUFFIX
+from partibus.store.watermark import WATERMARK_NAME
+
+_STORE_SUFFIXES: Final = (SEGMENT_SUFFIX, CHECKPOINT_SUFFIX, KEPT_SUFFIX, WATERMARK_NAME)
+UNKNOWN_SHOWN_MAX: Final = 5
+
+
+def holds_store(directory: Path) -> bool:
+    """Whether any file of a store lies in a directory."""
+    try:
+        return any(path.name.endswith(_STORE_SUFFIXES) for path in directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def refuse_lost_catalog(file: Path, settings: ServeSettings) -> None:
+    """A new catalog may be made only where no store holds anything."""
+    if file.exists() and file.stat().st_size:
+        return
+    beside = sorted(settings.data.glob("store-*"))
+    for directory in (*settings.store_directories, *beside):
+        if holds_store(directory):
+            state = "is empty" if file.exists() else "is missing"
+            raise StoreCorrupt(
+                f"{file} {state}, but {directory} holds a store: its messages cannot be served "
+                f"without the catalog that knows them. Put the catalog back, or have one made for "
+                f"what the stores hold with {adopt(settings)}; nothing was changed."
+            )
+
+
+def adopt(settings: ServeSettings, more: str = "") -> str:
+    """The command that takes what does not belong together as it is."""
+    places = "".join(f" --store {place}" for place in settings.store_places)
+    count = f" --stores {settings.stores}" if settings.stores > 1 and not places else ""
+    return f"`partibus store adopt --data {settings.data}{places}{count}{more}`"
+
+
+async def begin_stores(catalog: Catalog, brokers: Mapping[int, Broker]) -> None:
+    """Have stores say whose they are; then, and not before, the catalog expects them."""
+    namespace = catalog.identity.namespace()
+    assert namespace is not None
+    for number, broker in brokers.items():
+        if not broker.marks.namespace:
+            broker.marks.identify(namespace, number)
+            broker.marks.follow(catalog.generation)
+            await _write_marks(broker)
+        broker.marks.follow(catalog.generation)
+    begun = [number for number in brokers if number not in catalog.identity.stores()]
+    for tries_left in reversed(range(BUSY_TRIES_MAX)) if begun else ():
+        try:
+            with catalog.identify() as identity:
+                for number in begun:
+                    identity.add_store(number)
+                identity.advance()
+            break
+        except CatalogBusy:
+            if not tries_left:
+                raise
+            await asyncio.sleep(BUSY_S)
+
+
+async def _write_marks(broker: Broker) -> None:
+    told: asyncio.Future[BusError | None] = asyncio.get_running_loop().create_future()
+    broker.write_marks(told.set_result)
+    error = await told
+    if error is not None:
+        raise error
+
+
+class Held(Protocol):
+    """What a store says of itself and of its fragments: a broker, or a store looked at offline."""
+
+    @property
+    def marks(self) -> StoreMarks: ...
+
+    def strangers(self) -> list[int]: ...
+
+    def stranger_bodies(self, fragment_id: int) -> int: ...
+
+
+class Belonging:
+    """The catalog's side of the comparison; the catalog is open and as it was found."""
+
+    def __init__(self, file: Path, settings: ServeSettings, catalog: Catalog) -> None:
+        self._file = file
+        self._settings = settings
+        self._catalog = catalog
+        self._identity = catalog.identity
+
+    # --- before a store is opened ---------------------------------------------------------
+
+    def check_places(self) -> None:
+        """Every store that the catalog knows has its directory, and something in it."""
+        known = self._identity.stores()
+        directories = self._settings.store_directories
+        if known and known[-1] >= len(directories):
+            raise ConfigError(
+                f"{self._file} knows store {known[-1]}, but the server has {len(directories)} "
+                "store(s), numbered from 0. Start it with all the stores it had, or give up those "
+                f"that hold no entity with {adopt(self._settings)}."
+            )
+        begun = set(known)
+        if self._identity.namespace() is None:  # of an earlier release, which noted no stores
+            begun = {p.store for r in self._catalog.entities() for p in r.fragments}
+        for number in sorted(begun):
+            self._check_begun(number, directories[number])
+
+    def _check_begun(self, number: int, directory: Path) -> None:
+        if holds_store(directory):
+            return
+        state = "is empty" if directory.exists() else "is missing"
+        raise StoreCorrupt(
+            f"{directory} {state}, but {self._file} says that store {number} of the namespace is "
+            "there. Mount its disk or put the directory back; if it is lost for good, begin it "
+            f"anew, empty, with {adopt(self._settings, f' --lost {number}')}. Nothing was changed."
+        )
+
+    # --- when it is open, before anything is written ----------------------------------------
+
+    def check_store(self, number: int, store: Held) -> None:
+        """The store is the one that it is taken for, and the catalog knows all that it holds."""
+        directory = self._settings.store_directories[number]
+        marks = store.marks
+        if marks.namespace:
+            self._check_namespace(directory, marks.namespace)
+            if marks.number != number:
+                raise StoreCorrupt(
+                    f"{directory} is store {marks.number} of the namespace and was given as store "
+                    f"{number}: put the directories, or the --store flags, back in their order. "
+                    "Nothing was changed."
+                )
+            self._check_age(directory, marks.generation)
+        elif not marks.is_blank and self._identity.namespace() is not None:
+            raise self._foreign(directory, "does not say whose store it is")
+        elif number in self._identity.stores():
+            raise self._foreign(directory, "is a new, empty store")
+        self._check_fragments(number, directory, store)
+
+    def _check_namespace(self, directory: Path, namespace: bytes) -> None:
+        own = self._identity.namespace()
+        if own is None:
+            raise self._foreign(
+                directory, f"belongs to namespace {namespace.hex()}, the catalog is of before it"
+            )
+        if own != namespace:
+            raise self._foreign(
+                directory, f"belongs to namespace {namespace.hex()}, the catalog to {own.hex()}"
+            )
+
+    def _foreign(self, directory: Path, why: str) -> StoreCorrupt:
+        return StoreCorrupt(
+            f"{directory} does not belong to {self._file}: it {why}. Put the right one back, or "
+            f"join the two with {adopt(self._settings)}; nothing was changed."
+        )
+
+    def _check_age(self, directory: Path, generation: int) -> None:
+        own = self._identity.generation()
+        if own < generation:
+            raise StoreCorrupt(
+                f"{self._file} is older than {directory}: it has change {own} of the namespace, "
+                f"the store has followed up to {generation}. Put the newest catalog back, or go on "
+                f"with this one by {adopt(self._settings)}; nothing was changed."
+            )
+
+    def _check_fragments(self, number: int, directory: Path, store: Held) -> None:
+        sequence = self._identity.fragment_sequence()
+        if store.marks.fragment_max > sequence:
+            raise StoreCorrupt(
+                f"{self._file} is older than {directory}, or of another namespace: it has given "
+                f"ids up to {sequence}, the store knows fragment {store.marks.fragment_max}. Put "
+                f"the right catalog back, or go on with this one by {adopt(self._settings)}; "
+                "nothing was changed."
+            )
+        unknown = self.unknown(number, store)
+        if unknown:
+            shown = ", ".join(map(str, unknown[:UNKNOWN_SHOWN_MAX]))
+            more = ", ..." if len(unknown) > UNKNOWN_SHOWN_MAX else ""
+            count = sum(map(store.stranger_bodies, unknown))
+            raise StoreCorrupt(
+                f"{directory} holds {len(unknown)} fragment(s) ({shown}{more}; {count} messages) "
+                f"that {self._file} does not know and that were never deleted. Put the right "
+                f"catalog back, or give them entities with {adopt(self._settings)}; nothing was "
+                "changed."
+            )
+
+    def unknown(self, number: int, held: Held) -> list[int]:
+        """What the store holds, and neither an entity nor a tombstone speaks of."""
+        records = self._catalog.entities()
+        known = {p.fragment_id for r in records for p in r.fragments if p.store == number}
+        known.update(f for f, store in self._identity.tombstones().items() if store == number)
+        strangers = (f for f in held.strangers() if f not in known)
+        if self._identity.namespace() is None:
+            # An earlier release left no tombstone; what holds nothing was deleted in a crash.
+            return sorted(f for f in strangers if held.stranger_bodies(f))
+        return sorted(strangers)
+
+    # --- when everything fits ---------------------------------------------------------------
+
+    def drop_deleted(self, number: int, broker: Broker) -> None:
+        """Finish deletions that a crash interrupted; all known fragments are served already."""
+        strangers = broker.strangers()
+        self.refuse_unknown(self.unknown(number, broker))
+        for fragment_id in strangers:
+            broker.drop_stranger(fragment_id)
+        buried = self._identity.tombstones().items()
+        self._forget(f for f, store in buried if store == number and f not in strangers)
+
+    def refuse_unknown(self, unknown: list[int]) -> None:
+        """The catalog changed under the start in a way that no release does."""
+        if unknown:
+            raise StoreCorrupt(f"{self._file} has lost the fragments {unknown} during the start.")
+
+    def _forget(self, fragment_ids: Iterable[int]) -> None:
+        for fragment_id in fragment_ids:
+            self._catalog.dropped(fragment_id)

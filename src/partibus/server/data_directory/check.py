@@ -1,0 +1,93 @@
+"""The offline check: everything of a data directory is read, and nothing is changed.
+
+Owns the order of the look (catalog, its copy, each store's log and checkpoint, every body's
+checksum, and whether all belong together) and the report. It goes on after a finding, so that
+one look shows all. Called by `partibus store check`.
+"""
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from partibus.control.catalog import Catalog
+from partibus.domain.errors import BusError
+from partibus.fragment.upkeep.recovering import rebuild
+from partibus.fragment.upkeep.removal import all_bodies
+from partibus.server.config import ServeSettings
+from partibus.server.data_directory.belonging import Belonging, holds_store, refuse_lost_catalog
+from partibus.server.data_directory.directory import CATALOG_NAME
+from partibus.server.data_directory.offline import RebuiltStore, catalog_to_read, claimed
+from partibus.store.checking import StoreUnderCheck
+
+PROBLEMS_SHOWN_MAX = 20
+
+
+@dataclass(slots=True)
+class PartReport:
+    """What was found of the catalog or of one store."""
+
+    name: str
+    place: str
+    facts: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def check_data(settings: ServeSettings) -> list[PartReport]:
+    """Look at everything; the catalog first, then each store."""
+    file = settings.data / CATALOG_NAME
+    with claimed(settings), contextlib.ExitStack() as stack:
+        reports = [PartReport("catalog", str(file))]
+        catalog = _check_catalog(file, settings, reports[0], stack)
+        belonging = None if catalog is None else Belonging(file, settings, catalog)
+        for number, directory in enumerate(settings.store_directories):
+            report = PartReport(f"store {number}", str(directory))
+            _check_store(number, directory, belonging, report)
+            reports.append(report)
+    return reports
+
+
+def _check_catalog(
+    file: Path, settings: ServeSettings, report: PartReport, stack: contextlib.ExitStack
+) -> Catalog | None:
+    try:
+        refuse_lost_catalog(file, settings)
+        if not file.exists():
+            report.problems.append(f"{file} is missing, and so is every store.")
+            return None
+        catalog = stack.enter_context(catalog_to_read(file))
+        report.facts["entities"] = len(catalog.entities())
+        report.facts["generation"] = catalog.identity.generation()
+        Belonging(file, settings, catalog).check_places()
+    except BusError as error:
+        report.problems.append(error.text)
+        return None
+    return catalog
+
+
+def _check_store(
+    number: int, directory: Path, belonging: Belonging | None, report: PartReport
+) -> None:
+    if not holds_store(directory):
+        return  # when something ought to be there, the catalog has said so
+    try:
+        store = StoreUnderCheck(directory)
+    except (BusError, OSError) as error:
+        report.problems.append(str(error))
+        return
+    with contextlib.closing(store):
+        try:
+            rebuilt = RebuiltStore(rebuild(store.recover()))
+        except (BusError, OSError) as error:
+            text = str(error)
+            report.problems.append(text if str(directory) in text else f"{directory}: {text}")
+            return
+        refs = [ref for state in rebuilt.states.values() for ref in all_bodies(state)]
+        report.facts["fragments"] = len(rebuilt.states)
+        report.facts["messages"] = len(refs)
+        report.facts["live_bytes"] = sum(length for _, length in refs)
+        report.problems += store.damaged_bodies(refs)
+    if belonging is not None:
+        try:
+            belonging.check_store(number, rebuilt)
+        except BusError as error:
+            report.problems.append(error.text)

@@ -1,0 +1,111 @@
+"""Catalog and stores of a stopped server, in the hands of an offline verb.
+
+Owns the settings such a verb works with, a store that is opened for writing without a loop, and
+the copy of a catalog that may be opened and thrown away. The data directory is claimed before
+anything is read, as by a server. Called by `store_check`, `store_adopt` and `store_repair`.
+"""
+
+import contextlib
+import queue
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from partibus.control.catalog import Catalog
+from partibus.domain.errors import BusError, ConfigError
+from partibus.fragment.upkeep.recovering import Rebuilt, rebuild
+from partibus.fragment.upkeep.removal import all_bodies
+from partibus.fragment.upkeep.store_marks import StoreMarks
+from partibus.server.config import ServeSettings
+from partibus.server.data_directory.directory import CATALOG_NAME, claim_data_directory
+from partibus.store.interface import Done
+from partibus.store.log import SegmentStore
+from partibus.store.record import Record
+
+STORES_MAX = 1024
+"""An offline verb takes as many stores as there are; the catalog asks for a limit."""
+
+
+def offline_settings(data: Path, places: tuple[str, ...], stores: int | None) -> ServeSettings:
+    """The directory as a server would be given it; without a count, the stores that are there."""
+    if not data.is_dir():
+        raise ConfigError(f"--data {data} is not a directory; name the one the server was given.")
+    if stores is None:
+        found = [path.name.removeprefix("store-") for path in data.glob("store-*")]
+        stores = max((int(n) + 1 for n in found if n.isdigit()), default=1)
+    count = len(places) if places else stores
+    return ServeSettings(data=data, stores=count, store_places=places)
+
+
+@contextlib.contextmanager
+def claimed(settings: ServeSettings) -> Iterator[contextlib.ExitStack]:
+    """The data directory is ours for as long as the block runs."""
+    with contextlib.ExitStack() as cleanup:
+        claim_data_directory(settings, cleanup)
+        yield cleanup
+
+
+@contextlib.contextmanager
+def catalog_to_read(file: Path, stores: int = STORES_MAX) -> Iterator[Catalog]:
+    """The catalog as a copy, so that reading it changes nothing."""
+    with tempfile.TemporaryDirectory(prefix="partibus-check-") as place:
+        copy = Path(place) / CATALOG_NAME
+        for suffix in ("", "-wal"):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(f"{file}{suffix}", f"{copy}{suffix}")
+        try:
+            catalog = Catalog(copy, stores=stores)
+        except BusError as error:
+            raise type(error)(error.text.replace(str(copy), str(file))) from error
+        with contextlib.closing(catalog):
+            yield catalog
+
+
+class RebuiltStore:
+    """What a store holds, as the comparison with the catalog asks for it."""
+
+    def __init__(self, rebuilt: Rebuilt) -> None:
+        self.states = rebuilt.states
+        self.marks: StoreMarks = rebuilt.marks
+
+    def strangers(self) -> list[int]:
+        """Every fragment: nobody serves one here."""
+        return list(self.states)
+
+    def stranger_bodies(self, fragment_id: int) -> int:
+        """How many messages and other bodies a fragment has."""
+        return sum(1 for _ in all_bodies(self.states[fragment_id]))
+
+
+class OpenStore(RebuiltStore):
+    """A store that is open for writing; every write is durable when the call returns."""
+
+    def __init__(self, directory: Path) -> None:
+        self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.store = SegmentStore(directory, notify=self._news.put)
+        try:
+            super().__init__(rebuild(self.store.open()))
+        except BaseException:
+            self.store.close()
+            raise
+
+    def close(self) -> None:
+        """Give the place back."""
+        self.store.close()
+
+    def append(self, records: list[Record]) -> None:
+        """Write records."""
+        self._wait(lambda done: self.store.append(records, done))
+
+    def checkpoint(self, states: dict[int, bytes]) -> None:
+        """Put these states in the place of all that the log says."""
+        self._wait(lambda done: self.store.checkpoint(states, done))
+
+    def _wait(self, ask: Callable[[Done], None]) -> None:
+        told: list[BusError | None] = []
+        ask(told.append)
+        while not told:
+            self._news.get()()
+        if told[0] is not None:
+            raise told[0]

@@ -1,0 +1,1 @@
+"""Faults on demand: what is wrong on purpose, and for how long."""

@@ -1,0 +1,190 @@
+"""The standing faults of one process: what is wrong on purpose, and for how long still.
+
+Owns the list of faults and the end of each, by its time or by request. It turns the knobs
+that stores and gateway offer for it (`store.fault_injection`, `gateway.fault_injection`) and
+knows how none of them works. Asked through the control hub, in every worker; made only with
+`--faults`.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.domain.address import parse_address
+from partibus.domain.clock import Clock
+from partibus.fragment.broker import Scheduler, Timer
+from partibus.fragment.commands import DropLocks
+from partibus.fragment.handle import LocalFragment
+from partibus.gateway.fault_injection import Throttle, Trouble
+from partibus.gateway.gateway import Gateway
+from partibus.server.fault_injection.requests import (
+    ConnectionsFault,
+    LastingFault,
+    LatencyFault,
+    LocksFault,
+    StoreFault,
+    ThrottleFault,
+    read_request,
+    write_request,
+)
+from partibus.store.fault_injection import StoreFaults
+
+SET_FAULT: Final = "set-fault"
+LIST_FAULTS: Final = "list-faults"
+CLEAR_FAULTS: Final = "clear-faults"
+KILL_DELAY_MS: Final = 50
+"""Time for the answer to leave before the process that gives it is gone."""
+
+
+class Standing:
+    """A fault that lasts, and when it ends by itself."""
+
+    __slots__ = ("ends_ms", "request", "throttle", "timer")
+
+    def __init__(self, request: LastingFault, ends_ms: int | None) -> None:
+        self.request = request
+        self.ends_ms = ends_ms
+        self.timer: Timer | None = None
+        self.throttle: Throttle | None = None
+
+
+class FaultBox:
+    """All faults of this process; `stores` are keyed by the store's number."""
+
+    def __init__(
+        self,
+        stores: Mapping[int, StoreFaults],
+        gateway: Gateway,
+        trouble: Trouble,
+        clock: Clock,
+        scheduler: Scheduler,
+        kill: Callable[[], None] | None = None,
+    ) -> None:
+        self._stores = stores
+        self._gateway = gateway
+        self._trouble = trouble
+        self._now_ms = clock.monotonic_ms
+        self._scheduler = scheduler
+        self._kill = kill if kill is not None else _end_this_process
+        self._standing: dict[str, Standing] = {}
+
+    def register(self, control: ControlHub) -> None:
+        """Answer for this process."""
+        control.register(SET_FAULT, self.set)
+        control.register(LIST_FAULTS, self.list)
+        control.register(CLEAR_FAULTS, self.clear)
+
+    # --- questions ------------------------------------------------------------------------
+
+    def set(self, payload: Payload) -> Payload:
+        """Make a fault, as far as it concerns this process; answers how much it touched."""
+        request = read_request(payload)
+        if isinstance(request, LastingFault):
+            return {"count": int(self._begin(request))}
+        if isinstance(request, LocksFault):
+            return {"count": self._drop_locks(request.entity)}
+        if isinstance(request, ConnectionsFault):
+            reason = "The server closes all connections on demand; connect again."
+            return {"count": self._gateway.close_connections(reason)}
+        self._scheduler.call_later_ms(KILL_DELAY_MS, self._kill)
+        return {"count": 1}
+
+    def list(self, payload: Payload) -> Payload:
+        """The standing faults by their key, each with what is left of it."""
+        now_ms = self._now_ms()
+        return {
+            key: {
+                **write_request(standing.request),
+                "left_ms": None if standing.ends_ms is None else max(0, standing.ends_ms - now_ms),
+                "refused": None if standing.throttle is None else standing.throttle.refused_count,
+            }
+            for key, standing in self._standing.items()
+        }
+
+    def clear(self, payload: Payload) -> Payload:
+        """End every fault; answers which there were."""
+        keys = list(self._standing)
+        for key in keys:
+            self._end(key)
+        return {"cleared": keys}
+
+    # --- beginning and ending ---------------------------------------------------------------
+
+    def _begin(self, request: LastingFault) -> bool:
+        """Put a fault in the place of the one with the same key; False when it is not ours."""
+        if isinstance(request, StoreFault) and request.store not in self._stores:
+            return False
+        had_one = self._end(request.key)
+        if isinstance(request, StoreFault) and request.mode == "up":
+            return had_one
+        ends_ms = None if request.for_ms is None else self._now_ms() + request.for_ms
+        standing = self._standing[request.key] = Standing(request, ends_ms)
+        if request.for_ms is not None:
+            key = request.key
+            standing.timer = self._scheduler.call_later_ms(request.for_ms, lambda: self._over(key))
+        self._apply(standing)
+        return True
+
+    def _apply(self, standing: Standing) -> None:
+        request = standing.request
+        if isinstance(request, StoreFault) and request.mode == "down":
+            self._stores[request.store].fail()
+        elif isinstance(request, StoreFault) and request.mode == "full":
+            self._stores[request.store].fill()
+        elif isinstance(request, LatencyFault):
+            self._trouble.rtt_ms = request.rtt_ms
+        elif isinstance(request, ThrottleFault):
+            standing.throttle = Throttle(request.rate_per_s, self._now_ms())
+            self._trouble.set_throttle(request.entity, standing.throttle)
+        self._set_delays()
+
+    def _over(self, key: str) -> None:
+        """The time of a fault is up."""
+        self._standing[key].timer = None
+        self._end(key)
+
+    def _end(self, key: str) -> bool:
+        standing = self._standing.pop(key, None)
+        if standing is None:
+            return False
+        if standing.timer is not None:
+            standing.timer.cancel()
+        request = standing.request
+        if isinstance(request, StoreFault):
+            self._stores[request.store].heal()
+        elif isinstance(request, LatencyFault):
+            self._trouble.rtt_ms = 0
+        else:
+            self._trouble.set_throttle(request.entity, None)
+        self._set_delays()
+        return True
+
+    def _set_delays(self) -> None:
+        """A slow store and latency add up."""
+        delays = dict.fromkeys(self._stores, 0)
+        for standing in self._standing.values():
+            request = standing.request
+            if isinstance(request, LatencyFault):
+                delays = {store: delay + request.store_ms for store, delay in delays.items()}
+            elif isinstance(request, StoreFault):
+                delays[request.store] += request.delay_ms
+        for store, delay_ms in delays.items():
+            self._stores[store].delay(delay_ms)
+
+    # --- at once ----------------------------------------------------------------------------
+
+    def _drop_locks(self, path: str) -> int:
+        """Take the locks of the fragments that run here."""
+        count = 0
+        for fragment in self._gateway.namespace.resolve(parse_address(path)).fragments:
+            if isinstance(fragment, LocalFragment):
+                count += fragment.machine.state.lock_count
+                fragment.submit(DropLocks())
+        return count
+
+
+def _end_this_process() -> None:
+    """As the kernel would: no flush, no goodbye."""
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,109 @@
+"""Faults on demand: what users ask for to see how their programs bear it.
+
+Owns the decision whether a fault may be made here and what it concerns, and the answer of the
+whole server. Each process makes its own share (`fault_box`), reached through the control
+hub. A server that was started without `--faults` refuses everything here. Called by the
+HTTP side (`ops.admin`).
+"""
+
+import asyncio
+from typing import Final
+
+from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.control.catalog import Catalog
+from partibus.domain.errors import ArgumentError, EntityNotFound, InvalidOperation
+from partibus.server.config import ServeSettings
+from partibus.server.fault_injection.box import CLEAR_FAULTS, LIST_FAULTS, SET_FAULT
+from partibus.server.fault_injection.requests import (
+    FaultRequest,
+    LocksFault,
+    StoreFault,
+    ThrottleFault,
+    WorkerFault,
+    read_request,
+    write_request,
+)
+from partibus.server.operators.inspection import STORES, is_available
+
+NOTICE_POLL_MS: Final = 5
+NOTICE_MS_MAX: Final = 2_000
+"""A store in the middle of a slow commit notices later; nobody waits for that."""
+SWITCHED_OFF: Final = (
+    "This server makes no faults: it was started without --faults. Start it with "
+    "'partibus serve --faults', or set PARTIBUS_FAULTS=true, where faults are wanted."
+)
+
+
+class FaultDesk:
+    """Takes requests for faults and spreads them over the workers."""
+
+    def __init__(self, settings: ServeSettings, catalog: Catalog, control: ControlHub) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._control = control
+
+    async def set(self, payload: object) -> Payload:
+        """Make a fault; answers what was asked and how much it touched."""
+        self._require_switched_on()
+        request = self._checked(read_request(payload))
+        written = write_request(request)
+        if isinstance(request, WorkerFault):
+            answer = await self._control.ask(request.worker, SET_FAULT, written)
+            return {**written, "count": answer["count"]}
+        answers = await self._control.ask_all(SET_FAULT, written)
+        if isinstance(request, StoreFault) and request.mode in ("down", "full"):
+            await self._until_down(request.store)
+        return {**written, "count": sum(answer["count"] for answer in answers.values())}
+
+    async def _until_down(self, store: int) -> None:
+        """Answer when the store has noticed, so that whoever asked finds it down."""
+        for _ in range(NOTICE_MS_MAX // NOTICE_POLL_MS):
+            for stores in (await self._control.ask_all(STORES, {})).values():
+                told = stores.get(str(store))
+                if told is not None and not is_available(told["state"]):
+                    return
+            await asyncio.sleep(NOTICE_POLL_MS / 1000)
+
+    async def list(self) -> Payload:
+        """The standing faults of all workers, each once."""
+        self._require_switched_on()
+        answers = await self._control.ask_all(LIST_FAULTS, {})
+        merged: dict[str, Payload] = {}
+        for faults in answers.values():
+            for key, fault in faults.items():
+                known = merged.setdefault(key, fault)
+                if known is not fault and fault["refused"] is not None:
+                    known["refused"] = (known["refused"] or 0) + fault["refused"]
+        return {"faults": list(merged.values())}
+
+    async def clear(self) -> Payload:
+        """End every fault; answers which there were."""
+        self._require_switched_on()
+        answers = await self._control.ask_all(CLEAR_FAULTS, {})
+        return {"cleared": sorted({key for a in answers.values() for key in a["cleared"]})}
+
+    def _require_switched_on(self) -> None:
+        if not self._settings.faults:
+            raise InvalidOperation(SWITCHED_OFF)
+
+    def _checked(self, request: FaultRequest) -> FaultRequest:
+        """The request with names as the catalog spells them; what is not there is an error."""
+        if isinstance(request, StoreFault) and not 0 <= request.store < self._settings.stores:
+            last = self._settings.stores - 1
+            raise EntityNotFound(f"There is no store {request.store}; there are 0 to {last}.")
+        if isinstance(request, WorkerFault):
+            self._check_worker(request.worker)
+        if isinstance(request, ThrottleFault | LocksFault):
+            request.entity = self._catalog.entity(request.entity).path
+        return request
+
+    def _check_worker(self, worker: int) -> None:
+        workers = self._control.workers
+        if len(workers) == 1:
+            raise InvalidOperation(
+                "This server runs in one process, which a killed worker would end. Start it with "
+                "--workers 2 or more to see the others go on."
+            )
+        if worker not in workers:
+            known = ", ".join(map(str, workers))
+            raise ArgumentError(f"There is no worker {worker}; there are {known}.")

@@ -1,0 +1,1 @@
+"""What operators see and do: entities, fragments, stores, purge."""

@@ -1,0 +1,226 @@
+"""What an operator sees and does: entities with their fragments, stores, purge.
+
+Owns the answers that need the whole server: it puts the question to every worker through
+the control hub and lays the answers over what the catalog knows. It never touches a store or
+a fragment's state itself; messages leave only by the command that clients use too. Called by
+the HTTP side (`ops.admin`), which owns the paths, and by nothing else.
+"""
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from partibus.atom.counts import Figures
+from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.control.access import AccessControl, require
+from partibus.control.catalog import Catalog
+from partibus.control.declared.describe import describe
+from partibus.control.live import LiveNamespace, LocalNamespace
+from partibus.control.record import EntityRecord
+from partibus.domain.address import parse_address
+from partibus.domain.clock import Clock
+from partibus.domain.entity import SubscriptionSpec, fragment_bytes_max
+from partibus.domain.errors import Unauthorized
+from partibus.domain.rights import Rights
+from partibus.gateway.namespace import Namespace
+from partibus.server.bulk import BulkDesk
+from partibus.server.config import ServeSettings
+from partibus.server.fault_injection.service import FaultDesk
+from partibus.server.operators.inspection import COUNTS, FRAGMENTS, STORES, is_available
+from partibus.server.operators.namespace import NamespaceDesk
+from partibus.server.operators.pipelines import PipelineDesk
+from partibus.server.operators.purge import PurgeRun
+from partibus.server.operators.stages import StageDesk
+
+NO_ANSWER: Final = "down"
+"""The state of a fragment or store whose worker does not answer."""
+SUMMED: Final = (*COUNTS, "bytes")
+
+
+class Administration:
+    """The whole server, for those who hold the right Manage on the namespace."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        catalog: Catalog,
+        namespace: Namespace,
+        access: AccessControl,
+        clock: Clock,
+        control: ControlHub,
+        bulk: BulkDesk,
+        live: LiveNamespace | None = None,
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._namespace = namespace
+        self._access = access
+        self._clock = clock
+        self._control = control
+        self.bulk = bulk
+        self.faults = FaultDesk(settings, catalog, control)
+        self.desk = NamespaceDesk(catalog, LocalNamespace(catalog) if live is None else live)
+        self.pipelines = PipelineDesk(namespace, control)
+        self.stages = StageDesk(namespace, control)
+
+    def authorize(self, token: str | None, path: str) -> None:
+        """Raise Unauthorized unless the token grants Manage on the namespace's own paths."""
+        if not token:
+            raise Unauthorized(
+                "A shared access signature is needed in the header Authorization; sign it with a "
+                "policy of the namespace that has the right Manage."
+            )
+        now_ms = self._clock.now_ms()
+        claim = self._access.authenticate_token(token, path, now_ms)
+        require([claim], claim.audience, Rights.MANAGE, now_ms)
+
+    # --- entities -------------------------------------------------------------------------
+
+    async def entities(self) -> Payload:
+        """Every entity with its totals."""
+        records = self._catalog.entities()
+        fragments = await self._fragments(records)
+        shown = [_summary(record, fragments[record.path]) for record in records]
+        return {"entities": shown}
+
+    async def entity(self, name: str) -> Payload:
+        """One entity with its fragments and properties; a missing one is an error."""
+        record = self._catalog.entity(name)
+        fragments = (await self._fragments([record]))[record.path]
+        return {
+            **_summary(record, fragments),
+            "bytes_max": self._bytes_max(record),
+            "fragments": fragments,
+            "created_ms": record.created_ms,
+            "updated_ms": record.updated_ms,
+            "accessed_ms": max((f.get("accessed_ms") or 0 for f in fragments), default=0),
+            "properties": describe(record.spec),
+        }
+
+    async def figures(self, records: Sequence[EntityRecord]) -> dict[int, Figures]:
+        """The counts of each entity by its id, for the management API (CNT-4, SEED-61)."""
+        fragments = await self._fragments(records)
+        return {record.entity_id: _figures(fragments[record.path]) for record in records}
+
+    def _bytes_max(self, record: EntityRecord) -> int | None:
+        """What all fragments may hold together (SEED-24); a subscription shares its topic's."""
+        spec = record.spec
+        if isinstance(spec, SubscriptionSpec):
+            return None
+        return spec.fragments * fragment_bytes_max(spec, self._catalog.profile)
+
+    async def purge(
+        self, name: str, lane: str, before_ms: int | None, limit: int | None
+    ) -> Payload:
+        """Delete the waiting messages of a lane; `limit` leaves the rest for another call."""
+        entity = self._namespace.resolve(parse_address(name))
+        # What arrives from now on stays, so that a purge ends while senders go on.
+        moment_ms = self._clock.now_ms() + 1 if before_ms is None else before_ms
+        run = PurgeRun(lane, moment_ms, limit)
+        await run.empty(entity.fragments)
+        return {
+            "name": entity.record.path,
+            "lane": lane,
+            "before": _moment(moment_ms),
+            "purged": run.count,
+            "finished": run.is_finished,
+            "unavailable_fragments": run.unavailable,
+        }
+
+    async def _fragments(self, records: Iterable[EntityRecord]) -> dict[str, list[Payload]]:
+        """The fragments of each entity by its path, as their workers tell."""
+        records = list(records)
+        wanted: dict[str, list[int]] = {}
+        for record in records:
+            for placement in record.fragments:
+                wanted.setdefault(str(placement.store), []).append(placement.fragment_id)
+        answers = await self._control.ask_all(FRAGMENTS, {"stores": wanted})
+        told = {
+            fragment_id: {"worker": worker, **answer}
+            for worker, fragments in answers.items()
+            for fragment_id, answer in fragments.items()
+        }
+        return {record.path: _laid_over(record, told) for record in records}
+
+    # --- stores ---------------------------------------------------------------------------
+
+    async def stores(self) -> Payload:
+        """Every store with its state and size, and how many fragments are placed there."""
+        answers = await self._control.ask_all(STORES, {})
+        told = {
+            number: {"worker": worker, **answer}
+            for worker, stores in answers.items()
+            for number, answer in stores.items()
+        }
+        placed: dict[int, int] = {}
+        for record in self._catalog.entities():
+            for placement in record.fragments:
+                placed[placement.store] = placed.get(placement.store, 0) + 1
+        unknown = dict.fromkeys(("live_bytes", "disk_bytes", "damaged", "free_bytes", "shortage"))
+        silent = {"worker": None, "state": NO_ANSWER, **unknown}
+        places = self._settings.store_directories
+        return {
+            "stores": [
+                {
+                    "store": number,
+                    "place": "memory" if self._settings.memory else str(places[number]),
+                    "fragments": placed.get(number, 0),
+                    **told.get(str(number), silent),
+                }
+                for number in range(self._settings.stores)
+            ]
+        }
+
+
+def _laid_over(record: EntityRecord, told: Mapping[str, Payload]) -> list[Payload]:
+    unknown = dict.fromkeys(("accessed_ms", *SUMMED))
+    silent: Payload = {"worker": None, "state": NO_ANSWER, **unknown}
+    return [
+        {
+            "index": index,
+            "fragment_id": placement.fragment_id,
+            "store": placement.store,
+            **told.get(str(placement.fragment_id), silent),
+        }
+        for index, placement in enumerate(record.fragments)
+    ]
+
+
+def _summary(record: EntityRecord, fragments: list[Payload]) -> dict[str, Any]:
+    return {
+        "name": record.path,
+        "kind": record.kind.value,
+        "fragment_count": len(fragments),
+        "availability": availability([fragment["state"] for fragment in fragments]),
+        "totals": {name: sum(f[name] for f in fragments if f[name] is not None) for name in SUMMED},
+    }
+
+
+def _figures(fragments: list[Payload]) -> Figures:
+    def total(name: str) -> int:
+        return sum(fragment.get(name) or 0 for fragment in fragments)
+
+    return Figures(
+        active=total("active"),
+        dead_letter=total("dead_letter"),
+        scheduled=total("scheduled"),
+        deferred=total("deferred"),
+        transfer=total("transfer"),
+        transfer_dead_letter=total("transfer_dead_letter"),
+        size_bytes=total("bytes"),
+        is_whole=all(is_available(fragment["state"]) for fragment in fragments),
+    )
+
+
+def _moment(time_ms: int) -> str:
+    """A time as it may be handed in again."""
+    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds")
+
+
+def availability(states: list[str]) -> str:
+    """How much of an entity can be used: Available, Limited or Unavailable (SEED-62)."""
+    up_count = sum(map(is_available, states))
+    if up_count == len(states):
+        return "Available"
+    return "Limited" if up_count else "Unavailable"

@@ -1,0 +1,88 @@
+"""What runs in this process, in numbers: its fragments and its stores.
+
+Owns the answers of one worker to the questions `fragments` and `stores`, as JSON objects.
+It reads counters that are kept anyway and changes nothing, so that looking costs the
+messages nothing. The administration asks it through the control hub, in every worker.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.fragment.broker import Broker
+from partibus.fragment.machine import Machine
+from partibus.store.interface import StoreState
+
+FRAGMENTS: Final = "fragments"
+STORES: Final = "stores"
+COUNTS: Final = (
+    "active",
+    "dead_letter",
+    "scheduled",
+    "deferred",
+    "locked",
+    "dead_letter_locked",
+    "transfer",
+    "claimed",
+    "retained",
+    "staged",
+    "transfer_dead_letter",
+    "duplicates_dropped",
+    "filter_errors",
+)
+"""What is counted of a fragment, in the order in which it is shown."""
+
+
+class Inspection:
+    """The fragments and stores of this process; `brokers` are keyed by the store's number."""
+
+    def __init__(self, brokers: Mapping[int, Broker], machines: Mapping[int, Machine]) -> None:
+        self._brokers = brokers
+        self._machines = machines
+
+    def register(self, control: ControlHub) -> None:
+        """Answer for this process."""
+        control.register(FRAGMENTS, self.fragments)
+        control.register(STORES, self.stores)
+
+    def fragments(self, payload: Payload) -> Payload:
+        """The state and the counts of the fragments asked for, by id, as far as they are here.
+
+        `{"stores": {"3": [id, ...]}}` names them by the store in which they are placed."""
+        answers: dict[str, Any] = {}
+        for store, fragment_ids in payload["stores"].items():
+            broker = self._brokers.get(int(store))
+            if broker is None:
+                continue
+            state = broker.store.state.value
+            for fragment_id in fragment_ids:
+                machine = self._machines.get(fragment_id)
+                if machine is not None:
+                    counts = {"accessed_ms": machine.used_ms, **counts_of(machine)}
+                    answers[str(fragment_id)] = {"state": state, **counts}
+        return answers
+
+    def stores(self, payload: Payload) -> Payload:
+        """The state and the size of every store that is open here."""
+        return {
+            str(number): {
+                "state": broker.store.state.value,
+                "live_bytes": broker.store.live_bytes,
+                "disk_bytes": broker.store.disk_bytes,
+                "damaged": broker.damage.count,
+                "free_bytes": broker.store.free_bytes,
+                "shortage": broker.store.shortage,
+            }
+            for number, broker in self._brokers.items()
+        }
+
+
+def counts_of(machine: Machine) -> dict[str, int]:
+    """The counts of a fragment, and the bytes of its messages."""
+    counts = machine.state.counts()
+    return {**{name: getattr(counts, name) for name in COUNTS}, "bytes": counts.size_bytes}
+
+
+def is_available(state: str) -> bool:
+    """Whether a store or fragment in this state takes messages."""
+    return state != StoreState.DOWN.value

@@ -1,0 +1,156 @@
+"""Who reads an entity in bulk: its claims and its cursors, over all workers.
+
+Owns the answers of this worker about its own fragments, and the answer of the whole server; a claim
+is released, and a cursor dropped, by the commands that their owners use too. Called by the HTTP
+side (`ops.admin`) through the administration.
+"""
+
+from typing import Any, Final
+
+from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.domain.errors import EntityNotFound
+from partibus.fragment.claims.commands import ReleaseClaim
+from partibus.fragment.cursors.commands import DropCursor
+from partibus.fragment.handle import LocalFragment
+from partibus.gateway.namespace import Namespace
+from partibus.server.operators.fragments import FragmentDesk, Unheard
+
+PIPELINES: Final = "pipelines"
+RELEASE: Final = "pipelines.release"
+DROP: Final = "pipelines.drop"
+
+
+class PipelineDesk:
+    """Claims and cursors, for operators."""
+
+    def __init__(self, namespace: Namespace, control: ControlHub) -> None:
+        self._control = control
+        self._desk = FragmentDesk(namespace, control, PIPELINES, _state_of)
+        control.register(RELEASE, self._release)
+        control.register(DROP, self._drop)
+
+    # --- this worker ----------------------------------------------------------------------
+
+    def _release(self, payload: Payload) -> Payload:
+        """Take the owner's claims away; its run is shut out, so that it notices."""
+        for fragment in self._desk.local(payload["entity"]):
+            claims = fragment.machine.state.claims
+            claim = None if claims is None else claims.by_owner.get(payload["owner"])
+            if claim is not None:
+                epoch = claim.epoch + 1
+                fragment.submit(
+                    ReleaseClaim(Unheard(), claim.owner, epoch, bool(payload["forget"]))
+                )
+        return {}
+
+    def _drop(self, payload: Payload) -> Payload:
+        for fragment in self._desk.local(payload["entity"]):
+            fragment.submit(DropCursor(Unheard(), payload["name"]))
+        return {}
+
+    # --- all workers ----------------------------------------------------------------------
+
+    async def claims(self, name: str) -> Payload:
+        """Every owner with what it holds."""
+        path, fragments = await self._desk.ask(name)
+        owners: dict[str, list[tuple[str, Payload]]] = {}
+        for index, told in fragments.items():
+            for claim in told["claims"]:
+                owners.setdefault(claim["owner"], []).append((index, claim))
+        return {"name": path, "claims": [_claim(owner, owners[owner]) for owner in sorted(owners)]}
+
+    async def release(self, name: str, owner: str, forget: bool) -> Payload:
+        """Give back what an owner holds."""
+        path, fragments = await self._desk.ask(name)
+        mine = [c for told in fragments.values() for c in told["claims"] if c["owner"] == owner]
+        if not mine:
+            raise EntityNotFound(f"'{path}' has no owner of claims '{owner}'.")
+        count = sum(claim["count"] for claim in mine)
+        await self._control.ask_all(RELEASE, {"entity": path, "owner": owner, "forget": forget})
+        await self._desk.until(
+            path,
+            lambda told: not any(c["owner"] == owner and c["count"] for c in told["claims"]),
+        )
+        return {"name": path, "owner": owner, "released": count}
+
+    async def cursors(self, name: str) -> Payload:
+        """Every cursor with its positions and its lag."""
+        path, fragments = await self._desk.ask(name)
+        found: dict[str, list[tuple[str, Payload]]] = {}
+        for index, told in fragments.items():
+            for cursor in told["cursors"]:
+                lag = max(0, told["end"] - cursor["position"])
+                found.setdefault(cursor["name"], []).append((index, {**cursor, "lag": lag}))
+        return {
+            "name": path,
+            "cursors": [_cursor(cursor, found[cursor]) for cursor in sorted(found)],
+        }
+
+    async def drop(self, name: str, cursor: str) -> Payload:
+        """Forget a cursor and what is kept for it alone."""
+        path, fragments = await self._desk.ask(name)
+        names = {c["name"] for told in fragments.values() for c in told["cursors"]}
+        if cursor not in names:
+            raise EntityNotFound(f"'{path}' has no cursor '{cursor}'.")
+        await self._control.ask_all(DROP, {"entity": path, "name": cursor})
+        await self._desk.until(
+            path, lambda told: not any(c["name"] == cursor for c in told["cursors"])
+        )
+        return {"name": path, "cursor": cursor, "dropped": True}
+
+
+def _state_of(fragment: LocalFragment) -> Payload:
+    state = fragment.machine.state
+    claims = [] if state.claims is None else list(state.claims.by_owner.values())
+    cursors = [] if state.retention is None else list(state.retention.cursors.values())
+    return {
+        "end": state.next_sequence_durable,
+        "available": fragment.is_available,
+        "claims": [
+            {
+                "owner": claim.owner,
+                "epoch": claim.epoch,
+                "start": claim.start,
+                "count": len(claim.table),
+                "bytes": claim.byte_count,
+                "expires_ms": claim.expires_ms,
+                "lapsed": claim.is_lapsed,
+            }
+            for claim in claims
+        ],
+        "cursors": [
+            {
+                "name": cursor.name,
+                "position": cursor.position,
+                "retain_ms": cursor.retain_ms,
+                "retain_bytes": cursor.retain_bytes,
+                "moved_ms": cursor.moved_ms,
+            }
+            for cursor in cursors
+        ],
+    }
+
+
+def _claim(owner: str, claims: list[tuple[str, Payload]]) -> dict[str, Any]:
+    live = [claim for _, claim in claims if claim["count"]]
+    return {
+        "owner": owner,
+        "epoch": max(claim["epoch"] for _, claim in claims),
+        "start": max((claim["start"] for claim in live), default=""),
+        "messages": sum(claim["count"] for claim in live),
+        "bytes": sum(claim["bytes"] for claim in live),
+        "expires_ms": min((claim["expires_ms"] for claim in live), default=None),
+        "lapsed_fragments": [int(index) for index, claim in claims if claim["lapsed"]],
+        "fragments": {index: claim["count"] for index, claim in claims if claim["count"]},
+    }
+
+
+def _cursor(name: str, cursors: list[tuple[str, Payload]]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "lag": sum(cursor["lag"] for _, cursor in cursors),
+        "moved_ms": max(cursor["moved_ms"] for _, cursor in cursors),
+        "retain_ms": max(cursor["retain_ms"] for _, cursor in cursors),
+        "retain_bytes": max(cursor["retain_bytes"] for _, cursor in cursors),
+        "positions": {index: cursor["position"] for index, cursor in cursors},
+    }

@@ -1,0 +1,123 @@
+"""One worker: a full node as a child of the supervisor.
+
+Owns the life of that process: it reads its assignment from stdin, says on stdout when it has
+checked its stores, goes on when it is told that all have, says when it is ready, answers pings,
+and stops on SIGTERM or when stdin ends, which is how the death of the supervisor shows: no worker
+outlives it. Run as `python -m partibus.server.workers.worker`, by the supervisor only.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import sys
+from functools import partial
+
+from partibus.domain.clock import SystemClock
+from partibus.domain.errors import BusError
+from partibus.ops.logging import configure_logging
+from partibus.server.failure import EXIT_CLEAN, EXIT_FAILED, report
+from partibus.server.lifecycle import (
+    DESCRIPTORS_RESERVED,
+    PRIVATE_UMASK,
+    SOCKETS_MIN,
+    SWITCH_INTERVAL_S,
+    calm_collector,
+    log_loop_exception,
+    new_event_loop,
+    raise_descriptor_limit,
+)
+from partibus.server.node import Node
+from partibus.server.service import Service
+from partibus.server.workers.assignment import Assignment, decode_assignment
+from partibus.server.workers.process import ALIVE_LINE, CHECKED_WORD, GO_WORD, PING_LINE, READY_WORD
+
+# Not `__name__`, which is `__main__` here.
+log = logging.getLogger("partibus.server.workers.worker")
+
+
+def main() -> int:
+    """Serve until told to stop; answers the exit code."""
+    # Ctrl-C goes to the whole group; the supervisor decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return EXIT_FAILED
+    assignment = decode_assignment(line)
+    configure_logging(process=f"worker {assignment.membership.worker}")
+    os.umask(PRIVATE_UMASK)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    sockets_max = max(SOCKETS_MIN, raise_descriptor_limit() - DESCRIPTORS_RESERVED)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_serve(assignment, sockets_max))
+    except (BusError, OSError) as error:
+        return report(error)
+    return EXIT_CLEAN
+
+
+async def _serve(assignment: Assignment, sockets_max: int) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log_loop_exception)
+    stopping = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    orphaned = asyncio.Event()
+    going = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping, orphaned, going)
+    clock = SystemClock()
+    settings, membership = assignment.settings, assignment.membership
+    node = Node(settings, clock, membership=membership, gate=partial(_pass, going, stopping))
+    service = Service(node, settings, clock, sockets_max, membership)
+    await service.start()
+    calm_collector()
+    _say(READY_WORD + b"\n")
+    await stopping.wait()
+    await service.stop()
+    if orphaned.is_set():
+        # Nobody else is left to do it; the other workers are stopping as well.
+        shutil.rmtree(membership.runtime, ignore_errors=True)
+    log.info("stopped")
+
+
+async def _pass(going: asyncio.Event, stopping: asyncio.Event) -> None:
+    """Go on when the stores of all workers were found in order, and the catalog is settled."""
+    _say(CHECKED_WORD + b"\n")
+    waits = [asyncio.create_task(event.wait()) for event in (going, stopping)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    if not going.is_set():
+        raise BusError("The server stopped while it was starting.")
+
+
+def _on_stdin(
+    loop: asyncio.AbstractEventLoop,
+    stopping: asyncio.Event,
+    orphaned: asyncio.Event,
+    going: asyncio.Event,
+) -> None:
+    """What the supervisor writes: that all may go on, and pings, which are answered from the loop
+    itself; the end of the pipe is its end."""
+    words = os.read(sys.stdin.fileno(), 1024)
+    if GO_WORD in words:
+        going.set()
+    if PING_LINE in words:
+        _say(ALIVE_LINE)
+    if words:
+        return
+    loop.remove_reader(sys.stdin.fileno())
+    log.error("the supervisor is gone: stopping")
+    orphaned.set()
+    stopping.set()
+
+
+def _say(line: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Pipelines declared in a file; they are run by `pipelines.declared`."""

@@ -1,0 +1,112 @@
+"""Whether a declared pipeline can work, asked of the bus and of Spark, with no message touched.
+
+Owns the check of a file as a whole: entities, functions, columns, and, if wanted, whether Spark's
+master answers. Called by `partibus pipeline check`, and by `pipeline run` before it begins.
+"""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from pyspark_servicebus.pipelines.declaring.file import Declared
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.transforming.check import (
+    check_entities,
+    check_transform,
+    find_entity,
+)
+from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECT_S_MAX: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What was found."""
+
+    name: str
+    kind: str
+    schedule: str
+    columns: dict[str, str]
+
+    def as_text(self) -> str:
+        """For people."""
+        told = f"{self.name}: it would work ({self.kind}, {self.schedule})."
+        if self.columns:
+            columns = ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
+            told += f" Its rows have: {columns}."
+        return told
+
+
+def check_names(declared: Declared) -> None:
+    """What can be asked without Spark: entities of the bus, the files of a capture, rules."""
+    settings = declared.settings
+    try:
+        if isinstance(settings, TransformSettings):
+            check_entities(settings)
+        for key in declared.kind.entities:
+            find_entity(settings.bus, key, getattr(settings, key))
+        if look := _LOOKS.get(declared.kind.name):
+            look(settings)
+    except SettingsError as error:
+        raise declared.error(error) from None
+
+
+def _look_at_capture(settings: Any) -> None:
+    from pyspark_servicebus.pipelines.replaying.source import found_files
+
+    found_files(settings.source)
+
+
+def _look_at_rules(settings: Any) -> None:
+    from pyspark_servicebus.pipelines.deadletters import prepared
+
+    prepared(settings)
+
+
+def _look_at_entities(settings: Any) -> None:
+    from pyspark_servicebus.pipelines.analytics import entities_of
+
+    if settings.captured is None:
+        entities_of(settings)
+
+
+_LOOKS: Final[dict[str, Callable[[Any], None]]] = {
+    "replay": _look_at_capture,
+    "deadletters": _look_at_rules,
+    "analytics": _look_at_entities,
+}
+"""What the verbs of these kinds look at before Spark starts."""
+
+
+def check_declared(spark: "SparkSession", declared: Declared) -> CheckReport:
+    """Everything that can be told before a message is read."""
+    check_names(declared)
+    columns: dict[str, str] = {}
+    if isinstance(declared.settings, TransformSettings):
+        try:
+            columns = check_transform(spark, declared.settings).columns()
+        except SettingsError as error:
+            raise declared.error(error) from None
+    return CheckReport(declared.name, declared.kind.name, declared.schedule.as_text(), columns)
+
+
+def reach_master(master: str | None) -> str:
+    """Whether the master answers; gives what was found."""
+    if master is None or master.startswith("local"):
+        return "Spark runs on this machine."
+    place = urlsplit(master)
+    if place.scheme not in ("spark", "sc") or place.hostname is None:
+        return f"Whether {master} answers cannot be told from here."
+    port = place.port or {"spark": 7077, "sc": 15002}[place.scheme]
+    try:
+        socket.create_connection((place.hostname, port), CONNECT_S_MAX).close()
+    except OSError as error:
+        raise PipelineFailed(f"Spark's master {master} does not answer: {error}.") from None
+    return f"{master} answers."

@@ -1,0 +1,81 @@
+"""Frames of any columns as commits of a Delta table, without a JVM.
+
+Owns the way of a batch into a table: the executors write Parquet files into its folder, and one
+commit with the number of the batch makes them count. A file that no commit names is nobody's. It is
+the way of captures (`delta`), for columns that are not those of messages.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyspark_servicebus.pipelines.lake.delta import added, make_table
+from pyspark_servicebus.pipelines.lake.folder import Lake
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_TOLD: Final = "path string, rows bigint, bytes bigint"
+_TOLD_SCHEMA: Final = pa.schema(
+    [("path", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())]
+)
+
+
+def append_frame(frame: "DataFrame", lake: Lake, query_id: str, batch_id: int) -> bool:
+    """Add a batch to the table, once; whether this call did it."""
+    from deltalake import CommitProperties, Transaction
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    table = make_table(lake, schema)
+    done = table.transaction_version(query_id)
+    if done is not None and done >= batch_id:
+        return False
+    known = {field.name for field in table.schema().fields}
+    if known != set(schema.names):
+        raise PipelineFailed(
+            f"The table '{lake.uri}' has the columns {', '.join(sorted(known))}, and the steps "
+            f"give {', '.join(sorted(schema.names))}. Name another table, or select these columns."
+        )
+    told = frame.mapInArrow(_task_writer(lake, query_id, batch_id, schema), _TOLD).collect()
+    table.create_write_transaction(
+        [_action(row) for row in told],
+        mode="append",
+        schema=table.schema(),
+        commit_properties=CommitProperties(app_transactions=[Transaction(query_id, batch_id)]),
+    )
+    return True
+
+
+def _task_writer(
+    lake: Lake, query_id: str, batch_id: int, schema: pa.Schema
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        path = f"{query_id[:8]}-{batch_id:08d}-{uuid.uuid4().hex}.parquet"
+        rows = 0
+        writer = None
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            if writer is None:
+                stream = lake.open_output(path)
+                writer = pq.ParquetWriter(stream, schema, compression="zstd")
+            writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+            rows += batch.num_rows
+        told = []
+        if writer is not None:
+            writer.close()
+            stream.close()
+            lake.sync(path)
+            told = [{"path": path, "rows": rows, "bytes": lake.size(path)}]
+        yield pa.RecordBatch.from_pylist(told, schema=_TOLD_SCHEMA)
+
+    return write
+
+
+def _action(row: Any) -> Any:
+    return added(row.path, row.bytes, {"numRecords": row.rows})

@@ -1,0 +1,219 @@
+"""Messages from the bus to Parquet files of a window, in the executors.
+
+Owns the files of one task: which folder a message belongs to, how much is put into a row group, and
+what the driver is told of each file. Everything is written under a staging name that no reader of
+Parquet looks at; a try that fails leaves nothing that counts.
+"""
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyspark_servicebus.pipelines.lake.folder import Lake
+from pyspark_servicebus.pipelines.lake.manifest import STAGING
+from pyspark_servicebus.pipelines.lake.template import PathTemplate
+from pyspark_servicebus.schema import RAW_COLUMN, arrow_schema
+from pyspark_servicebus.source.tasks import BusPartition, read_partition
+
+ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
+OPEN_FILES_MAX: Final = 32
+UNIQUE: Final = (
+    "body",
+    RAW_COLUMN,
+    "message_id",
+    "sequence_number",
+    "enqueued_sequence_number",
+    "enqueued_time",
+)
+REPORT_SCHEMA: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("staged", pa.string()),
+        ("fragment", pa.int32()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("first_enqueued_ms", pa.int64()),
+        ("last_enqueued_ms", pa.int64()),
+    ]
+)
+"""What a task tells: a row for each file and fragment; the bytes stand in each of them."""
+REPORT_DDL: Final = (
+    "path string, staged string, fragment int, first bigint, last bigint, rows bigint, "
+    "bytes bigint, first_enqueued_ms bigint, last_enqueued_ms bigint"
+)
+
+
+def _form(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are written: a dictionary of what is never the same costs and gives nothing, nor
+    does the least of all bodies."""
+    repeated = [name for name in schema.names if name not in UNIQUE]
+    ordered = [name for name in schema.names if name not in ("body", RAW_COLUMN)]
+    return {"compression": "zstd", "use_dictionary": repeated, "write_statistics": ordered}
+
+
+class _Spans:
+    """What a file holds of each fragment, as far as it is written."""
+
+    def __init__(self) -> None:
+        self.by_fragment: dict[int, list[int]] = {}
+
+    def add(self, fragment: int, table: pa.Table) -> None:
+        numbers, times = pc.min_max(table["sequence_number"]), _times_ms(table)
+        first, last = numbers["min"].as_py(), numbers["max"].as_py()
+        low, high = pc.min(times).as_py(), pc.max(times).as_py()
+        known = self.by_fragment.get(fragment)
+        if known is None:
+            self.by_fragment[fragment] = [first, last, len(table), low, high]
+        else:
+            known[0], known[1] = min(known[0], first), max(known[1], last)
+            known[2] += len(table)
+            known[3], known[4] = min(known[3], low), max(known[4], high)
+
+
+class StagedFile:
+    """One file on its way."""
+
+    def __init__(self, lake: Lake, staged: str, folder: str, window: str, schema: pa.Schema):
+        self.lake, self.staged, self.folder = lake, staged, folder
+        self._window, self._schema = window, schema
+        self._spans = _Spans()
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
+        self._stream = lake.open_output(staged)
+        self._writer = pq.ParquetWriter(self._stream, schema, **_form(schema))
+
+    def add(self, fragment: int, table: pa.Table) -> None:
+        self._spans.add(fragment, table)
+        self._waiting.append(table)
+        self._waiting_bytes += table.nbytes
+        if self._waiting_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def add_all(self, table: pa.Table) -> None:
+        """Messages of any fragments, in their order."""
+        for fragment, part in by_fragment(table):
+            self.add(fragment, part)
+
+    def close(self) -> Iterator[dict[str, Any]]:
+        """End the file, durably; gives what the driver is told."""
+        self._flush()
+        self._writer.close()
+        self._stream.close()
+        self.lake.sync(self.staged)
+        byte_count = self.lake.size(self.staged)
+        spans = self._spans.by_fragment
+        lowest = min(spans)
+        number = spans[lowest][0] & ((1 << 48) - 1)
+        path = f"{self.folder}/{self._window}-f{lowest:04d}-{number:012d}.parquet"
+        for fragment, (first, last, rows, low, high) in spans.items():
+            yield dict(
+                zip(
+                    REPORT_SCHEMA.names,
+                    (path, self.staged, fragment, first, last, rows, byte_count, low, high),
+                    strict=True,
+                )
+            )
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.concat_tables(self._waiting)
+            self._writer.write_table(table, row_group_size=max(len(table), 1))
+            self._waiting, self._waiting_bytes = [], 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTerms:
+    """What every task of a window is told."""
+
+    lake: Lake
+    template: PathTemplate
+    window: str
+    columns: list[str]
+
+
+class TaskFiles:
+    """All files of one task."""
+
+    def __init__(self, terms: TaskTerms) -> None:
+        self._lake, self._template, self._window = terms.lake, terms.template, terms.window
+        self._staging = f"{STAGING}/{terms.window}"
+        self._schema = arrow_schema(terms.columns)
+        self._open: OrderedDict[str, StagedFile] = OrderedDict()
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+        """Put messages into their files; gives what is told of files that were closed for room."""
+        table = pa.Table.from_batches([batch]).cast(self._schema)
+        for fragment, part in by_fragment(table):
+            for folder, rows in self._by_folder(fragment, part):
+                yield from self._file_for(folder, fragment, rows)
+
+    def close(self) -> Iterator[dict[str, Any]]:
+        while self._open:
+            yield from self._open.popitem(last=False)[1].close()
+
+    def _file_for(self, folder: str, fragment: int, rows: pa.Table) -> Iterator[dict[str, Any]]:
+        file = self._open.get(folder)
+        if file is None:
+            if len(self._open) >= OPEN_FILES_MAX:
+                yield from self._open.popitem(last=False)[1].close()
+            staged = f"{self._staging}/{uuid.uuid4().hex}.part"
+            file = StagedFile(self._lake, staged, folder, self._window, self._schema)
+            self._open[folder] = file
+        self._open.move_to_end(folder)
+        file.add(fragment, rows)
+
+    def _by_folder(self, fragment: int, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+        """Messages of one fragment by their folder; mostly there is one."""
+        template = self._template
+        if not template.has_time:
+            yield template.path(fragment, 0), table
+            return
+        times = _times_ms(table)
+        width = template.window_time_ms
+        starts = pc.multiply(pc.divide(times, width), width)
+        found = pc.unique(starts).to_pylist()
+        for start in found:
+            # To choose rows is to copy their bodies.
+            rows = table if len(found) == 1 else table.filter(pc.equal(starts, start))
+            yield template.path(fragment, start), rows
+
+
+def window_writer(
+    parts: list[BusPartition], fails_on_data_loss: bool, terms: TaskTerms
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow`: places in `parts` in, what was written of them out."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = TaskFiles(terms)
+        told: list[dict[str, Any]] = []
+        columns = tuple(terms.columns)
+        for batch in batches:
+            for place in batch.column(0).to_pylist():
+                for messages in read_partition(parts[place], columns, fails_on_data_loss):
+                    told += files.add(messages)
+        told += files.close()
+        yield pa.RecordBatch.from_pylist(told, schema=REPORT_SCHEMA)
+
+    return write
+
+
+def by_fragment(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    fragments = pc.unique(table["fragment"]).to_pylist()
+    for fragment in fragments:
+        if len(fragments) == 1:
+            yield fragment, table
+        else:
+            yield fragment, table.filter(pc.equal(table["fragment"], fragment))
+
+
+def _times_ms(table: pa.Table) -> pa.ChunkedArray:
+    times = table["enqueued_time"].cast(pa.timestamp("ms", tz="UTC"), safe=False)
+    return times.cast(pa.int64())

@@ -1,0 +1,70 @@
+"""What a capture holds, from its manifests alone.
+
+Owns the sums over windows and files that `partibus pipeline capture show` prints and that a replay
+plans with. It opens no data file.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark_servicebus.pipelines.lake.folder import Lake
+from pyspark_servicebus.pipelines.lake.manifest import (
+    CapturedFile,
+    Span,
+    Window,
+    current_files,
+    load_windows,
+    spans_of,
+)
+from pyspark_servicebus.pipelines.lake.target import DESCRIPTION
+from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A capture."""
+
+    target: str
+    described: dict[str, Any]
+    windows: list[Window]
+    files: list[CapturedFile]
+
+    @property
+    def rows(self) -> int:
+        return sum(window.rows for window in self.windows)
+
+    @property
+    def fragments(self) -> dict[int, Span]:
+        return spans_of(file for window in self.windows for file in window.files)
+
+    def as_table(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "target": self.target,
+            **self.described,
+            "rows": self.rows,
+            "bytes": sum(file.bytes for file in self.files),
+            "files": [file.path for file in self.files],
+            "fragments": {index: asdict(span) for index, span in self.fragments.items()},
+            "windows": [window.as_table() for window in self.windows],
+        }
+
+    def as_text(self) -> str:
+        """For people."""
+        size = spoken_bytes(sum(file.bytes for file in self.files))
+        told = self.described
+        return (
+            f"{told['entity']} in {self.target} ({told['format']}, cursor '{told['cursor']}'):"
+            f" {counted(self.rows, 'message')} of {counted(len(self.fragments), 'fragment')},"
+            f" {counted(len(self.windows), 'window')}, {counted(len(self.files), 'file')}, {size}"
+        )
+
+
+def summary_of(target: str) -> Summary:
+    """What the capture in a target holds."""
+    lake = Lake(target)
+    described = lake.read_json(DESCRIPTION)
+    if described is None:
+        raise SettingsError(f"target: '{target}' holds no capture: {DESCRIPTION} is missing.")
+    return Summary(target, described, load_windows(lake), current_files(lake))

@@ -1,0 +1,1 @@
+"""The parts of a replay; the pipeline itself is `pipelines.replay`."""

@@ -1,0 +1,171 @@
+"""Messages of a replay on their way to the bus, in the executors, one after the other.
+
+Owns the order and the pace within a task: a group of messages is confirmed before the next one
+leaves, so that messages of one key stay in line, and a message leaves when its time has come. A
+message that the bus refuses for good ends the replay with its number. That each arrives once is
+`replay_once`'s.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.errors import BulkError
+from pyspark_servicebus.pipelines.replaying.once import FragmentWriter, ReplayRun
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+from pyspark_servicebus.sink.delivery import Letter, Target
+from pyspark_servicebus.sink.encode import BadRow, RowEncoder
+from pyspark_servicebus.sink.plan import SinkPlan
+
+BATCH_BYTES: Final = 1024 * 1024
+GROUP_BYTES: Final = 8 * BATCH_BYTES
+"""What is published at once, at full pace."""
+FRAGMENT_SHIFT: Final = 48
+NAP_S: Final = 0.005
+"""Less than this is not waited for: messages that are due together travel together."""
+DUE_COLUMN: Final = "_due_ms"
+SENT_SCHEMA: Final = pa.schema([("rows", pa.int64()), ("duplicates", pa.int64())])
+SENT_DDL: Final = "rows bigint, duplicates bigint"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When a message leaves: so many times as fast as it came."""
+
+    first_ms: int
+    """The enqueued time that is now at `start_ms`."""
+    start_ms: int
+    speed: float
+
+    def leaves_ms(self, due_ms: int) -> float:
+        """The time on the clock at which a message leaves."""
+        return self.start_ms + (due_ms - self.first_ms) / self.speed
+
+
+class Sender(Protocol):
+    """One task's way to an entity."""
+
+    def send(self, payload: bytes, number: int, due_ms: int | None) -> None:
+        """Take a message; it leaves with others, when its time has come."""
+
+    def flush(self) -> None:
+        """All that waits, confirmed."""
+
+    def told(self) -> dict[str, int]:
+        """How many messages the bus has, and how many of them it had before."""
+
+
+class OnceSender:
+    """Messages leave in groups that are published once, whatever is tried again."""
+
+    def __init__(self, path: str, access: Access, pace: Pace | None, run: ReplayRun) -> None:
+        self._path, self._access, self._pace, self._run = path, access, pace, run
+        self._writers: dict[int, FragmentWriter] = {}
+        self._waiting_bytes = 0
+
+    def send(self, payload: bytes, number: int, due_ms: int | None) -> None:
+        writer = self._writer(number >> FRAGMENT_SHIFT)
+        if writer.has(number):
+            return
+        if number != writer.last:
+            wait_s = _wait_s(self._pace, due_ms)
+            if wait_s > NAP_S or self._waiting_bytes >= GROUP_BYTES:
+                self.flush()
+            _sleep_until_due(self._pace, due_ms)
+        writer.add(Letter(payload, number), number)
+        self._waiting_bytes += len(payload)
+
+    def _writer(self, fragment: int) -> FragmentWriter:
+        writer = self._writers.get(fragment)
+        if writer is None:
+            home = self._run.home(self._path, fragment, self._access)
+            writer = self._writers[fragment] = FragmentWriter(home, self._run.series, _refuse)
+        return writer
+
+    def flush(self) -> None:
+        for writer in self._writers.values():
+            writer.publish()
+        self._waiting_bytes = 0
+
+    def told(self) -> dict[str, int]:
+        rows = sum(writer.rows for writer in self._writers.values())
+        return {"rows": rows, "duplicates": 0}
+
+
+class DirectSender:
+    """Messages leave as any sender's; what is tried again comes twice."""
+
+    def __init__(self, path: str, access: Access, pace: Pace | None) -> None:
+        self._target = Target(path, access, BATCH_BYTES, False, _refuse)
+        self._pace = pace
+        self._waiting_bytes = 0
+
+    def send(self, payload: bytes, number: int, due_ms: int | None) -> None:
+        if _wait_s(self._pace, due_ms) > NAP_S:
+            self.flush()
+            _sleep_until_due(self._pace, due_ms)
+        self._target.add(Letter(payload, number))
+        self._waiting_bytes += len(payload)
+        if self._waiting_bytes >= BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        self._target.flush()
+        self._waiting_bytes = 0
+
+    def told(self) -> dict[str, int]:
+        target = self._target
+        return {"rows": target.accepted, "duplicates": target.duplicates}
+
+
+def _wait_s(pace: Pace | None, due_ms: int | None) -> float:
+    """How long a message has to wait yet; less than nothing when it is late."""
+    if pace is None or due_ms is None:
+        return 0.0
+    return pace.leaves_ms(due_ms) / 1000 - time.time()
+
+
+def _sleep_until_due(pace: Pace | None, due_ms: int | None) -> None:
+    wait_s = _wait_s(pace, due_ms)
+    if wait_s > NAP_S:
+        time.sleep(wait_s)
+
+
+def batch_sender(
+    path: str, access: Access, plan: SinkPlan, pace: Pace | None, run: ReplayRun | None
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow`: messages in, counts out. With a run each is sent once."""
+
+    def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        sender: Sender = DirectSender(path, access, pace)
+        if run is not None:
+            sender = OnceSender(path, access, pace, run)
+        encoder = RowEncoder(plan)
+        for batch in batches:
+            numbers: list[Any] = batch.column("sequence_number").to_pylist()
+            dues = batch.column(DUE_COLUMN).to_pylist() if pace is not None else None
+            for row, (_, message) in enumerate(encoder.rows(batch)):
+                if isinstance(message, BadRow):
+                    raise _refusal(numbers[row], str(message))
+                sender.send(message, numbers[row], dues[row] if dues is not None else None)
+        sender.flush()
+        yield pa.RecordBatch.from_pylist([sender.told()], schema=SENT_SCHEMA)
+
+    return send
+
+
+def _refuse(letter: Letter, condition: str, text: str) -> None:
+    if condition == "amqp:not-found":
+        raise BulkError(condition, text, False)
+    raise _refusal(letter.origin, f"{text} ({condition})")
+
+
+def _refusal(number: object, text: str) -> PipelineFailed:
+    return PipelineFailed(
+        f"The message with the sequence number {number} is refused: {text} Leave it out with the "
+        f"filter sequence_number <> {number}, and run the same command again: it goes on."
+    )

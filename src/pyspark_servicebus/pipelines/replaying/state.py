@@ -1,0 +1,80 @@
+"""Where an interrupted replay goes on: a file with the last number sent of each fragment.
+
+Owns the file: which replay it belongs to, and how far that is. It is written whole after every
+batch that the bus has confirmed. A file of another replay is refused; one of a replay that has
+ended stands in nobody's way.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from pyspark_servicebus.pipelines.replaying.settings import ReplaySettings
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.state import default_state_dir, write_atomically
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPositions:
+    """How far a replay is."""
+
+    replay: str
+    """What is sent where; a file of another replay is not taken for this one's."""
+    started_ms: int
+    positions: dict[int, int] = field(default_factory=dict)
+    """The last sequence number that was sent, of each fragment."""
+    rows: int = 0
+    is_done: bool = False
+
+
+def replay_name(settings: ReplaySettings) -> str:
+    """The same for the same messages on their way to the same place."""
+    words = (
+        settings.source,
+        settings.bus.connection().host,
+        settings.entity,
+        settings.filter,
+        settings.since_ms,
+        settings.until_ms,
+        settings.id_prefix,
+    )
+    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
+
+
+def positions_file(settings: ReplaySettings) -> Path:
+    """Where the positions of a replay are kept."""
+    if settings.state is not None:
+        return Path(settings.state).expanduser()
+    return default_state_dir() / "replays" / f"{replay_name(settings)}.json"
+
+
+def load_positions(settings: ReplaySettings) -> ReplayPositions | None:
+    """The positions of this replay, if it was interrupted."""
+    file = positions_file(settings)
+    try:
+        table = json.loads(file.read_text(encoding="utf-8"))
+        if table.pop("version") != VERSION:
+            raise ValueError
+        positions = {int(index): int(n) for index, n in table.pop("positions").items()}
+        found = ReplayPositions(**table, positions=positions)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise SettingsError(
+            f"state: '{file}' holds no positions of a replay; name another file."
+        ) from None
+    if found.replay != replay_name(settings) and not found.is_done:
+        raise SettingsError(
+            f"state: '{file}' belongs to another replay that was interrupted; name another file, "
+            "or end that one first."
+        )
+    return None if found.is_done or settings.restart else found
+
+
+def save_positions(settings: ReplaySettings, positions: ReplayPositions) -> None:
+    """Keep the positions, durably."""
+    table = {"version": VERSION, **asdict(positions)}
+    write_atomically(positions_file(settings), json.dumps(table, indent=1) + "\n")

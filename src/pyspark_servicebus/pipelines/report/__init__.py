@@ -1,0 +1,1 @@
+"""How the reports of pipelines look: pages, charts, tables, numbers."""

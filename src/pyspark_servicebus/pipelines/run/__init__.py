@@ -1,0 +1,1 @@
+"""What every pipeline has: settings, a session, progress, state, an exit code."""

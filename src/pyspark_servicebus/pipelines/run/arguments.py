@@ -1,0 +1,184 @@
+"""Command lines for spark-submit, built from the settings of a pipeline, and one way to run them.
+
+Owns the options that every pipeline script has and the path from them to a report: session,
+progress, state file, exit code. `run_job` is also what the verbs of `partibus pipeline` call, so
+that a script and a verb behave alike.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyspark_servicebus.given_options import OptionsError
+from pyspark_servicebus.pipelines.run.place import PLACE_KEYS
+from pyspark_servicebus.pipelines.run.progress import (
+    ConsoleProgress,
+    PipelineFailed,
+    Progress,
+    Several,
+)
+from pyspark_servicebus.pipelines.run.reports import Made, Report, all_done
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.settings_table import bus_field, settings_of
+from pyspark_servicebus.pipelines.run.state import RecordedProgress, default_state_dir
+from pyspark_servicebus.pipelines.run.termination import EXIT_INTERRUPTED, terminated_as_interrupted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Settings = TypeVar("Settings")
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+_PLACE_HELP: Final = {
+    "connection_string_ref": "Where the connection string is: env:NAME or file:PATH.",
+    "connection_string": "The connection string of the bus itself; better a reference to it.",
+    "ca_file": "Trust this certificate authority (PEM).",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """How a pipeline is run: what is not its own settings."""
+
+    name: str
+    kind: str
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    state_dir: Path = field(default_factory=default_state_dir)
+    metrics_file: Path | None = None
+    log_file: Path | None = None
+    is_quiet: bool = False
+    nice: int | None = None
+    """None for what the kind does by itself."""
+
+
+def run_job(job: Job, work: "Callable[[SparkSession, Progress], Made]") -> Made:
+    """Make a session, run a pipeline in it, keep its state, and stop the session."""
+    from pyspark_servicebus.pipelines.kinds import KINDS
+    from pyspark_servicebus.pipelines.run.session import spark_session
+
+    recorded = RecordedProgress(job.name, job.kind, job.state_dir, job.metrics_file)
+    console: tuple[Progress, ...] = () if job.is_quiet else (ConsoleProgress(),)
+    progress = Several(recorded, *console)
+    kind = KINDS.get(job.kind)
+    jvm_options = kind.jvm_options if kind else ""
+    nice = job.nice
+    if nice is None:
+        nice = kind.nice if kind else 0
+
+    def run() -> Made:
+        spark = spark_session(
+            f"partibus {job.name}", job.master, job.conf, job.log_file, nice, jvm_options
+        )
+        try:
+            return work(spark, progress)
+        finally:
+            spark.stop()
+
+    with terminated_as_interrupted():
+        return recorded.run(run)
+
+
+def parser_for(kind: type[object], prog: str, description: str) -> argparse.ArgumentParser:
+    """The options of a script: the settings of its pipeline, the bus, and how it is run."""
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    for found in settings_of(kind):
+        _add(parser, found)
+    if bus_field(kind) is not None:
+        for key in PLACE_KEYS:
+            parser.add_argument(_flag(key), metavar="TEXT", help=_PLACE_HELP[key])
+    running = parser.add_argument_group("how it is run")
+    running.add_argument("--name", help="The name of this pipeline in `partibus pipeline status`.")
+    running.add_argument("--master", help="Spark's master, unless spark-submit says it.")
+    running.add_argument(
+        "--conf", action="append", default=[], metavar="K=V", help="A setting of Spark."
+    )
+    running.add_argument(
+        "--nice",
+        type=int,
+        metavar="N",
+        help="Give way to other processes of this machine: 0 to 19.",
+    )
+    running.add_argument("--state-dir", metavar="DIR", help="Where its state is kept.")
+    running.add_argument("--metrics-file", metavar="FILE", help="Its state for Prometheus.")
+    running.add_argument("--json", action="store_true", help="Print the report as JSON.")
+    return parser
+
+
+def table_of(kind: type[object], given: argparse.Namespace) -> dict[str, object]:
+    """What was given of the settings, as `from_table` takes it."""
+    keys = [found.key for found in settings_of(kind)]
+    keys += PLACE_KEYS if bus_field(kind) is not None else ()
+    values = {key: getattr(given, key) for key in keys}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def pairs(texts: Iterable[str], option: str = "conf") -> dict[str, str]:
+    """K=V texts as a dict."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise SettingsError(f"{option}: '{text}' is no K=V.")
+        found[name.strip()] = value
+    return found
+
+
+def script_main(
+    argv: Sequence[str] | None,
+    *,
+    name: str,
+    description: str,
+    settings: type[Settings],
+    read: Callable[[Mapping[str, object]], Settings],
+    work: "Callable[[SparkSession, Settings, Progress], Report]",
+) -> int:
+    """The `main` of a pipeline script: options, run, report; gives the exit code."""
+    from pyspark_servicebus.pipelines.run.session import is_submitted
+
+    parser = parser_for(settings, f"{name}.py", description)
+    given = parser.parse_args(argv)
+    try:
+        chosen = read(table_of(settings, given))
+        job = Job(
+            name=given.name or name,
+            kind=name,
+            master=given.master,
+            conf=pairs(given.conf),
+            state_dir=Path(given.state_dir) if given.state_dir else default_state_dir(),
+            metrics_file=Path(given.metrics_file) if given.metrics_file else None,
+            # A program that reads the report would find the progress in it.
+            is_quiet=given.json and is_submitted(),
+            nice=given.nice,
+        )
+        report = run_job(job, lambda spark, progress: work(spark, chosen, progress))
+        print(report.as_json() if given.json else report.as_text(), flush=True)
+        all_done(report)
+    except (SettingsError, OptionsError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except PipelineFailed as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _add(parser: argparse.ArgumentParser, found: Any) -> None:
+    text = found.help.replace("%", "%%")
+    if found.form == "switch":
+        action = argparse.BooleanOptionalAction
+        parser.add_argument(_flag(found.key), action=action, default=None, help=text)
+    elif found.form == "texts":
+        parser.add_argument(_flag(found.key), action="append", metavar="TEXT", help=text)
+    else:
+        metavar = "|".join(found.choices) if found.choices else found.form.upper()
+        parser.add_argument(_flag(found.key), metavar=metavar, help=text)

@@ -1,0 +1,61 @@
+"""Which entities of a namespace a pipeline looks at.
+
+Owns globs over queues and subscriptions, and the words for a bus that cannot be asked. Used by the
+pipelines that take many entities at once.
+"""
+
+import contextlib
+import http.client
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from partibus.client.errors import AtomError
+from pyspark_servicebus.errors import BulkError
+from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed, plain_words
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.triage.rules import fits_any
+
+NAMES_SHOWN: Final = 5
+
+
+@contextlib.contextmanager
+def told_plainly() -> Iterator[None]:
+    """Around a pipeline: what the bus or Spark complains about becomes one sentence."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except BulkError as error:
+        raise PipelineFailed(str(error)) from error
+    except PySparkException as error:
+        raise PipelineFailed(plain_words(str(error))) from error
+
+
+def known_entities(bus: BusPlace) -> list[EntityInfo]:
+    """Every entity of the bus; PipelineFailed when it cannot be asked."""
+    try:
+        return bus.entities()
+    except AtomError as error:
+        raise PipelineFailed(
+            f"The bus does not tell its entities: {error.text} The policy of the connection string "
+            "needs the right Manage."
+        ) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise PipelineFailed(
+            f"{bus.connection().host} cannot be reached: {error}. Is the server running? Start it "
+            "with: partibus serve"
+        ) from error
+
+
+def chosen_entities(known: Iterable[EntityInfo], globs: Sequence[str]) -> list[EntityInfo]:
+    """The queues and subscriptions that the globs mean; SettingsError when one means none."""
+    able = [entity for entity in known if entity.kind != "topic"]
+    for glob in globs:
+        if not any(fits_any((glob,), entity.path) for entity in able):
+            names = ", ".join(entity.path for entity in able[:NAMES_SHOWN]) or "none"
+            more = " ..." if len(able) > NAMES_SHOWN else ""
+            raise SettingsError(
+                f"entities: no queue or subscription is like '{glob}'; there are: {names}{more}"
+            )
+    return [entity for entity in able if fits_any(globs, entity.path)]

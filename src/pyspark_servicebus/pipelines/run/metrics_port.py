@@ -1,0 +1,56 @@
+"""A port on this machine where Prometheus reads how a pipeline goes.
+
+Owns a small HTTP server on loopback that answers `/metrics` with what is known at that moment. It
+changes nothing and serves nothing else. Begun and ended by declared runs.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@contextmanager
+def metrics_at(port: int | None, text: Callable[[], str]) -> Iterator[int | None]:
+    """Answer on a port for the time of the block; gives the port, another one for 0."""
+    if port is None:
+        yield None
+        return
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), _handler(text))
+    except OSError as error:
+        raise PipelineFailed(
+            f"The port {port} for metrics cannot be had: {error.strerror}."
+        ) from None
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _handler(text: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+    class Metrics(BaseHTTPRequestHandler):
+        """Answers one question."""
+
+        def do_GET(self) -> None:
+            known = self.path.partition("?")[0] == "/metrics"
+            body = text().encode() if known else b"look at /metrics\n"
+            self.send_response(200 if known else 404)
+            self.send_header("content-type", CONTENT_TYPE)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Questions are not worth a line."""
+
+    return Metrics

@@ -1,0 +1,128 @@
+"""Where the bus of a pipeline is, and what there is on it.
+
+Owns the way from a reference or a connection string to the options of the data source and to the
+management API. A secret stays inside: it is in no `repr`, no error and no report.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from partibus.client.atom import AtomClient, subscription_path
+from partibus.client.connection_string import ConnectionString
+from partibus.client.entity_fields import Kind
+from pyspark_servicebus.credentials import Credentials
+from pyspark_servicebus.given_options import OptionsError
+from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
+
+PLACE_KEYS: Final = ("connection_string_ref", "connection_string", "ca_file")
+DEAD_LETTER_SUFFIX: Final = "/$DeadLetterQueue"
+
+
+@dataclass(frozen=True, slots=True)
+class EntityInfo:
+    """An entity as the management API told it."""
+
+    path: str
+    """The name of a queue or topic; TOPIC/Subscriptions/NAME of a subscription."""
+    kind: Kind
+    fields: Mapping[str, Any] = field(repr=False, compare=False)
+    """Its properties and counts, by their names in snake case."""
+
+    @property
+    def requires_session(self) -> bool:
+        return bool(self.fields.get("requires_session"))
+
+    @property
+    def detects_duplicates(self) -> bool:
+        return bool(self.fields.get("requires_duplicate_detection"))
+
+    def source_options(self) -> dict[str, str]:
+        """The options of the data source that name this entity."""
+        return entity_options(self.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusPlace:
+    """A bus: by reference (env:NAME, file:PATH), or by its connection string."""
+
+    connection_string_ref: str | None = None
+    connection_string: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+
+    def __post_init__(self) -> None:
+        reference = self.connection_string_ref
+        if bool(reference) == bool(self.connection_string):
+            raise SettingsError(
+                "connection_string_ref, connection_string: give exactly one of them; a reference "
+                "is env:NAME or file:PATH and is followed wherever the code runs."
+            )
+        if reference and not reference.startswith(("env:", "file:")):
+            raise SettingsError(
+                "connection_string_ref: it begins with neither env: nor file:; a connection string "
+                "itself is given as connection_string."
+            )
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, object]) -> "BusPlace":
+        """A place from the keys of a table; others are refused."""
+        for key, value in table.items():
+            if key not in PLACE_KEYS:
+                close = nearest(key, PLACE_KEYS)
+                raise SettingsError(f"{key}: there is no such setting; did you mean {close}?")
+            if value is not None and not isinstance(value, str):
+                raise SettingsError(f"{key}: it is no text.")
+        return cls(**{key: value or None for key, value in table.items()})  # type: ignore[arg-type]
+
+    def options(self) -> dict[str, str]:
+        """For `.options(**)` of the data source."""
+        named = {
+            "connectionStringRef": self.connection_string_ref,
+            "connectionString": self.connection_string,
+            "caFile": self.ca_file,
+        }
+        return {name: value for name, value in named.items() if value}
+
+    def connection(self) -> ConnectionString:
+        """The connection string, read now and taken apart."""
+        try:
+            reference, literal = self.connection_string_ref, self.connection_string
+            return Credentials(reference, literal, self.ca_file).place()
+        except OptionsError as error:
+            text = str(error).replace("connectionStringRef", "connection_string_ref")
+            raise SettingsError(text.replace("connectionString", "connection_string")) from None
+
+    def namespace(self) -> str:
+        """A name for the bus in paths: the first part of its host's name."""
+        host = self.connection().host
+        is_address = ":" in host or host.replace(".", "").isdigit()
+        return host.replace(":", "-") if is_address else host.partition(".")[0]
+
+    def admin(self) -> AtomClient:
+        """The management API; use it as a context manager."""
+        return AtomClient(self.connection(), ca_file=self.ca_file)
+
+    def entities(self) -> list[EntityInfo]:
+        """Every queue, topic and subscription, in this order."""
+        with self.admin() as admin:
+            queues = [EntityInfo(told["name"], "queue", told) for told in admin.list("queue")]
+            topics = [EntityInfo(told["name"], "topic", told) for told in admin.list("topic")]
+            subscriptions = [
+                EntityInfo(subscription_path(topic.path, told["name"]), "subscription", told)
+                for topic in topics
+                for told in admin.list("subscription", topic.path)
+            ]
+        return [*queues, *topics, *subscriptions]
+
+
+def entity_options(path: str) -> dict[str, str]:
+    """The options of the data source for a path: a queue, or TOPIC/Subscriptions/NAME."""
+    topic, word, name = _split(path)
+    return {"topic": topic, "subscription": name} if word else {"queue": path}
+
+
+def _split(path: str) -> tuple[str, str, str]:
+    lowered = path.lower().rpartition("/subscriptions/")
+    if not lowered[1]:
+        return path, "", ""
+    return path[: len(lowered[0])], lowered[1], path[-len(lowered[2]) :]

@@ -1,0 +1,252 @@
+"""How a pipeline tells how far it is: rows, lag and rate, to whoever watches.
+
+Owns the seam (`Progress`), a watcher for consoles, and `watch`, which follows a streaming query
+until it ends and turns its error into words that a person can use. It never changes what a query
+does.
+"""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+
+from pyspark_servicebus.pipelines.report.wording import spoken_span
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_S: Final = 0.5
+LINE_EVERY_S: Final = 10.0
+_OWN_WORDS: Final = re.compile(r"^pyspark_servicebus\.[\w.]+: (.+(?:\n  \w.+)*)$", re.MULTILINE)
+_PYTHON_WORDS: Final = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+_CAUSE: Final = re.compile(r"^Caused by: (?:\w+\.)*(\w+): (.+)$", re.MULTILINE)
+_CODES: Final = re.compile(
+    r"^\[STREAM_FAILED\] .*? terminated with exception: |\[[A-Z][A-Z_.]+\] |\s*SQLSTATE: \w+"
+)
+"""What Spark puts around a sentence."""
+_FULL_DISK: Final = ("No space left on device", "File too large", "Disk quota exceeded")
+
+
+class PipelineFailed(RuntimeError):
+    """A pipeline ended before its time; the text says why and what to do."""
+
+
+class Progress(Protocol):
+    """Whoever watches a pipeline."""
+
+    def started(self, name: str, total: int | None) -> None:
+        """It begins; with how many rows there are to do, where that is known."""
+
+    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
+        """A batch is done, with so many more rows; `lag` is what still waits, where known."""
+
+    def finished(self) -> None:
+        """It has ended, well or not."""
+
+
+class _Silent:
+    def started(self, name: str, total: int | None) -> None:
+        pass
+
+    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
+        pass
+
+    def finished(self) -> None:
+        pass
+
+
+SILENT: Final[Progress] = _Silent()
+
+
+class Several:
+    """Tells several watchers."""
+
+    def __init__(self, *watchers: Progress) -> None:
+        self._watchers = watchers
+
+    def started(self, name: str, total: int | None) -> None:
+        for watcher in self._watchers:
+            watcher.started(name, total)
+
+    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
+        for watcher in self._watchers:
+            watcher.advanced(rows, lag, batch)
+
+    def finished(self) -> None:
+        for watcher in self._watchers:
+            watcher.finished()
+
+
+class ConsoleProgress:
+    """Rows, rate, lag and the time left: a line that moves on a terminal, else plain lines."""
+
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stream = stream or sys.stderr
+        self._clock = clock
+        self._name = ""
+        self._total: int | None = None
+        self._rows = 0
+        self._lag: int | None = None
+        self._told_at = self._began = 0.0
+        self._told_rows = -1
+        self._status: Any = None
+
+    def started(self, name: str, total: int | None) -> None:
+        self._name, self._total, self._rows = name, total, 0
+        self._began = self._told_at = self._clock()
+        if self._stream.isatty():
+            from rich.console import Console
+
+            self._status = Console(file=self._stream).status(f"{name}: starting")
+            self._status.start()
+
+    def advanced(self, rows: int, lag: int | None, batch: int) -> None:
+        self._rows += rows
+        self._lag = lag
+        if self._status is not None:
+            self._status.update(self.line())
+        elif self._clock() - self._told_at >= LINE_EVERY_S:
+            self._print()
+
+    def finished(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+        if self._rows != self._told_rows:
+            self._print()
+
+    def line(self) -> str:
+        """What is known now, in a line."""
+        seconds = max(self._clock() - self._began, 1e-9)
+        rate = self._rows / seconds
+        left = self._lag
+        if self._total is not None:
+            left = max(self._total - self._rows, 0)
+        parts = [f"{self._name}: {self._rows:,}"]
+        if self._total is not None:
+            parts[0] += f" of {self._total:,}"
+        parts[0] += " messages"
+        parts.append(f"{rate:,.0f}/s")
+        if self._lag is not None and self._total is None:
+            parts.append(f"{self._lag:,} behind")
+        if left and rate >= 1:
+            parts.append(f"{spoken_span(left / rate)} left")
+        return ", ".join(parts)
+
+    def _print(self) -> None:
+        self._told_at, self._told_rows = self._clock(), self._rows
+        print(self.line(), file=self._stream, flush=True)
+
+
+RowsOf = Callable[[int], int]
+"""How many rows a batch had, for queries whose reports do not know (`foreachBatch`)."""
+
+
+def watch(
+    query: "StreamingQuery", progress: Progress = SILENT, rows_of: RowsOf | None = None
+) -> None:
+    """Follow a query until it ends; its error is raised with the data source's own words.
+
+    Ctrl-C stops the query at the next batch and is passed on."""
+    from pyspark.errors import StreamingQueryException
+
+    told: set[tuple[int, str]] = set()
+    try:
+        while query.isActive:
+            _tell(query, progress, told, rows_of)
+            time.sleep(
+                POLL_S
+            )  # here rather than in the JVM, so that Ctrl-C finds nothing half done
+        _tell(query, progress, told, rows_of)
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+        _tell(query, progress, told, rows_of)
+        raise
+    except StreamingQueryException as error:
+        raise PipelineFailed(plain_words(str(error))) from error
+
+
+def _tell(
+    query: "StreamingQuery",
+    progress: Progress,
+    told: set[tuple[int, str]],
+    rows_of: RowsOf | None,
+) -> None:
+    for report in query.recentProgress:
+        key = (report.batchId, report.timestamp)
+        if key in told:
+            continue
+        told.add(key)
+        rows = _rows(report) if rows_of is None else rows_of(report.batchId)
+        if rows:
+            progress.advanced(rows, _lag(report), report.batchId)
+
+
+def _rows(report: Any) -> int:
+    """The messages of a batch.
+
+    Spark counts what a stage read again, when an executor was lost with what it had made, once
+    more: a batch has no more messages than were planned for it."""
+    if not report.numInputRows:
+        return 0
+    return sum(
+        min(source.numInputRows, _planned(source, source.numInputRows)) for source in report.sources
+    )
+
+
+def _planned(source: Any, unknown: int) -> int:
+    """How many messages a batch was planned with, as its offsets tell."""
+    try:
+        end = json.loads(source.endOffset)
+        if end.get("c"):
+            return int(end["k"]) if "k" in end else sum(end["f"].values())
+        counts, first = end["k"], _positions(source.startOffset)
+        moved = {index for index, last in end["f"].items() if last > max(first.get(index, 0), 1)}
+    except (TypeError, KeyError, ValueError):
+        return unknown
+    return sum(counts.values()) if moved <= set(counts) else unknown
+
+
+def _positions(offset: Any) -> dict[str, int]:
+    """Where a batch begins; nothing for the first one, of which Spark tells `None` as a text."""
+    try:
+        found: dict[str, int] = json.loads(offset)["f"]
+    except (TypeError, KeyError, ValueError):
+        return {}
+    return found
+
+
+def _lag(report: Any) -> int | None:
+    """Messages between the end of the batch and the end of the fragments."""
+    total = None
+    for source in report.sources:
+        try:
+            end = json.loads(source.endOffset)["f"]
+            told = json.loads(source.latestOffset)
+            latest = told["f"]
+        except (TypeError, KeyError, ValueError):
+            continue
+        if told.get("c") == "waiting":
+            end = {}  # a source that claims tells how many wait, and not where the end is
+        behind = sum(max(latest[index] - end.get(index, 0), 0) for index in latest)
+        total = behind + (total or 0)
+    return total
+
+
+def plain_words(text: str) -> str:
+    """The sentence for a person in what Spark made of an error."""
+    for words in _FULL_DISK:
+        if words in text:
+            return (
+                f"The target is full ({words}). Nothing half-written counts: make room and run "
+                "the same command again, and it goes on from its last batch."
+            )
+    if (own := _OWN_WORDS.findall(text)) or (own := [m[1] for m in _PYTHON_WORDS.findall(text)]):
+        return _CODES.sub("", str(own[-1])).strip()
+    if causes := _CAUSE.findall(text):
+        return f"{causes[-1][0]}: {_CODES.sub('', causes[-1][1])}".strip()
+    return _CODES.sub("", text.partition("\n")[0]).strip()

@@ -1,0 +1,40 @@
+"""What every pipeline gives back, and whether that is all that was asked for.
+
+Owns the seam between a pipeline and whoever runs it: a verb, a script, a declared file. All of them
+print a report first and then ask `all_done`, so that they end with the same code. A report that
+may fall short has a method `shortfall`; what others have done meanwhile is no shortfall.
+"""
+
+from typing import Protocol, TypeVar, runtime_checkable
+
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+
+
+class Report(Protocol):
+    """What a pipeline gives back."""
+
+    def as_json(self) -> str:
+        """For programs."""
+
+    def as_text(self) -> str:
+        """For people."""
+
+
+@runtime_checkable
+class _MayFallShort(Protocol):
+    def shortfall(self) -> str | None:
+        """What was asked for and not done, in a sentence; None when all was done."""
+
+
+Made = TypeVar("Made", bound=Report)
+
+
+def shortfall_of(report: Report) -> str | None:
+    """What a run was asked for and has not done, in a sentence."""
+    return report.shortfall() if isinstance(report, _MayFallShort) else None
+
+
+def all_done(report: Report) -> None:
+    """PipelineFailed when a run has not done all that it was asked for."""
+    if told := shortfall_of(report):
+        raise PipelineFailed(told)

@@ -1,0 +1,1 @@
+"""The parts of a transform; the pipeline itself is `pipelines.transform`."""

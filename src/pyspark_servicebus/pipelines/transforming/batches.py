@@ -1,0 +1,222 @@
+"""Batches in which some messages fail: those go to their own queue, the others on their way.
+
+Owns the work of one batch where a step is put on whole frames, so that nothing but a search tells
+which messages it fails for. The batch is kept while it is searched. It is written only when every
+message has an end. Called by Spark through `foreachBatch`, on the driver.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+
+from pyspark_servicebus.pipelines.run.progress import plain_words
+from pyspark_servicebus.pipelines.transforming.failed_rows import (
+    DESCRIPTION,
+    FAILED,
+    ORIGIN,
+    REASON,
+    TEXT_CHARACTERS_MAX,
+    failing_numbers,
+)
+from pyspark_servicebus.pipelines.transforming.steps import (
+    Step,
+    Surroundings,
+    apply_steps,
+    spark_words,
+)
+from pyspark_servicebus.schema import COLUMNS, GIVEN_BY_THE_BUS, TARGET_COLUMN
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+NUMBER: Final = "$row"
+_SINK_WORDS: Final = "pyspark_servicebus.errors."
+"""What fails with these words is the bus or the sink, and no row of the function's."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a run has done."""
+
+    batches: int = 0
+    read: int = 0
+    written: int = 0
+    failed: int = 0
+    by_batch: dict[int, int] = field(default_factory=dict)
+    """Messages read for each batch, where the reports of the query do not know."""
+
+    def rows_of(self, batch_id: int) -> int:
+        """How many messages a batch had."""
+        return self.by_batch.get(batch_id, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTerms:
+    """What the work of a batch needs to know."""
+
+    steps: Sequence[Step]
+    around: Surroundings
+    failures_max: int
+    failure_queue: str
+    write: Callable[["DataFrame", int], None]
+    """Writes a batch; one that is written again must count once."""
+    write_failures: Callable[["DataFrame", int], None]
+    counts: Counts = field(default_factory=Counts)
+
+
+class BatchWork:
+    """What `foreachBatch` calls."""
+
+    def __init__(self, terms: BatchTerms) -> None:
+        self._terms = terms
+        self._kept: list[DataFrame] = []
+        """What was worked out once and is needed again in this batch."""
+
+    def __call__(self, batch: "DataFrame", batch_id: int) -> None:
+        try:
+            self._write(self._numbered(batch), batch_id)
+        finally:
+            for frame in self._kept:
+                frame.unpersist()
+            self._kept = []
+
+    def _write(self, numbered: "DataFrame", batch_id: int) -> None:
+        counts = self._terms.counts
+        counts.by_batch[batch_id] = numbered.count()
+        good, failures = self._apart(numbered)
+        for part in parts_of(self._terms.steps):
+            work = self._row_step if part[0].knows_rows else self._frame_steps
+            good, failed = work(part, good)
+            failures += failed
+        counts.failed += self._write_failures(failures, batch_id)
+        made = good.drop(NUMBER)
+        self._terms.write(made, batch_id)
+        counts.written += made.count()
+
+    def _numbered(self, frame: "DataFrame") -> "DataFrame":
+        """The frame with a number for each row; its rows are worked out once."""
+        found = frame.withColumn(NUMBER, f.monotonically_increasing_id()).persist()
+        self._kept.append(found)
+        return found
+
+    # --- which messages fail --------------------------------------------------------------
+
+    def _apart(self, numbered: "DataFrame") -> "tuple[DataFrame, list[DataFrame]]":
+        """What is to be worked on, and what a step has found to fail already."""
+        if TARGET_COLUMN not in numbered.columns:
+            return numbered, []
+        failed = f.coalesce(
+            (f.col(TARGET_COLUMN) == self._terms.failure_queue)
+            & (f.col("application_properties")[REASON] == FAILED),
+            f.lit(False),
+        )
+        return numbered.where(~failed), [numbered.where(failed)]
+
+    def _row_step(
+        self, steps: Sequence[Step], rows: "DataFrame"
+    ) -> "tuple[DataFrame, list[DataFrame]]":
+        """A step that tells by itself which rows fail."""
+        around = Surroundings(self._terms.around.beside, self._terms.failure_queue)
+        return self._apart(self._numbered(apply_steps(rows.drop(NUMBER), steps, around)))
+
+    def _frame_steps(
+        self, steps: Sequence[Step], rows: "DataFrame"
+    ) -> "tuple[DataFrame, list[DataFrame]]":
+        """Steps on whole frames; rows that make them fail are searched for."""
+        made = self._numbered(self._made(steps, rows))
+        text, _ = self._tried(made.count)
+        if text is None:
+            return made, []
+        bad = self._search(steps, rows, text)
+        good = rows.where(~f.col(NUMBER).isin(list(bad)))
+        return self._numbered(self._made(steps, good)), [self._failures(rows, bad)]
+
+    def _made(self, steps: Sequence[Step], rows: "DataFrame") -> "DataFrame":
+        return apply_steps(rows.drop(NUMBER), steps, self._terms.around)
+
+    def _tried(self, work: Callable[[], int]) -> tuple[str | None, int]:
+        """Run steps without writing; gives what went wrong, or what came out."""
+        try:
+            return None, work()
+        except PySparkException as error:
+            if _SINK_WORDS in str(error):
+                raise
+            return spark_words(plain_words(str(error))), 0
+
+    def _attempt(self, steps: Sequence[Step], rows: "DataFrame") -> str | None:
+        made = self._made(steps, rows)
+
+        def run() -> int:
+            made.write.format("noop").mode("overwrite").save()
+            return 0
+
+        return self._tried(run)[0]
+
+    def _search(self, steps: Sequence[Step], whole: "DataFrame", text: str) -> dict[int, str]:
+        numbers = sorted(row[0] for row in whole.select(NUMBER).collect())
+        tried = {(numbers[0], numbers[-1]): text}
+
+        def attempt(part: Sequence[int]) -> str | None:
+            if known := tried.get((part[0], part[-1])):
+                return known
+            return self._attempt(steps, whole.where(f.col(NUMBER).between(part[0], part[-1])))
+
+        return failing_numbers(numbers, attempt, self._terms.failures_max)
+
+    # --- where they go --------------------------------------------------------------------
+
+    def _write_failures(self, failures: "list[DataFrame]", batch_id: int) -> int:
+        """Send all that failed; gives how many there are."""
+        if not failures:
+            return 0
+        found = _sendable(failures[0])
+        for more in failures[1:]:
+            found = found.unionByName(_sendable(more), allowMissingColumns=True)
+        found = found.persist()
+        self._kept.append(found)
+        count = found.count()
+        if count:
+            self._terms.write_failures(found, batch_id)
+        return count
+
+    def _failures(self, whole: "DataFrame", bad: dict[int, str]) -> "DataFrame":
+        """The messages as they came, with the reason in the properties of dead letters."""
+        rows = [(number, text[:TEXT_CHARACTERS_MAX]) for number, text in bad.items()]
+        texts = whole.sparkSession.createDataFrame(rows, f"`{NUMBER}` bigint, `$text` string")
+        failed = whole.join(f.broadcast(texts), NUMBER)
+        failed = failed.withColumn("application_properties", _with_reason(failed.columns))
+        return failed.drop("$text")
+
+
+def _sendable(failed: "DataFrame") -> "DataFrame":
+    """What of a failed row is a message; steps may have added more."""
+    names = [n for n in failed.columns if n in COLUMNS and n not in GIVEN_BY_THE_BUS]
+    return failed.select(*names).withColumn("body", f.col("body").cast("binary"))
+
+
+def parts_of(steps: Sequence[Step]) -> list[list[Step]]:
+    """Steps that are tried together: those that know their rows alone, the others in a row."""
+    parts: list[list[Step]] = []
+    for step in steps:
+        if parts and not step.knows_rows and not parts[-1][0].knows_rows:
+            parts[-1].append(step)
+        else:
+            parts.append([step])
+    return parts
+
+
+def _with_reason(columns: list[str]) -> "Column":
+    origin = f.col("entity") if "entity" in columns else f.lit(None).cast("string")
+    told = f.create_map(
+        *(f.lit(REASON), f.lit(FAILED)),
+        *(f.lit(DESCRIPTION), f.col("$text")),
+        *(f.lit(ORIGIN), origin),
+    )
+    if "application_properties" not in columns:
+        return told
+    names = (REASON, DESCRIPTION, ORIGIN)
+    others = f.map_filter("application_properties", lambda name, _: ~name.isin(*names))
+    return f.map_concat(f.coalesce(others, f.create_map().cast("map<string,string>")), told)

@@ -1,0 +1,174 @@
+"""Whether a transform can work, said before anything is read.
+
+Owns the questions to the bus about its entities, and to Spark about the columns: the steps are put
+on an empty frame with the columns of the source, and the sink judges what comes out. No message
+is touched. Called by `transform` before it begins, and by `partibus pipeline check`.
+"""
+
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+
+from partibus.client.errors import AtomError
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.bus import Entity, discover
+from pyspark_servicebus.credentials import Credentials
+from pyspark_servicebus.errors import UNREACHABLE, BulkError
+from pyspark_servicebus.given_options import OptionsError
+from pyspark_servicebus.options import source_options
+from pyspark_servicebus.pipelines.run.place import BusPlace
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed
+from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
+from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
+from pyspark_servicebus.pipelines.transforming.steps import (
+    StepError,
+    Surroundings,
+    apply_steps,
+    spark_words,
+)
+from pyspark_servicebus.schema import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is known once everything was found."""
+
+    target_kind: str
+    """queue or topic; nothing where rows leave the bus."""
+    schema: "StructType"
+    """The columns that the steps give."""
+
+    def columns(self) -> dict[str, str]:
+        """The columns of what is sent, with their types."""
+        return {field.name: field.dataType.simpleString() for field in self.schema.fields}
+
+    def as_text(self) -> str:
+        """For people."""
+        columns = ", ".join(f"{name} {kind}" for name, kind in self.columns().items())
+        return f"Messages are made of: {columns}."
+
+
+def check_transform(spark: "SparkSession", settings: TransformSettings) -> Checked:
+    """Everything that can be told without a message; SettingsError says what is wrong."""
+    kind = check_entities(settings)
+    read = _judged(settings)
+    schema = check_steps(spark, settings, read)
+    settings.outlet_for(kind).check(schema)
+    return Checked(kind, schema)
+
+
+def check_entities(settings: TransformSettings) -> str:
+    """Whether the bus has what is named, of the right sort; gives the kind of the target."""
+    source = find_entity(settings.bus, "source", settings.source)
+    if source.kind == "topic":
+        raise SettingsError(
+            f"source: '{settings.source}' is a topic; name a subscription of it: "
+            f"{settings.source}/Subscriptions/NAME."
+        )
+    if settings.mode == "claim" and source.requires_session:
+        raise SettingsError(
+            f"mode: '{settings.source}' requires sessions, which cannot be claimed; write cursor."
+        )
+    if settings.failure_queue is not None:
+        failures = find_entity(settings.bus, "failure_queue", settings.failure_queue)
+        if failures.requires_session:
+            raise SettingsError(
+                f"failure_queue: '{settings.failure_queue}' requires sessions, and messages "
+                "without one must fit too; name a queue without."
+            )
+    return "" if settings.outlet is not None else _check_target(settings)
+
+
+def _check_target(settings: TransformSettings) -> str:
+    target = find_entity(settings.bus, "target", settings.target)
+    if target.kind == "subscription":
+        raise SettingsError("target: messages are sent to queues and topics, not subscriptions.")
+    if settings.deliver == "dedup" and not target.detects_duplicates:
+        raise SettingsError(
+            f"deliver: '{settings.target}' does not detect duplicates, which dedup needs; write "
+            "staged, or atLeastOnce."
+        )
+    return target.kind
+
+
+def find_entity(bus: BusPlace, key: str, path: str) -> Entity:
+    """An entity of the bus, or what is wrong with its name."""
+    bus.connection()
+    credentials = Credentials(bus.connection_string_ref, bus.connection_string, bus.ca_file)
+    try:
+        return discover(Access(credentials, path, 0.0), path)
+    except BulkError as error:
+        if error.condition == UNREACHABLE:
+            raise PipelineFailed(error.text) from None
+        if error.condition != "amqp:not-found":
+            raise SettingsError(f"{key}: {error.text}") from None
+    raise SettingsError(f"{key}: there is no entity '{path}'{_near(bus, path)}")
+
+
+def _near(bus: BusPlace, path: str) -> str:
+    try:
+        known = [entity.path for entity in bus.entities()]
+    except (AtomError, OSError):
+        return "."  # without the right to list them there is no hint
+    return f"; did you mean '{nearest(path, known)}'?" if known else "; there are none."
+
+
+def check_steps(
+    spark: "SparkSession", settings: TransformSettings, columns: tuple[str, ...]
+) -> "StructType":
+    """The columns that the steps give, found on a frame without rows."""
+    steps = settings.all_steps()
+    frame = spark.createDataFrame([], spark_schema(list(columns)))
+    stateful = [number for number, step in enumerate(steps, 1) if step.kind == "stateful"]
+    if len(stateful) > 1:
+        raise StepError(stateful[1], "stateful", "a pipeline has one step that remembers.")
+    if stateful and settings.failure_queue is not None:
+        for number, step in enumerate(steps[: stateful[0] - 1], 1):
+            if not step.knows_rows:
+                raise StepError(
+                    number,
+                    step.kind,
+                    "before a step that remembers, messages that fail cannot be told apart; put "
+                    "it behind, write it as rows, or drop failure_queue.",
+                )
+    around = Surroundings(settings.beside, settings.failure_queue)
+    schema = apply_steps(settings.watermarked(frame), steps, around).schema
+    if not settings.searches:
+        check_stream(spark, settings, frame.schema)
+    return schema
+
+
+def check_stream(spark: "SparkSession", settings: TransformSettings, schema: "StructType") -> None:
+    """Whether the steps can be put on a stream: not everything that works on a frame can."""
+    around = Surroundings(settings.beside, settings.failure_queue)
+    with tempfile.TemporaryDirectory() as empty:
+        frame = spark.readStream.schema(schema).parquet(empty)
+        made = apply_steps(settings.watermarked(frame), settings.all_steps(), around)
+        try:
+            jvm: Any = spark._jvm
+            append = jvm.org.apache.spark.sql.streaming.OutputMode.Append()
+            checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+            plan = made._jdf.queryExecution().analyzed()
+            checker.checkForStreaming(plan, append)
+        except AnalysisException as error:
+            raise SettingsError(f"step: {_streaming_words(error)}") from None
+
+
+def _streaming_words(error: AnalysisException) -> str:
+    words = spark_words(error)
+    if "watermark" in words:
+        words += " Set watermark, and group by window(enqueued_time, ...)."
+    return words
+
+
+def _judged(settings: TransformSettings) -> tuple[str, ...]:
+    try:
+        return source_options(settings.read_options(), is_stream=True).columns
+    except OptionsError as error:
+        raise SettingsError(str(error)) from None

@@ -1,0 +1,1 @@
+"""Writing messages with Spark: rows to messages, delivery, staged batches."""

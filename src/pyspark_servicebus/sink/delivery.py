@@ -1,0 +1,193 @@
+"""The messages of one task on their way to the bus.
+
+Owns batches by target, answers row by row, and the tries: a row is counted as accepted when the bus
+says that it is durable, refused for good it is a bad row, and anything else is tried again until
+the time is up. What has no end fails the task; nothing is ever dropped in silence.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.bus import Entity, discover
+from pyspark_servicebus.errors import BulkError, Patience
+from pyspark_servicebus.source.tasks import flight_of
+
+BAD_ROW_CONDITIONS: Final = frozenset(
+    (
+        "amqp:link:message-size-exceeded",
+        "amqp:decode-error",
+        "amqp:not-allowed",
+        "com.microsoft:argument-error",
+    )
+)
+"""Refusals that are the row's own fault; it would be refused again."""
+NOT_FOUND: Final = "amqp:not-found"
+BATCHES_PER_CALL: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One message and the row it was made of."""
+
+    payload: bytes
+    origin: object
+
+
+Refuse = Callable[[Letter, str, str], None]
+"""What to do with a letter that is refused for good: condition and text say why."""
+
+
+class Target:
+    """One entity that a task writes to."""
+
+    def __init__(
+        self, path: str, access: Access, batch_bytes: int, needs_ids: bool, refuse: Refuse
+    ) -> None:
+        self._path = path
+        self._access = access
+        self._batch_bytes = batch_bytes
+        self._needs_ids = needs_ids
+        self._refuse = refuse
+        self._patience = Patience(access.patience_s)
+        self._entity: Entity | None = None
+        self._letters: list[Letter] = []
+        self._byte_count = 0
+        self.accepted = 0
+        self.duplicates = 0
+        self.refused = 0
+
+    def add(self, letter: Letter) -> None:
+        """Take a message; many go at once."""
+        self._letters.append(letter)
+        self._byte_count += len(letter.payload)
+        if self._byte_count >= self._batch_bytes * BATCHES_PER_CALL:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits, and come back when all of it has an end."""
+        letters, self._letters, self._byte_count = self._letters, [], 0
+        self._patience.renew()
+        while letters:
+            try:
+                entity = self._found()
+                letters = [letter for letter in letters if self._fits(letter, entity)]
+                letters = self._send(entity, letters)
+            except _Broken as broken:
+                letters = broken.letters
+                self._entity = None
+                self._patience.bear(broken.error)
+            except BulkError as error:
+                if error.condition == NOT_FOUND:
+                    # An entity that a row names and that is not there is the row's fault.
+                    letters = self._refuse_all(letters, error)
+                else:
+                    self._patience.bear(error)
+
+    def _found(self) -> Entity:
+        if self._entity is None:
+            self._entity = discover(self._access, self._path)
+            if self._needs_ids and not self._entity.detects_duplicates:
+                raise no_detection(self._entity.path)
+        return self._entity
+
+    def _fits(self, letter: Letter, entity: Entity) -> bool:
+        if len(letter.payload) <= entity.message_bytes_max:
+            return True
+        self._refuse_one(letter, *too_large(letter, entity))
+        return False
+
+    def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
+        """Put all of them; gives those to be tried again after a pause."""
+        locations = sorted({place for place in entity.locations.values() if place is not None})
+        if not locations:
+            raise BulkError("partibus:unreachable", f"No worker of '{entity.path}' answers.", True)
+        flight = flight_of(entity.path, self._access)
+        batches = list(self._batches(letters))
+        again: list[Letter] = []
+        error: BulkError | None = None
+        done = 0
+        try:
+            payloads = ([letter.payload for letter in batch] for batch in batches)
+            for answer in flight.put(random.choice(locations), payloads):  # noqa: S311
+                batch = batches[done]
+                done += 1
+                self.accepted += answer["accepted"]
+                self.duplicates += answer["duplicates"]
+                if answer["accepted"]:
+                    self._patience.renew()
+                for row, condition, text, retryable in answer["refused"]:
+                    if retryable:
+                        again.append(batch[row])
+                        error = BulkError(condition, text, True)
+                    else:
+                        self._refuse_one(batch[row], condition, text)
+        except BulkError as broken:
+            unanswered = [letter for batch in batches[done:] for letter in batch]
+            raise _Broken(again + unanswered, broken) from None
+        if error is not None:
+            raise _Broken(again, error)
+        return []
+
+    def _batches(self, letters: list[Letter]) -> Iterator[list[Letter]]:
+        batch: list[Letter] = []
+        byte_count = 0
+        for letter in letters:
+            batch.append(letter)
+            byte_count += len(letter.payload)
+            if byte_count >= self._batch_bytes:
+                yield batch
+                batch, byte_count = [], 0
+        if batch:
+            yield batch
+
+    def _refuse_all(self, letters: list[Letter], error: BulkError) -> list[Letter]:
+        for letter in letters:
+            self._refuse_one(letter, error.condition, error.text)
+        return []
+
+    def _refuse_one(self, letter: Letter, condition: str, text: str) -> None:
+        self.refused += 1
+        refuse_for_good(self._refuse, letter, condition, text)
+
+
+class _Broken(Exception):
+    """A call ended before its end; these letters have no answer yet."""
+
+    def __init__(self, letters: list[Letter], error: BulkError) -> None:
+        super().__init__(str(error))
+        self.letters = letters
+        self.error = error
+
+
+def refuse_for_good(refuse: Refuse, letter: Letter, condition: str, text: str) -> None:
+    """Hand a letter over that is a bad row; any other refusal is an error of its own."""
+    if condition not in BAD_ROW_CONDITIONS and condition != NOT_FOUND:
+        raise BulkError(condition, text, False)
+    refuse(letter, condition, text)
+
+
+def too_large(letter: Letter, entity: Entity) -> tuple[str, str]:
+    """Condition and text for a message that an entity does not accept."""
+    text = (
+        f"The message has {len(letter.payload)} bytes; '{entity.path}' accepts "
+        f"{entity.message_bytes_max}."
+    )
+    return "amqp:link:message-size-exceeded", text
+
+
+def no_detection(path: str) -> BulkError:
+    """The error for deliver=dedup where nothing detects duplicates."""
+    return BulkError(
+        "amqp:not-allowed",
+        f"deliver=dedup: '{path}' does not detect duplicates. Make it with "
+        "requires_duplicate_detection, or write deliver=atLeastOnce.",
+        False,
+    )
+
+
+def broken(letters: list[Letter], error: BulkError) -> Exception:
+    """What a way to send raises when these letters have no answer yet, or a passing refusal."""
+    return _Broken(letters, error)

@@ -1,0 +1,191 @@
+"""Rows that are staged at the bus, and published when their batch is done.
+
+Owns `deliver=staged`: the home of a writer's stages, the stage of one task for one target, and the
+publication by the driver. Chunks of a stage are numbered, so that one whose answer was lost is sent
+again and added once; a try of a task has stages of its own, and only those of the tries that Spark
+commits are published. A batch that was published before is not published again.
+"""
+
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from partibus.domain.partition_key import fragment_index
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.bus import Entity, Fields, discover
+from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience
+from pyspark_servicebus.sink.delivery import (
+    BATCHES_PER_CALL,
+    NOT_FOUND,
+    Letter,
+    Refuse,
+    refuse_for_good,
+    too_large,
+)
+from pyspark_servicebus.source.tasks import flight_of
+
+QUERY_ID: Final = "sql.streaming.queryId"
+"""The property of a task that names its query: the same for every run on one checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where the stages of a writer are: a fragment of the entity that is written to."""
+
+    path: str
+    writer: str
+    access: Access
+
+    def location(self) -> str:
+        """The worker that has the fragment now."""
+        entity = discover(self.access, self.path)
+        found = entity.locations.get(fragment_index(self.writer, len(entity.locations)))
+        if found is None:
+            text = f"The worker with the stages of '{self.writer}' does not answer."
+            raise BulkError(UNREACHABLE, text, True)
+        return found
+
+    def ask(self, action: str, patience_s: float, /, **fields: object) -> Fields:
+        """Ask the worker, until the time is up."""
+        patience = Patience(patience_s)
+        while True:
+            try:
+                flight = flight_of(self.path, self.access)
+                return flight.action(self.location(), action, writer=self.writer, **fields)
+            except BulkError as error:
+                patience.bear(error)
+
+    def next_epoch(self) -> int:
+        """A number above those of every batch of this writer that has begun before."""
+        known = self.ask("stage.writer", self.access.patience_s)["writer"]
+        return max(0 if known is None else int(known["epoch"]) + 1, time.time_ns() // 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A stage as a task has left it."""
+
+    name: str
+    count: int
+
+
+class StagedTarget:
+    """One entity that a task writes to, and the stage for it."""
+
+    def __init__(self, path: str, home: Home, epoch: int, batch_bytes: int, refuse: Refuse) -> None:
+        self._path = path
+        self._home = home
+        self._epoch = epoch
+        self._batch_bytes = batch_bytes
+        self._refuse = refuse
+        self._patience = Patience(home.access.patience_s)
+        self._entity: Entity | None = None
+        self._location: str | None = None
+        self._name = uuid.uuid4().hex
+        self._letters: list[Letter] = []
+        self._byte_count = 0
+        self._chunks: list[list[Letter]] = []
+        """What has no answer yet; the first has the number `_chunk`."""
+        self._chunk = 0
+        self.accepted = 0
+        self.duplicates = 0
+
+    @property
+    def stage(self) -> Staged | None:
+        """What is to be published; None when nothing was staged."""
+        return Staged(self._name, self.accepted) if self.accepted else None
+
+    def begin(self) -> None:
+        """Begin the stage without a message: from now on, whoever came before is refused."""
+        self._chunks.append([])
+        self._send_all()
+
+    def add(self, letter: Letter) -> None:
+        """Take a message; many go at once."""
+        self._letters.append(letter)
+        self._byte_count += len(letter.payload)
+        if self._byte_count >= self._batch_bytes:
+            self._close_chunk()
+            if len(self._chunks) >= BATCHES_PER_CALL:
+                self._send_all()
+
+    def flush(self) -> None:
+        """Send what waits, and come back when all of it has an end."""
+        self._close_chunk()
+        self._send_all()
+
+    def _close_chunk(self) -> None:
+        if self._letters:
+            self._chunks.append(self._letters)
+        self._letters, self._byte_count = [], 0
+
+    def _send_all(self) -> None:
+        self._patience.renew()
+        while self._chunks:
+            try:
+                self._require_room()
+                self._send()
+            except BulkError as error:
+                self._location = None
+                if error.condition == NOT_FOUND:
+                    self._refuse_all(error)
+                else:
+                    self._patience.bear(error)
+
+    def _require_room(self) -> None:
+        """Take out what the target does not accept, before it is sent for nothing."""
+        if self._entity is None:
+            self._entity = discover(self._home.access, self._path)
+        most = self._entity.message_bytes_max
+        for chunk in self._chunks:
+            large = [letter for letter in chunk if len(letter.payload) > most]
+            for letter in large:
+                chunk.remove(letter)
+                refuse_for_good(self._refuse, letter, *too_large(letter, self._entity))
+
+    def _send(self) -> None:
+        if self._location is None:
+            self._location = self._home.location()
+        flight = flight_of(self._home.path, self._home.access)
+        payloads = [[letter.payload for letter in chunk] for chunk in self._chunks]
+        answers = flight.put(
+            self._location,
+            payloads,
+            deliver="staged",
+            writer=self._home.writer,
+            epoch=self._epoch,
+            stage=self._name,
+            chunk=self._chunk,
+            target=self._path,
+        )
+        for answer in answers:
+            chunk = self._chunks.pop(0)
+            self._chunk += 1
+            self.accepted += answer["accepted"]
+            self._patience.renew()
+            for row, condition, text, _ in answer["refused"]:
+                refuse_for_good(self._refuse, chunk[row], condition, text)
+
+    def _refuse_all(self, error: BulkError) -> None:
+        """An entity that a row names and that is not there is the row's fault."""
+        chunks, self._chunks = self._chunks, []
+        for chunk in chunks:
+            for letter in chunk:
+                refuse_for_good(self._refuse, letter, error.condition, error.text)
+
+
+def query_series() -> str:
+    """What batches of this task's query are counted under."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(QUERY_ID)
+    if query is None:
+        raise BulkError(
+            "amqp:not-implemented",
+            "deliver=staged: Spark does not say which query this is, so its batches cannot be "
+            "told apart. Write deliver=dedup.",
+            False,
+        )
+    return query

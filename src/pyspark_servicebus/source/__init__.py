@@ -1,0 +1,1 @@
+"""Reading messages with Spark: batches, streams, and the tasks that read."""

@@ -1,0 +1,112 @@
+"""A read in one go: what is there now, or what a cursor has not passed.
+
+Owns `spark.read`: a snapshot of every fragment at the moment of planning, of one entity or of all
+that a pattern means. Nothing is locked, moved or settled; what others take meanwhile may be
+missing, unless a cursor keeps them. A fragment that cannot be read is an error, unless
+failOnDataLoss=false. Spark refuses a reader that takes conditions unless it was told to push them,
+so that is a class of its own.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.entities import matching_entities
+from pyspark_servicebus.options import SourceOptions
+from pyspark_servicebus.source.planning import Slice
+from pyspark_servicebus.source.positions import ending_positions, positions_at, starting_positions
+from pyspark_servicebus.source.pushdown import NUMBER_MAX, Pushed
+from pyspark_servicebus.source.reading import Answers, Reading, good, require
+from pyspark_servicebus.source.selection import TIME_MS_MAX
+from pyspark_servicebus.source.tasks import BusPartition, plan_tasks_of, read_partition
+
+
+class BatchReader(DataSourceReader):
+    """`spark.read.format("servicebus")`."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options: SourceOptions | None = options
+        self._columns = options.columns
+        self._checks = options.fails_on_data_loss and options.mode == "cursor"
+        self._pushed = Pushed(options.selection)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The executors get no options, and so no secret.
+        return {"_columns": self._columns, "_checks": self._checks}
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One or more slices a fragment, grouped into tasks."""
+        assert self._options is not None
+        options = replace(self._options, selection=self._pushed.selection)
+        if options.selection.is_nothing:
+            return []
+        readings = _readings(options)
+        try:
+            readings[0].check_filter()
+            slices = [part for reading in readings for part in self._slices(reading)]
+            ticket = {"mode": "range", "sub_queue": options.sub_queue}
+            return plan_tasks_of(readings, slices, ticket)
+        finally:
+            for reading in readings:
+                reading.close()
+
+    def _slices(self, reading: Reading) -> list[Slice]:
+        """What is there of one entity, and wanted."""
+        starts, ends = self._bounds(reading)
+        path, slices = reading.entity.path, []
+        for index, plan in self._plans(reading, starts).items():
+            first, last = starts[index], min(plan["end"], ends.get(index, plan["end"]))
+            count = plan["count"] if last == plan["end"] else -1
+            if plan["count"] and first < last:
+                slices.append(Slice(index, first, last, count, plan["bytes"], path))
+        return slices
+
+    def _bounds(self, reading: Reading) -> tuple[dict[int, int], dict[int, int]]:
+        """Where to begin in the fragments that are wanted, and where to end."""
+        starts, ends = starting_positions(reading), ending_positions(reading)
+        selection = reading.options.selection
+        if selection.enqueued_from_ms:
+            since = positions_at(reading, selection.enqueued_from_ms)
+            starts = {index: max(number, since[index]) for index, number in starts.items()}
+        if selection.enqueued_to_ms < TIME_MS_MAX:
+            until = positions_at(reading, selection.enqueued_to_ms)
+            ends = {index: min(number, ends.get(index, number)) for index, number in until.items()}
+        wanted: dict[int, int] = {}
+        for index, number in starts.items():
+            if self._pushed.wants(index):
+                last = ends.get(index, NUMBER_MAX)
+                wanted[index], ends[index] = self._pushed.range_in(index, number, last)
+        return wanted, ends
+
+    def _plans(self, reading: Reading, starts: dict[int, int]) -> Answers:
+        options = reading.options
+        plans = reading.ask(
+            "plan", "from", starts, patience_s=options.patience_s, sub_queue=options.sub_queue
+        )
+        return require(plans, "plan") if options.fails_on_data_loss else good(plans, "plan")
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one task."""
+        if not isinstance(partition, BusPartition):
+            return iter(())  # Spark has a task of its own for a read without partitions
+        return read_partition(partition, self._columns, self._checks)
+
+
+class PushingBatchReader(BatchReader):
+    """The same, with conditions of the query that the bus answers itself."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take what the bus can answer; gives the rest."""
+        return list(self._pushed.take(filters))
+
+
+def _readings(options: SourceOptions) -> list[Reading]:
+    """One for each entity; those that a pattern means share one token for the namespace."""
+    if not options.patterns:
+        return [Reading(options)]
+    access = Access(options.credentials, "", options.patience_s)
+    return [Reading(replace(options, entity=path), access) for path in matching_entities(options)]

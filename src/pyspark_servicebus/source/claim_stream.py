@@ -1,0 +1,217 @@
+"""A stream that consumes: it holds messages, and settles them when its batch is done.
+
+Owns the mode `claim`. For each batch the bus holds messages for the owner under a name made of the
+number of the batch, durably; tasks read them as often as they must. A claim is settled when Spark
+asks for the batch after it, which it does only once that one is in its commit log. A run that
+follows another of the same owner takes its claim over and shuts it out. A fragment that is down
+is settled later, and not claimed from before; offsets say what is still to be settled.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from pyspark_servicebus.errors import CLAIM_LOST
+from pyspark_servicebus.options import SourceOptions
+from pyspark_servicebus.source.claim_renewal import ClaimRenewal
+from pyspark_servicebus.source.planning import Slice, share_bytes, share_out
+from pyspark_servicebus.source.reading import Answers, good
+from pyspark_servicebus.source.stream_reader import (
+    BYTES_MAX,
+    Offset,
+    StreamReader,
+    by_index,
+    by_name,
+)
+from pyspark_servicebus.source.tasks import plan_tasks
+
+
+class ClaimStream(StreamReader):
+    """One claim for each batch."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._epoch = 0
+        self._held: tuple[str, Answers] = ("", {})
+        """The claim of this run, and what its fragments said."""
+        self._settled: dict[int, str] = {}
+        self._left: dict[int, int] | None = None
+        """What a run that takes what is available now may still take."""
+        self._renewal: ClaimRenewal | None = ClaimRenewal(self._change, options.claim_ms)
+
+    # --- offsets --------------------------------------------------------------------------
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Nothing was claimed yet."""
+        return self.offset({}, n=0, c="", u={})
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take no more than what waits now."""
+        self.reading.refresh()
+        self._left = {}
+        self._left = {index: answer["active"] for index, answer in self._status().items()}
+
+    def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """What still waits, by fragment."""
+        told = self._status()
+        waiting = {index: answer["active"] - answer["claimed"] for index, answer in told.items()}
+        return self.offset(waiting, n=-1, c="waiting", u={})
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """Settle what is done, and hold messages for the next batch."""
+        unsettled = self._settle(start) if self.fits(start) else {}
+        limits = self._limits(limit, set(unsettled))
+        name = f"batch {start['n']}"
+        patience_s = self.patience_s(self._left is not None)
+        claimed = good(self._hold(name, limits, patience_s), "claim") if limits else {}
+        counts = {index: answer["count"] for index, answer in claimed.items() if answer["count"]}
+        if not counts:
+            return start
+        if self._left is not None:
+            for index, count in counts.items():
+                self._left[index] = max(0, self._left.get(index, 0) - count)
+        return self.offset(counts, n=start["n"] + 1, c=name, u=by_name(unsettled))
+
+    def _status(self) -> Answers:
+        patience_s = self.patience_s(self._left is not None)
+        fragments = self.reading.fragments()
+        told = self.reading.ask("status", "fragments", fragments, patience_s=patience_s)
+        return good(told, "status")
+
+    def _limits(self, limit: ReadLimit, spared: set[int]) -> dict[int, dict[str, int]]:
+        messages, byte_count = self.limits(limit)
+        told = {
+            index: answer
+            for index, answer in self._status().items()
+            if answer["active"] and answer["available"] and index not in spared
+        }
+        waiting = {index: answer["active"] for index, answer in told.items()}
+        if self._left is not None:
+            waiting = {i: min(n, self._left.get(i, 0)) for i, n in waiting.items()}
+        elif not self.is_worth_it(sum(a["active"] - a["claimed"] for a in told.values())):
+            return {}
+        shares = share_out(messages, waiting)
+        in_bytes = share_bytes(byte_count, waiting)
+        return {
+            index: {"messages": share, "bytes": in_bytes[index]}
+            for index, share in shares.items()
+            if share
+        }
+
+    # --- claims ---------------------------------------------------------------------------
+
+    def _change(self, action: str, about: Any, patience_s: float = 0.0, **fields: Any) -> Answers:
+        """Ask for a change of a claim of this run, or for the claim itself."""
+        self._take_over()
+        return self.reading.ask(
+            action,
+            "limits" if action == "claim" else "fragments",
+            about,
+            patience_s=patience_s,
+            owner=self.options.claim_owner,
+            epoch=self._epoch,
+            **fields,
+        )
+
+    def _hold(self, name: str, limits: dict[int, dict[str, int]], patience_s: float = 0) -> Answers:
+        """Claim, and keep the claim alive from now on."""
+        assert self._renewal is not None
+        with self._renewal.paused():
+            answers = self._change(
+                "claim", limits, patience_s, start=name, duration_ms=self.options.claim_ms
+            )
+        held = {i: a for i, a in answers.items() if a["error"] is None and a["count"]}
+        self._held = (name, held)
+        self._renewal.watch(name, {index: answer["count"] for index, answer in held.items()})
+        return answers
+
+    def _settle(self, done: Offset) -> dict[int, str]:
+        """Complete a batch that is in the commit log; gives what has to be settled later.
+
+        Asked at every trigger, and after a restart again, which does no harm."""
+        pending: dict[int, str] = by_index(done["u"])
+        if done["c"]:
+            pending.update(dict.fromkeys(by_index(done["f"]), str(done["c"])))
+        later: dict[int, str] = {}
+        for name in sorted(set(pending.values())):
+            mine = [i for i, n in pending.items() if n == name and self._settled.get(i) != name]
+            later.update(dict.fromkeys(self._settle_claim(name, mine), name))
+        return later
+
+    def _settle_claim(self, name: str, indexes: list[int]) -> list[int]:
+        """Settle one claim; gives the fragments that could not."""
+        if not indexes:
+            return []
+        assert self._renewal is not None
+        with self._renewal.paused():
+            patience_s = self.patience_s(self._left is not None)
+            answers = self._change("settle", indexes, patience_s, start=name)
+        lost = [i for i in indexes if (answers[i]["error"] or {}).get("condition") == CLAIM_LOST]
+        if lost:
+            self.data_was_lost(
+                f"The claim '{name}' of '{self.options.claim_owner}' lapsed and messages of it, in "
+                f"fragment {lost[0]}, were taken by others, although its batch is done. Raise "
+                "claimDuration"
+            )
+        settled = [*good(answers, "settle", but_for=CLAIM_LOST), *lost]
+        self._settled.update(dict.fromkeys(settled, name))
+        self._renewal.forget(name, settled)
+        return [index for index in indexes if index not in settled]
+
+    def _take_over(self) -> None:
+        """Number this run above every other of the same owner."""
+        if self._epoch:
+            return
+        patience_s = self.options.patience_s
+        fragments = self.reading.fragments()
+        told = self.reading.ask("claims", "fragments", fragments, patience_s=patience_s)
+        known = [
+            claim["epoch"]
+            for answer in good(told, "claims").values()
+            for claim in answer["claims"]
+            if claim["owner"] == self.options.claim_owner
+        ]
+        self._epoch = max([0, *known, time.time_ns() // 1_000_000 - 1]) + 1
+
+    def stop(self) -> None:
+        """End the renewal, too: a claim that is not settled lapses, or the next run takes it."""
+        if self._renewal is not None:
+            self._renewal.stop()
+        super().stop()
+
+    # --- tasks ----------------------------------------------------------------------------
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The tasks of a batch; one that an earlier run claimed is taken over first."""
+        if start == end or not end["f"]:
+            return []
+        counts: dict[int, int] = by_index(end["f"])
+        name = end["c"]
+        if self._held[0] != name:
+            self.fits(end)
+            self._hold_again(name, counts)
+        slices = [
+            Slice(index, held["first"], held["last"] + 1, held["count"], held["bytes"])
+            for index, held in self._held[1].items()
+            if index in counts
+        ]
+        ticket = {"mode": "claim", "owner": self.options.claim_owner, "start": name}
+        return plan_tasks(self.reading, slices, ticket)
+
+    def _hold_again(self, name: str, counts: dict[int, int]) -> None:
+        """Take the claim of an earlier run over, whole; what is missing was taken by others."""
+        limits = {i: {"messages": count, "bytes": BYTES_MAX} for i, count in counts.items()}
+        answers = self._hold(name, limits, self.options.patience_s)
+        held = good(answers, "claim", but_for=CLAIM_LOST)
+        down = [index for index in counts if (answers[index]["error"] or {}).get("retryable")]
+        if down:
+            good({i: {"error": {**answers[i]["error"], "retryable": False}} for i in down}, "claim")
+        missing = {i: n for i, n in counts.items() if i not in held or held[i]["count"] != n}
+        if missing:
+            self.data_was_lost(
+                f"The claim '{name}' of '{self.options.claim_owner}' lapsed and others have taken "
+                f"messages of it, in fragment {min(missing)}; they are not read again"
+            )

@@ -1,0 +1,186 @@
+"""A stream that reads along: every message once, in order, whoever else receives it.
+
+Owns the modes `cursor` and `peek`. A batch is a range of numbers in every fragment, so a replay
+reads the same messages again. With a cursor the bus keeps what has not been read, also after
+others have settled it, and the cursor follows the batches that are done. A peek has no cursor: what
+others take meanwhile is not seen. A fragment that is down keeps its position.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from pyspark_servicebus.options import SourceOptions
+from pyspark_servicebus.source.planning import Slice, share_bytes, share_out
+from pyspark_servicebus.source.positions import cursor_positions, starting_positions
+from pyspark_servicebus.source.reading import Answers, good, require
+from pyspark_servicebus.source.stream_reader import (
+    MESSAGES_MAX,
+    Offset,
+    StreamReader,
+    by_index,
+    by_name,
+)
+from pyspark_servicebus.source.tasks import plan_tasks
+
+FIRST_NUMBER: Final = 1
+"""Of the first message that a fragment has ever had."""
+
+
+class CursorStream(StreamReader):
+    """Ranges of numbers, behind a named cursor or none."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._checks = options.fails_on_data_loss and options.mode == "cursor"
+        self._placed: dict[int, int] = {}
+        self._last: dict[int, int] | None = None
+        """Where a run that takes what is available now has to end."""
+        self._planned: tuple[Offset, Offset, list[Slice]] | None = None
+        """The batch that was planned last."""
+
+    # --- offsets --------------------------------------------------------------------------
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Where the options say, and a cursor there from now on.
+
+        Asked in every run, also in one that goes on from a checkpoint: a cursor that stands is
+        therefore left where it stands."""
+        self.reading.check_filter()
+        positions = starting_positions(self.reading)
+        if self.options.mode == "cursor":
+            standing = cursor_positions(self.reading)
+            new = {index: n for index, n in positions.items() if index not in standing}
+            require(self._put(new, self.options.patience_s), "cursor")
+        return self.offset(positions)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take no more than what is there now."""
+        self.reading.refresh()
+        self._last = {}
+        self._last = self._ends()
+
+    def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """The ends of all fragments: the difference is the lag."""
+        return self.offset(self._ends())
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """How far the next batch goes; what lies before `start` is done with."""
+        positions = self._positions(start)
+        self._follow(positions)
+        slices = []
+        for index, plan in self._plan(positions, limit).items():
+            first, last = positions[index], plan["end"]
+            if plan["earliest"] > first:
+                self._complain(index, first, plan["earliest"])
+            if plan["count"] and last > first:
+                slices.append(Slice(index, first, last, plan["count"], plan["bytes"]))
+        if not slices:
+            return start
+        end = {**positions, **{part.fragment: part.last for part in slices}}
+        counts = {part.fragment: part.count for part in slices if part.count >= 0}
+        latest = self.offset(end, k=by_name(counts))
+        self._planned = (start, latest, slices)
+        return latest
+
+    def _positions(self, offset: Offset) -> dict[int, int]:
+        """The position in each fragment to be read; one that is new begins at its beginning."""
+        known = by_index(offset["f"]) if self.fits(offset) else {}
+        return {**known, **{i: known.get(i, 0) for i in self.reading.fragments()}}
+
+    def _ends(self) -> dict[int, int]:
+        """The number that the next message will have, of the fragments that answer."""
+        told = self.reading.ask(
+            "status",
+            "fragments",
+            self.reading.fragments(),
+            patience_s=self.patience_s(self._last is not None),
+            sub_queue=self.options.sub_queue,
+        )
+        return {index: answer["end"] for index, answer in good(told, "status").items()}
+
+    def _complain(self, index: int, first: int, earliest: int) -> None:
+        if self.options.mode == "cursor":
+            self.data_was_lost(
+                f"Messages {first} to {earliest - 1} of fragment {index} of "
+                f"'{self.reading.entity.path}' were let go before they were read: the retention "
+                "of the cursor is too small. Begin with a new checkpoint"
+            )
+
+    # --- limits ---------------------------------------------------------------------------
+
+    def _plan(self, positions: dict[int, int], limit: ReadLimit) -> Answers:
+        """What each fragment gives to a batch within the limits, of those that answer."""
+        messages, byte_count = self.limits(limit)
+        backlog = {
+            index: min(end, end if self._last is None else self._last.get(index, 0))
+            - max(FIRST_NUMBER, positions.get(index, 0))
+            for index, end in self._ends().items()
+        }
+        backlog = {index: count for index, count in backlog.items() if count > 0}
+        if self._last is None and not self.is_worth_it(sum(backlog.values())):
+            return {}
+        shares = share_out(min(messages, MESSAGES_MAX), backlog)
+        in_bytes = share_bytes(byte_count, backlog)
+        starts = {index: positions[index] for index, share in shares.items() if share}
+        limits = {str(i): {"messages": shares[i], "bytes": in_bytes[i]} for i in starts}
+        told = self._ask_plan(starts, limits)
+        return {index: self._capped(index, plan) for index, plan in good(told, "plan").items()}
+
+    def _ask_plan(self, starts: dict[int, int], limits: dict[str, dict[str, int]]) -> Answers:
+        return self.reading.ask(
+            "plan",
+            "from",
+            starts,
+            patience_s=self.patience_s(self._last is not None),
+            sub_queue=self.options.sub_queue,
+            limits=limits,
+        )
+
+    def _capped(self, index: int, plan: dict[str, Any]) -> dict[str, Any]:
+        """Not beyond the end that this run was given; how many lie before it is not known."""
+        last = plan["end"] if self._last is None else self._last[index]
+        return plan if plan["end"] <= last else {**plan, "end": last, "count": -1}
+
+    # --- the cursor -----------------------------------------------------------------------
+
+    def _follow(self, positions: dict[int, int]) -> None:
+        """Let the cursor follow, once for each move; a fragment that is down follows later."""
+        if self.options.mode != "cursor":
+            return
+        moved = {i: n for i, n in positions.items() if self._placed.get(i) != n}
+        for index in good(self._put(moved), "cursor"):
+            self._placed[index] = moved[index]
+
+    def _put(self, positions: dict[int, int], patience_s: float = 0.0) -> Answers:
+        return self.reading.ask(
+            "cursor.put",
+            "positions",
+            positions,
+            patience_s=patience_s,
+            name=self.options.cursor,
+            retain_ms=self.options.retention_ms,
+            retain_bytes=self.options.retention_bytes,
+        )
+
+    # --- tasks ----------------------------------------------------------------------------
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The tasks of a batch, planned just now or by an earlier run."""
+        if start == end:
+            return []
+        ticket = {"mode": "range", "sub_queue": self.options.sub_queue}
+        if self._planned is not None and self._planned[:2] == (start, end):
+            return plan_tasks(self.reading, self._planned[2], ticket)
+        if not self.fits(end):
+            return []
+        first, last = by_index(start["f"]), by_index(end["f"])
+        counts = by_index(end.get("k", {}))
+        slices = [
+            Slice(index, first.get(index, 0), last[index], counts.get(index, -1), 1)
+            for index in last
+            if last[index] > first.get(index, 0)
+        ]
+        return plan_tasks(self.reading, slices, ticket)

@@ -1,0 +1,157 @@
+"""What one task reads, and the reading of it in an executor.
+
+Owns the partition that travels to a task and the way of its messages. A partition carries an
+`Access` with a token for its entity, never the key that signed it. A read that breaks off goes
+on behind the last message it gave, wherever the bus is by then.
+"""
+
+import gc
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_servicebus.access import Access
+from pyspark_servicebus.bus import Flight, discover
+from pyspark_servicebus.errors import BulkError, DataLoss, Patience
+from pyspark_servicebus.source.decode import Decoder
+from pyspark_servicebus.source.planning import Slice, group, split
+from pyspark_servicebus.source.reading import Reading
+
+_NUMBER_MASK: Final = (1 << 48) - 1
+_flights: dict[tuple[str, str], Flight] = {}
+"""Connections of this worker process, which Spark uses for one task after another."""
+_spared: list[bool] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One slice and where it was when the task was planned."""
+
+    part: Slice
+    location: str | None
+    entity: str
+
+
+class BusPartition(InputPartition):
+    """What one task reads; its token is not shown."""
+
+    def __init__(self, pieces: list[Piece], access: Access, ticket: dict[str, Any]) -> None:
+        super().__init__(None)
+        self.pieces = pieces
+        self.access = access
+        self.ticket = ticket
+
+    def __repr__(self) -> str:
+        parts = (f"{p.entity} {p.part.fragment}:{p.part.first}-{p.part.last}" for p in self.pieces)
+        return f"BusPartition({', '.join(parts)})"
+
+
+def flight_of(entity: str, access: Access) -> Flight:
+    """The connections of this process to an entity, with the token of this task."""
+    place = (access.http_url, entity)
+    known = _flights.get(place)
+    if known is None or known.access.ca != access.ca:
+        known = _flights[place] = Flight(entity, access)
+    known.access = access
+    return known
+
+
+def plan_tasks(
+    reading: Reading, slices: list[Slice], ticket: dict[str, Any]
+) -> list[InputPartition]:
+    """The partitions of a read of one entity."""
+    named = [replace(part, entity=reading.entity.path) for part in slices]
+    return plan_tasks_of([reading], named, ticket)
+
+
+def plan_tasks_of(
+    readings: Sequence[Reading], slices: list[Slice], ticket: dict[str, Any]
+) -> list[InputPartition]:
+    """The partitions of a read of several entities, whose slices name them."""
+    if not slices:
+        return []
+    options, access = readings[0].options, readings[0].access
+    places = {reading.entity.path: reading.entity.locations for reading in readings}
+    whole = {**ticket, **options.selection.ticket()}
+    return [
+        BusPartition(
+            [Piece(part, places[part.entity].get(part.fragment), part.entity) for part in task],
+            access,
+            whole,
+        )
+        for task in group(split(slices, options.partitions_min), options.partitions_min)
+    ]
+
+
+def read_partition(
+    partition: BusPartition, columns: tuple[str, ...], fails_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a task; a range that has lost messages since it was planned is an error."""
+    _spare_collector()
+    decoders: dict[str, Decoder] = {}
+    for piece in partition.pieces:
+        decoder = decoders.get(piece.entity)
+        if decoder is None:
+            decoder = decoders[piece.entity] = Decoder(columns, piece.entity)
+        part, count = piece.part, 0
+        for batch, looked_at in _read_piece(partition, piece, decoder.form):
+            count += looked_at
+            if batch.num_rows:
+                yield decoder.batch(batch)
+        if fails_on_data_loss and 0 <= part.count != count:
+            raise DataLoss(
+                f"Fragment {part.fragment} of '{piece.entity}' gave {count} messages from "
+                f"{part.first} to {part.last}, where {part.count} were planned. They expired or "
+                "were let go: raise the retention of the cursor, or set failOnDataLoss=false."
+            )
+
+
+def _spare_collector() -> None:
+    """Keep what was imported out of the garbage collections of this worker, once.
+
+    Spark collects after every task, which takes as long as some thousand messages otherwise."""
+    if not _spared:
+        gc.freeze()
+        _spared.append(True)
+
+
+def _read_piece(
+    partition: BusPartition, piece: Piece, form: str
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """The batches of one slice, with the number of messages that were looked at for each.
+
+    A bus that is away is waited for."""
+    access, part, location = partition.access, piece.part, piece.location
+    flight = flight_of(piece.entity, access)
+    patience = Patience(access.patience_s)
+    first = part.first
+    while True:
+        try:
+            if location is None:
+                raise BulkError("partibus:unreachable", "The fragment's worker is down.", True)
+            place = {"fragment": part.fragment, "from": first, "to": part.last, "form": form}
+            ticket = {**partition.ticket, **place}
+            for batch, told in flight.chunks(location, **ticket):
+                yield batch, batch.num_rows if told is None else told["read"]
+                if told is not None:
+                    first = told["next"]
+                elif batch.num_rows:
+                    first = (batch.column(0)[-1].as_py() & _NUMBER_MASK) + 1
+                patience.renew()
+            return
+        except BulkError as error:
+            patience.bear(error)
+        location = _where(access, piece)
+
+
+def _where(access: Access, piece: Piece) -> str | None:
+    """Where a fragment is now; None while that cannot be told."""
+    try:
+        return discover(access, piece.entity).locations.get(piece.part.fragment)
+    except BulkError as error:
+        if not error.retryable:
+            raise
+        return None
