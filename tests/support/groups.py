@@ -52,6 +52,11 @@ def _has_arrow() -> bool:
 
 
 @cache
+def _has_airflow() -> bool:
+    return (ROOT / ".venv-airflow" / "ready").exists()
+
+
+@cache
 def _has_compiler() -> bool:
     return shutil.which("gcc") is not None
 
@@ -71,7 +76,7 @@ def _has_java_package() -> bool:
 
 @cache
 def _has_namespaces() -> bool:
-    tools = ("unshare", "mount", "ip")
+    tools = ("unshare", "mount", "ip", "curl")
     if not all(map(shutil.which, tools)):
         return False
     tried = subprocess.run(["unshare", "-rmn", "true"], capture_output=True, check=False)
@@ -88,6 +93,11 @@ def _has_image_tools() -> bool:
 
 
 GROUPS: Final = {
+    "airflow": Group(
+        needs="Apache Airflow",
+        command="make airflow",
+        present=_has_airflow,
+    ),
     "flight": Group(
         needs="pyarrow",
         command="rm -rf .stamps && make install",
@@ -114,8 +124,10 @@ GROUPS: Final = {
         present=_has_node,
     ),
     "namespaces": Group(
-        needs="Linux namespaces for users, with mount and ip",
-        command="apt-get install -y util-linux mount iproute2, as a user who may make namespaces",
+        needs="Linux namespaces for users, with mount, ip and curl",
+        command=(
+            "apt-get install -y util-linux mount iproute2 curl, as a user who may make namespaces"
+        ),
         present=_has_namespaces,
     ),
     "proton": Group(

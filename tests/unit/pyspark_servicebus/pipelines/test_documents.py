@@ -27,7 +27,7 @@ def test_the_files_of_the_guide(tmp_path: Path) -> None:
 
 def test_the_functions_of_the_guide() -> None:
     names: dict[str, Any] = {}
-    for block in code_blocks(GUIDES / "pipelines-transform.md", "python"):
+    for block in code_blocks(GUIDES / "pipelines-transform.md", "python")[:2]:
         exec(compile(block, "pipelines-transform.md", "exec"), names)  # noqa: S102 - our own text
     row = names["checked"]({"body": b'{"order": 1, "customer": "c"}'})
     assert row["partition_key"] == "c"
