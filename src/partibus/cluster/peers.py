@@ -22,12 +22,12 @@ from partibus.cluster.hosting import Host
 from partibus.cluster.membership import Membership
 from partibus.cluster.remote import FarBroker, RemoteFragment
 from partibus.cluster.rows import PING, QUIET, ROW_BYTES, STORES_DOWN, Row, StoreFacts
+from partibus.cluster.store_facts import LIVE_BYTES, facts_of
 from partibus.control.record import Placement
 from partibus.domain.errors import BusError, OperationTimeout
 from partibus.fragment.broker import Broker, Scheduler
 from partibus.fragment.commands import Question
 from partibus.fragment.handle import Fragment
-from partibus.server.store_facts import LIVE_BYTES, facts_of
 from partibus.store.interface import StoreState
 
 VERSION: Final = 1

@@ -51,7 +51,8 @@ from partibus.control.jwt_tokens import JwtSettings
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile, profile_named
 from partibus.domain.quantities import size_bytes
-from partibus.server import emulator, testing
+from partibus.server import emulator
+from partibus.server.testing import reset as testing
 from partibus.store.room import FREE_MIN, FreeMin
 
 ENVIRONMENT_PREFIX: Final = "PARTIBUS_"

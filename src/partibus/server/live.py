@@ -19,7 +19,7 @@ from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.entity import EntitySpec
 from partibus.domain.errors import CatalogBusy, EntityNotFound, OperationConflict, StoreUnavailable
-from partibus.server.catalog_writer import CatalogWriter
+from partibus.server.data_directory.catalog_writer import CatalogWriter
 from partibus.server.follower import FOLLOW
 
 BUSY_S: Final = 0.02

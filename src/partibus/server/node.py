@@ -39,10 +39,7 @@ from partibus.gateway.fault_injection import Trouble
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
-from partibus.server.backup_desk import BackupService
 from partibus.server.bulk import BulkPath
-from partibus.server.catalog_writer import CatalogWriter
-from partibus.server.clock_desk import ClockDesk
 from partibus.server.clock_watch import ClockWatch
 from partibus.server.config import MERGED, ServeSettings
 from partibus.server.data_directory.belonging import Belonging, begin_stores, refuse_lost_catalog
@@ -52,23 +49,26 @@ from partibus.server.data_directory.catalog_start import (
     declare,
     open_catalog,
 )
+from partibus.server.data_directory.catalog_writer import CatalogWriter
 from partibus.server.data_directory.directory import COPY_NAME
-from partibus.server.encryption import encrypted_catalog, vault_of
-from partibus.server.fake_time import BusTime
+from partibus.server.data_directory.encryption import encrypted_catalog, vault_of
 from partibus.server.fault_injection.box import FaultBox
 from partibus.server.follower import Follower
 from partibus.server.fragment_specs import fragment_spec
-from partibus.server.hosted_namespaces import HostedNamespaces
 from partibus.server.idle import IdleWatch
 from partibus.server.live import ServerNamespace
 from partibus.server.memory import give_memory_back, memory_limit_bytes
 from partibus.server.operators.administration import Administration
+from partibus.server.operators.backups import BackupService
 from partibus.server.operators.inspection import Inspection
 from partibus.server.scheduler import LoopScheduler
 from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients
 from partibus.server.stores import StoreMaker
-from partibus.server.testing import reset
+from partibus.server.testing.clock import ClockService
+from partibus.server.testing.fake_time import BusTime
+from partibus.server.testing.namespaces import HostedNamespaces
+from partibus.server.testing.reset import reset
 from partibus.server.topics import Topics
 
 if TYPE_CHECKING:
@@ -414,7 +414,7 @@ class Node:
             # A step by nothing has every fragment look at what is due.
             look = partial(self._clock_stepped, 0)
             at_rest, fake = self._has_answered, self._time.fake
-            self.administration.clock = ClockDesk(fake, at_rest, self._idle, look)
+            self.administration.clock = ClockService(fake, at_rest, self._idle, look)
         if self._settings.testing:
             self.administration.reset = partial(reset, self.catalog, self.live, self._definitions)
         if gateway.trouble is not None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from partibus.ops.admin import Administration
-    from partibus.server.hosted_namespaces import HostedNamespaces
+    from partibus.server.testing.namespaces import HostedNamespaces
 
 READY_WORD: Final = "PARTIBUS READY"
 
@@ -226,7 +226,7 @@ class Service:
         application = with_management(self._node.management(), operations)
         if self._node.hosted is None:
             return application
-        from partibus.server.hosted_application import HostedApplication
+        from partibus.server.testing.application import HostedApplication
 
         return HostedApplication(self._node.hosted, application)
 

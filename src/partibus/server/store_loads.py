@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from partibus.cluster.peers import Peers
 from partibus.cluster.rows import StoreFacts
+from partibus.cluster.store_facts import DAMAGED, IS_SHORT, facts_of
 from partibus.fragment.broker import Broker
-from partibus.server.store_facts import DAMAGED, IS_SHORT, facts_of
 from partibus.store.interface import StoreState
 
 

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import Final
 
-from partibus.store.kept import KEPT_SUFFIX, parse_kept_name
+from partibus.store.compaction.kept import KEPT_SUFFIX, parse_kept_name
 from partibus.store.lock import LOCK_NAME
 from partibus.store.room import RESERVE_NAME
 from partibus.store.segment import SEGMENT_SUFFIX, segment_base

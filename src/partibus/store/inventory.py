@@ -12,8 +12,8 @@ from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.store.checkpoint import Checkpoint, checkpoint_names, read_checkpoint
+from partibus.store.compaction.kept import KEPT_SUFFIX, load_kept, parse_kept_name
 from partibus.store.disk import Disk
-from partibus.store.kept import KEPT_SUFFIX, load_kept, parse_kept_name
 from partibus.store.segment import (
     SEGMENT_HEADER_BYTES,
     SEGMENT_SUFFIX,

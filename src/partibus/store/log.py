@@ -26,7 +26,7 @@ from partibus.store.callbacks import tell
 from partibus.store.capture import Capture
 from partibus.store.checkpoint import Checkpoint
 from partibus.store.commit import PROBE_INTERVAL_S, CommitThread, PendingEntry
-from partibus.store.compaction import Compactor
+from partibus.store.compaction.compactor import Compactor
 from partibus.store.disk import Disk, OsDisk
 from partibus.store.housekeeping import Housekeeper
 from partibus.store.interface import (

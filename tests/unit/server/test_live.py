@@ -23,7 +23,7 @@ from partibus.domain.errors import (
 )
 from partibus.domain.rights import Rights
 from partibus.server import live as live_module
-from partibus.server.catalog_writer import CatalogWriter
+from partibus.server.data_directory.catalog_writer import CatalogWriter
 from partibus.server.follower import INTERVAL_MS, Follower
 from partibus.server.live import ServerNamespace
 from partibus.testing.clock import ManualClock

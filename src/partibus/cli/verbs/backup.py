@@ -106,7 +106,7 @@ def _make(
             online = ServerSource(find())
             description, source = stack.enter_context(online.described()), online
         else:
-            from partibus.server.backup_offline import DirectorySource
+            from partibus.server.data_directory.backup import DirectorySource
             from partibus.server.data_directory.offline import offline_settings
 
             offline = DirectorySource(offline_settings(data, tuple(places or ()), stores))
@@ -204,7 +204,7 @@ def verify(
 def _verify(directory: Path, backup_id: str | None, deep: bool) -> list[dict[str, Any]]:
     from partibus.backup.repository import Repository
     from partibus.backup.verifying import verify as verify_all
-    from partibus.server.backup_restore import check_in_depth
+    from partibus.server.data_directory.restore import check_in_depth
 
     with Repository(directory).opened(writable=False) as repository:
         names = repository.ids()
@@ -293,8 +293,8 @@ def _restore(
 ) -> "Manifest":
     from partibus.backup.repository import Repository
     from partibus.domain.errors import ConfigError
-    from partibus.server.backup_restore import restore as restore_all
     from partibus.server.config import ServeSettings
+    from partibus.server.data_directory.restore import restore as restore_all
 
     with Repository(directory).opened(writable=False) as repository:
         manifest = repository.manifest(backup_id)

@@ -19,7 +19,7 @@ from partibus.fragment.upkeep.store_marks import StoreMarks
 from partibus.server.config import ServeSettings
 from partibus.server.live import BUSY_S, BUSY_TRIES_MAX
 from partibus.store.checkpoint import CHECKPOINT_SUFFIX
-from partibus.store.kept import KEPT_SUFFIX
+from partibus.store.compaction.kept import KEPT_SUFFIX
 from partibus.store.segment import SEGMENT_SUFFIX
 from partibus.store.watermark import WATERMARK_NAME
 

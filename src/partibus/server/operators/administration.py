@@ -23,17 +23,17 @@ from partibus.domain.entity import SubscriptionSpec, fragment_bytes_max
 from partibus.domain.errors import InvalidOperation, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.namespace import Namespace
-from partibus.server.backup_desk import BackupService
 from partibus.server.bulk import BulkPath
-from partibus.server.clock_desk import FixedClockDesk
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
-from partibus.server.hosted_namespaces import NoNamespaces
+from partibus.server.operators.backups import BackupService
 from partibus.server.operators.inspection import COUNTS, FRAGMENTS, STORES, is_available
 from partibus.server.operators.namespace import NamespaceService
 from partibus.server.operators.pipelines import PipelineService
 from partibus.server.operators.purge import PurgeRun
 from partibus.server.operators.stages import StageService
+from partibus.server.testing.clock import FixedClockService
+from partibus.server.testing.namespaces import NoNamespaces
 
 NO_ANSWER: Final = "down"
 """The state of a fragment or store whose worker does not answer."""
@@ -63,7 +63,7 @@ class Administration:
         self._clock = clock
         self._bus_clock = clock if bus_clock is None else bus_clock
         """The time of messages, which is another on a server with fake time."""
-        self.clock = FixedClockDesk()
+        self.clock = FixedClockService()
         self.namespaces = NoNamespaces()
         self.reset: Callable[[], Awaitable[None]] = _refuse_reset
         self._control = control

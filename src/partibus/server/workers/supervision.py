@@ -33,7 +33,7 @@ from partibus.server.data_directory.catalog_start import (
     open_catalog,
 )
 from partibus.server.data_directory.directory import claim_data_directory
-from partibus.server.encryption import encrypted_catalog, vault_of
+from partibus.server.data_directory.encryption import encrypted_catalog, vault_of
 from partibus.server.failure import EXIT_CLEAN, EXIT_CONFIG, report
 from partibus.server.service import (
     Endpoints,

@@ -11,10 +11,10 @@ from partibus.control.sas import sign
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import EntityNotFound, Unauthorized
 from partibus.domain.rights import Rights
-from partibus.server.backup_desk import BackupService
 from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.operators.administration import Administration, availability
+from partibus.server.operators.backups import BackupService
 from partibus.server.operators.inspection import COUNTS, Inspection
 from partibus.testing.bus import BusBench
 from support.gateway_messages import keyed, plain

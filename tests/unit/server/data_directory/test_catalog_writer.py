@@ -11,7 +11,7 @@ import pytest
 from partibus.control.catalog import Catalog, Change
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import EntityExists
-from partibus.server.catalog_writer import CatalogWriter
+from partibus.server.data_directory.catalog_writer import CatalogWriter
 
 
 class Bench:

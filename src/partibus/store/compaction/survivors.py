@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
+from partibus.store.compaction.kept import KeptWriter, is_intact, read_index
 from partibus.store.disk import Disk
-from partibus.store.kept import KeptWriter, is_intact, read_index
 from partibus.store.record import (
     BODY_CRC_BYTES,
     ENTRY_HEADER_BYTES,

@@ -16,11 +16,11 @@ from typing import Final
 
 from partibus.domain.errors import BusError, StoreUnavailable
 from partibus.store.callbacks import tell
+from partibus.store.compaction.kept import kept_segment
+from partibus.store.compaction.survivors import Copying, Source, Survivors, shared_bytes
 from partibus.store.disk import Disk
 from partibus.store.interface import Done, Notify
-from partibus.store.kept import kept_segment
 from partibus.store.reading import Readers
-from partibus.store.survivors import Copying, Source, Survivors, shared_bytes
 from partibus.store.table import Segment, SegmentTable
 from partibus.store.worker import Worker
 

@@ -11,9 +11,9 @@ import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.checking import StoreUnderCheck
+from partibus.store.compaction.kept import kept_name, parse_kept_name
 from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
-from partibus.store.kept import kept_name, parse_kept_name
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
 

@@ -17,8 +17,8 @@ from partibus.domain.errors import (
     OperationTimeout,
     StoreUnavailable,
 )
-from partibus.server.backup_desk import FREEZE, LEASE_MS, LOOK_MS, PIN, THAW, BackupService
 from partibus.server.config import ServeSettings
+from partibus.server.operators.backups import FREEZE, LEASE_MS, LOOK_MS, PIN, THAW, BackupService
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
 from partibus.testing.clock import ManualClock

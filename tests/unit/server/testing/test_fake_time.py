@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from partibus.server.fake_time import FakeTime, settle
+from partibus.server.testing.fake_time import FakeTime, settle
 from partibus.testing.clock import ManualClock
 
 HOUR_MS = 3_600_000

@@ -15,8 +15,8 @@ from partibus.control.sas import TOKEN_PREFIX, key_name
 from partibus.ops.health import operations_application
 
 if TYPE_CHECKING:
-    from partibus.server.hosted_namespaces import HostedNamespaces
     from partibus.server.node import Node
+    from partibus.server.testing.namespaces import HostedNamespaces
 
 _AUTHORIZATION: Final = b"authorization"
 

@@ -11,8 +11,8 @@ from typing import Final
 from partibus.cluster.control_hub import Payload
 from partibus.domain.errors import ArgumentError, InvalidOperation
 from partibus.domain.quantities import any_duration_ms
-from partibus.server.fake_time import FakeTime
 from partibus.server.idle import IdleWatch
+from partibus.server.testing.fake_time import FakeTime
 
 ADVANCE_MS_MAX: Final = 10 * 365 * 24 * 3600 * 1000
 """Ten years in one call; more is a mistake of units."""
@@ -24,7 +24,7 @@ SWITCHED_OFF: Final = (
 )
 
 
-class FixedClockDesk:
+class FixedClockService:
     """Stands where time is the machine's."""
 
     def show(self) -> Payload:
@@ -34,7 +34,7 @@ class FixedClockDesk:
         raise InvalidOperation(SWITCHED_OFF)
 
 
-class ClockDesk(FixedClockDesk):
+class ClockService(FixedClockService):
     """Moves the time of one namespace."""
 
     def __init__(

@@ -1,0 +1,1 @@
+"""Servers for tests: fake time, namespaces of their own, a reset."""

@@ -1,0 +1,1 @@
+"""Compaction: live bodies move out of old segments, so that their space comes back."""
