@@ -21,6 +21,7 @@ EXTRAS = {
     "src/partibus/control/jwt_tokens.py": "jwt",
     "src/partibus/integrations/kombu.py": "celery",
     "src/partibus/cli/": "spark",
+    "src/partibus/testing/": "testing",
     "src/pyspark_servicebus/java_runtime.py": "java",
     "src/pyspark_servicebus/": "spark",
 }

@@ -495,8 +495,7 @@ class Catalog:
     def _check_placement(self, record: EntityRecord) -> None:
         for placement in record.fragments:
             if placement.store >= self.stores:
+                where = f"The entity '{record.path}' has a fragment in store {placement.store}, but"
                 raise ConfigError(
-                    f"The entity '{record.path}' has a fragment in store {placement.store}, but "
-                    f"the server has {self.stores} store(s), numbered from 0. Start it with all "
-                    "the stores it had."
+                    f"{where} the server has {self.stores}. Start it with all of them."
                 )

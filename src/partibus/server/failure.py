@@ -1,10 +1,13 @@
 """Failures a user can act on, as one line on stderr (and an excerpt) and an exit code.
 
-Owns the exit codes of the command line. Only errors of our own taxonomy and of the
-operating system are told this way; anything else is our mistake and shows its traceback.
+Owns the exit codes of the command line, and the end of a process that has met a mistake of
+ours. Only errors of our own taxonomy and of the operating system are told this way; anything
+else is our mistake and shows its traceback.
 Called by the lifecycle and by verbs that check things or ask a server.
 """
 
+import logging
+import os
 import sys
 from typing import Final
 
@@ -18,6 +21,10 @@ EXIT_CORRUPT: Final = 3
 EXIT_NOT_FOUND: Final = 4
 EXIT_UNREACHABLE: Final = 5
 EXIT_UNAUTHORIZED: Final = 6
+EXIT_INTERNAL: Final = 70
+"""EX_SOFTWARE of sysexits."""
+
+_log: Final = logging.getLogger(__name__)
 
 
 def report(error: BusError | OSError) -> int:
@@ -39,3 +46,12 @@ def _tidy(text: str) -> str:
     lines = text.split("\n")
     told = " ".join(" ".join(line for line in lines if not line.startswith("  ")).split())
     return "\n".join([told, *(line for line in lines if line.startswith("  "))])
+
+
+def stop_at_once(error: Exception) -> None:
+    """A machine failed in a way we did not foresee: what is durable is right, memory may not be.
+
+    Nothing more is acknowledged or written; the next start recovers from the log.
+    """
+    _log.critical("internal error, stopping immediately; stored messages are safe", exc_info=error)
+    os._exit(EXIT_INTERNAL)

@@ -8,7 +8,6 @@ about messages.
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -52,16 +51,18 @@ from partibus.server.data_directory.catalog_start import (
 from partibus.server.data_directory.catalog_writer import CatalogWriter
 from partibus.server.data_directory.directory import COPY_NAME
 from partibus.server.data_directory.encryption import encrypted_catalog, vault_of
+from partibus.server.failure import stop_at_once
 from partibus.server.fault_injection.box import FaultBox
 from partibus.server.follower import Follower
 from partibus.server.fragment_specs import fragment_spec
+from partibus.server.health import describe_health
 from partibus.server.idle import IdleWatch
 from partibus.server.live import ServerNamespace
 from partibus.server.memory import give_memory_back, memory_limit_bytes
 from partibus.server.operators.administration import Administration
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.inspection import Inspection
-from partibus.server.scheduler import LoopScheduler
+from partibus.server.scheduler import LoopScheduler, until
 from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients
 from partibus.server.stores import StoreMaker
@@ -76,10 +77,6 @@ if TYPE_CHECKING:
 
     from partibus.atom.application import ManagementApplication
 
-EXIT_INTERNAL: Final = 70
-"""EX_SOFTWARE of sysexits."""
-IDLE_POLL_S: Final = 0.005
-"""How often a stopping node looks whether its brokers have come to rest."""
 ANSWER_S_MAX: Final = 10.0
 """How long clients of a stopping node wait for the answers to what they have sent."""
 FLUSH_S_MAX: Final = 30.0
@@ -263,23 +260,7 @@ class Node:
     def health(self) -> tuple[bool, str]:
         """Whether the node does its work, and in a sentence why not."""
         lost = [] if self._peers is None else self._peers.lost_workers()
-        if lost:
-            return False, f"Worker {', '.join(map(str, lost))} does not answer."
-        stores = self._settings.stores
-        down = self._loads.down(stores)
-        if down:
-            return False, f"Store {', '.join(map(str, down))} is down; it is being probed."
-        damaged = self._loads.damaged(stores)
-        if damaged:
-            return False, f"{damaged} stored messages failed their checksum; see the log."
-        short = self._loads.short(stores)
-        if short:
-            # It serves: an orchestrator must not restart it, which would give no room.
-            return True, (
-                f"The disk of store {', '.join(map(str, short))} is almost full: messages are "
-                "received and settled, but none are taken. Free space, or receive messages."
-            )
-        return True, "Service is healthy."
+        return describe_health(lost, self._loads, self._settings.stores)
 
     def connection_string(self, host: str, port: int) -> str:
         """What a client pastes to reach this node."""
@@ -489,27 +470,6 @@ class Node:
                 del self._machines[placement.fragment_id]
                 del self._local[placement.fragment_id]
                 self._brokers[placement.store].drop(placement.fragment_id)
-
-
-async def until(is_so: Callable[[], bool], limit_s: float) -> None:
-    """Wait until something holds at two looks in a row, since an answer may lead to a question;
-    but not longer than the limit."""
-    waited_s, looks = 0.0, 0
-    while waited_s < limit_s:
-        looks = looks + 1 if is_so() else 0
-        if looks == 2:
-            return
-        await asyncio.sleep(IDLE_POLL_S)
-        waited_s += IDLE_POLL_S
-
-
-def stop_at_once(error: Exception) -> None:
-    """A machine failed in a way we did not foresee: what is durable is right, memory may not be.
-
-    Nothing more is acknowledged or written; the next start recovers from the log.
-    """
-    _log.critical("internal error, stopping immediately; stored messages are safe", exc_info=error)
-    os._exit(EXIT_INTERNAL)
 
 
 def new_first_token() -> int:

@@ -7,8 +7,12 @@ server imports asyncio for its timers.
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import Final
 
 from partibus.fragment.broker import Timer
+
+IDLE_POLL_S: Final = 0.005
+"""How often a stopping node looks whether its brokers have come to rest."""
 
 
 class LoopScheduler:
@@ -31,3 +35,15 @@ class LoopScheduler:
         """Run on the loop, asked from any thread; a loop that has ended is left alone."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
+
+
+async def until(is_so: Callable[[], bool], limit_s: float) -> None:
+    """Wait until something holds at two looks in a row, since an answer may lead to a question;
+    but not longer than the limit."""
+    waited_s, looks = 0.0, 0
+    while waited_s < limit_s:
+        looks = looks + 1 if is_so() else 0
+        if looks == 2:
+            return
+        await asyncio.sleep(IDLE_POLL_S)
+        waited_s += IDLE_POLL_S
