@@ -65,6 +65,7 @@ INTERPRETED: Final = {
     "cluster.control_hub": "administrative questions, a few a minute",
     "cluster.membership": "once a process",
     "cluster.peers": "once a connection between workers",
+    "cluster.store_facts": "once a ping between workers",
     "cluster.transaction_rows": "once a transaction",
     "cluster.transfer_rows": "once a batch of a courier",
     "fragment.queue.browsing": "once a request of the management node",
