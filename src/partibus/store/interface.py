@@ -1,8 +1,8 @@
-"""What a store is: the contract that every engine keeps and every fragment runner relies on.
+"""What a store is: the contract that every engine keeps and every broker relies on.
 
 Owns the `Store` protocol, the states of a store and the shape of what recovery hands back.
-Holds no behaviour, and never learns what a record means. Called for by the fragment
-runner; implemented by `memory.MemoryStore` and `log.SegmentStore`, over which the same
+Holds no behaviour, and never learns what a record means. Called by the
+broker; implemented by `memory.MemoryStore` and `log.SegmentStore`, over which the same
 contract tests run.
 """
 

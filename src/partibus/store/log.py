@@ -2,7 +2,7 @@
 
 Owns the places of entries in the log and the wiring of the parts: commit thread, readers,
 segment table, checkpoints. It lives on the loop thread; the threads below it hand their
-news back through `notify`. Holds no body and knows no meaning. Called by the runner.
+news back through `notify`. Holds no body and knows no meaning. Called by the broker.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 
 Owns bodies by position, and on demand the records since the last checkpoint, so that a
 test may open it again as after a crash. Starts no thread: a `done` runs at the next
-turn of the loop, grouped as the commit thread would group it. Called by the runner.
+turn of the loop, grouped as the commit thread would group it. Called by the broker.
 """
 
 from array import array
