@@ -77,23 +77,39 @@ def encode_checkpoint(checkpoint: Checkpoint) -> list[bytes]:
 
 def write_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> None:
     """Make the checkpoint durable under its name."""
-    path = checkpoint_path(directory, checkpoint.position)
-    beside = path.with_suffix(".tmp")
+    prepare_checkpoint(disk, directory, checkpoint)
+    name_checkpoint(disk, directory, checkpoint)
+
+
+def prepare_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> None:
+    """Write it beside: it counts for nothing yet."""
+    beside = checkpoint_path(directory, checkpoint.position).with_suffix(".tmp")
     parts = encode_checkpoint(checkpoint)
-    fd = disk.open(beside, writable=True, create=True)
     try:
+        fd = disk.open(beside, writable=True, create=True)
         try:
             write_all(disk, fd, parts, 0)
             disk.sync(fd)
         finally:
             disk.close(fd)
-        disk.replace(beside, path)
     except OSError:
         with contextlib.suppress(OSError):
             disk.remove(beside)  # on a full disk it would keep the room that is missing
         raise
-    disk.sync_directory(directory)
     checkpoint.file_bytes = sum(map(len, parts))
+
+
+def name_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> None:
+    """Give it its name. When this fails, a recovery may find it all the same."""
+    path = checkpoint_path(directory, checkpoint.position)
+    beside = path.with_suffix(".tmp")
+    try:
+        disk.replace(beside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            disk.remove(beside)
+        raise
+    disk.sync_directory(directory)
 
 
 def checkpoint_names(names: list[str]) -> list[str]:

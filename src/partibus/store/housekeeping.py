@@ -19,7 +19,8 @@ from partibus.store.checkpoint import (
     Checkpoint,
     checkpoint_names,
     checkpoint_path,
-    write_checkpoint,
+    name_checkpoint,
+    prepare_checkpoint,
 )
 from partibus.store.disk import Disk
 from partibus.store.interface import Done, Increment, Notify
@@ -119,9 +120,14 @@ class Housekeeper:
         shelf = self._shelf.write(pages, needed, checkpoint.store_id)
         checkpoint.places = shelf.places
         try:
-            write_checkpoint(self._disk, self._directory, checkpoint)
+            prepare_checkpoint(self._disk, self._directory, checkpoint)
         except BaseException:
             shelf.file.discard()
+            raise
+        try:
+            name_checkpoint(self._disk, self._directory, checkpoint)
+        except BaseException:
+            self._shelf.set_aside(shelf)
             raise
         superfluous = self._shelf.turn_over(shelf)
         return _Written(shelf.file.size, self._shelf.file_bytes, superfluous)

@@ -144,6 +144,8 @@ class Shelf:
         self.places: dict[int, Place] = {}
         self.sizes: dict[int, int] = {}
         """Bytes of each file with a live page."""
+        self._aside: list[int] = []
+        """Files of checkpoints that may have got their name, though that was not answered."""
 
     @property
     def file_bytes(self) -> int:
@@ -185,7 +187,14 @@ class Shelf:
         live = {place.file for place in shelf.places.values()}
         self.places = shelf.places
         self.sizes = {file: size for file, size in sizes.items() if file in live}
-        return [pages_path(self._directory, file) for file in sizes if file not in live]
+        gone = [file for file in (*sizes, *self._aside) if file not in live]
+        self._aside = []
+        return [pages_path(self._directory, file) for file in gone]
+
+    def set_aside(self, shelf: "NewShelf") -> None:
+        """Nobody knows whether a recovery would find the checkpoint: its pages stay until a later
+        one is durable."""
+        self._aside.append(shelf.file.number)
 
     def strays(self) -> list[Path]:
         """Page files that the latest checkpoint does not name."""
