@@ -39,7 +39,7 @@ assert bodies is not None
 for body, name in zip(bodies, live.values(), strict=True):
     assert body.startswith(name.encode() + b"."), name
 print("found", len(live), flush=True)
-upkeep = Upkeep(store, lambda: {1: b"s" * 44 * len(live)})
+upkeep = Upkeep(store, lambda done: store.checkpoint({1: b"s" * 44 * len(live)}, done))
 lots = random.Random(life)
 number = under_way = 0
 
