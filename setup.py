@@ -36,8 +36,8 @@ HOT: Final = {
     "cluster": "command_rows hosting remote rows",
     "domain": "sequence",
     "fragment": (
-        "broker changes checkpointing commands effects feature handle machine message paging ports"
-        " records refusing replay snapshot state table_snapshot"
+        "broker changes checkpointing commands effects feature handle machine message paging"
+        " ports records refusing replay snapshot state table_snapshot"
     ),
     "fragment.claims": "behaviour changes commands effects feature records state",
     "fragment.cursors": "behaviour changes commands effects feature retention",

@@ -84,11 +84,12 @@ def copy_of(filled: Path, place: Path) -> Path:
 
 
 def picture(data: Path) -> dict[str, bytes]:
-    """Every byte below a directory, but what says who has it locked, and SQLite's own index."""
+    """Every byte below a directory, but what says who has it locked, SQLite's own index, and what
+    a running server notes from time to time."""
     return {
         str(path.relative_to(data)): path.read_bytes()
         for path in sorted(data.rglob("*"))
-        if path.is_file() and path.name not in ("lock", "catalog.db-shm")
+        if path.is_file() and path.name not in ("lock", "catalog.db-shm", "seen-0", "seen-1")
     }
 
 

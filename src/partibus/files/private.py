@@ -69,9 +69,14 @@ def write_private(path: Path, content: bytes) -> None:
     with open_private(beside) as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        sync_file(file)
     beside.replace(path)
     sync_directory(path.parent)
+
+
+def sync_file(file: BinaryIO) -> None:
+    """Return when what was written to a file is durable."""
+    os.fsync(file.fileno())
 
 
 def sync_directory(directory: Path) -> None:

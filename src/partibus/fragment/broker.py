@@ -172,6 +172,11 @@ class Broker:
             self.on_removed(fragment_id)
 
     @property
+    def log_end(self) -> tuple[bytes, int] | None:
+        """The id of the store's log, and how far it is durable."""
+        return self.store.log_end
+
+    @property
     def fragment_count(self) -> int:
         """The fragments that are served, and those on their way out."""
         return len(self._machines) + len(self._removals.machines)

@@ -51,6 +51,7 @@ from partibus.server.data_directory.catalog_start import (
 from partibus.server.data_directory.catalog_writer import CatalogWriter
 from partibus.server.data_directory.directory import COPY_NAME
 from partibus.server.data_directory.encryption import encrypted_catalog, vault_of
+from partibus.server.data_directory.seen import SeenNotes
 from partibus.server.failure import stop_at_once
 from partibus.server.fault_injection.box import FaultBox
 from partibus.server.follower import Follower
@@ -141,6 +142,7 @@ class Node:
         self._at_end = contextlib.ExitStack()
         self._belonging: Belonging | None = None
         """None when nothing is kept."""
+        self._seen: SeenNotes | None = None
 
     # --- life -----------------------------------------------------------------------------
 
@@ -238,6 +240,8 @@ class Node:
             broker.close(self._settings.keep_locks)
         self._writer.close()
         self._time.stop()
+        if self._seen is not None:
+            self._seen.stop()
         self._keep_copy()
         self.catalog.close()
         self._at_end.close()
@@ -304,6 +308,20 @@ class Node:
         if self._belonging is not None:
             await begin_stores(self.catalog, self._brokers)
             self._keep_copy()
+            self._follow_stores(scheduler)
+
+    def _follow_stores(self, scheduler: LoopScheduler) -> None:
+        """Note how far the stores have come, so that older ones put back are recognised."""
+        namespace = self.catalog.identity.namespace()
+        assert namespace is not None
+        self._seen = SeenNotes(
+            self._settings.data,
+            namespace,
+            self._brokers,
+            lambda: self.catalog.generation,
+            scheduler,
+        )
+        self._seen.start()
 
     def _keep_copy(self) -> None:
         """One process keeps the copy of the catalog; without it only a repair has less to go on."""
@@ -440,6 +458,8 @@ class Node:
         before, after = change.before, change.after
         for broker in self._brokers.values():
             broker.marks.follow(self.catalog.generation)
+        if self._seen is not None:
+            self._seen.note()
         if before is None and after is not None:
             self._serve(after, namespace)
         if after is not None:

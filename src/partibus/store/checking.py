@@ -32,6 +32,8 @@ class StoreUnderCheck:
         self._table = SegmentTable(directory)
         self._lock = DirectoryLock(directory)
         self._reader = BodyReader(self._disk, directory)
+        self._store_id = b""
+        self._scan: LogScan | None = None
 
     def close(self) -> None:
         """Give the place back."""
@@ -45,7 +47,8 @@ class StoreUnderCheck:
         if not inventory.bases:
             return Recovered({}, iter(()))
         self._table.fill(inventory.bases, inventory.sizes, inventory.compacted)
-        scan = LogScan(
+        self._store_id = inventory.store_id
+        self._scan = scan = LogScan(
             self._disk,
             self._directory,
             seed=crc32c(inventory.store_id),
@@ -57,6 +60,11 @@ class StoreUnderCheck:
         places = checkpoint.places if checkpoint else {}
         pages = PageReader(self._disk, self._directory, places, inventory.store_id)
         return Recovered(checkpoint.states if checkpoint else {}, scan.records(), pages)
+
+    @property
+    def log_end(self) -> tuple[bytes, int] | None:
+        """The id of the log, and where it ends once all records were read."""
+        return None if self._scan is None else (self._store_id, self._scan.end)
 
     def damaged_bodies(self, refs: Iterable[Ref]) -> list[str]:
         """What is wrong with the bodies that are, each by its file and offset."""

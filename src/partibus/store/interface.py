@@ -204,6 +204,11 @@ class Store(Protocol):
         ...
 
     @property
+    def log_end(self) -> tuple[bytes, int] | None:
+        """The id of the log and the position up to which it is durable; None without a log."""
+        ...
+
+    @property
     def bytes_since_checkpoint(self) -> int:
         """What a recovery would have to read."""
         ...

@@ -117,6 +117,7 @@ class SegmentStore:
         self._limit = 0  # where that segment is full
         self._tail = 0  # where the next entry goes
         self._acknowledged = 0  # the end of the last entry whose `done` ran
+        self._durable_end = 0  # where the log ended when that was last asked
 
     # --- opening and closing ------------------------------------------------------------
 
@@ -142,6 +143,7 @@ class SegmentStore:
         commit, self._commit = self._commit, None
         if commit is not None:
             commit.close()
+            self._durable_end = commit.durable
         self._compactor.close()
         self._readers.close()
         self._keeper.close()
@@ -422,6 +424,13 @@ class SegmentStore:
     def tail(self) -> int:
         """Where the next entry goes."""
         return self._tail
+
+    @property
+    def log_end(self) -> tuple[bytes, int] | None:
+        """The id of the log, and how far it is durable, also when it was closed."""
+        if self._commit is not None:
+            self._durable_end = self._commit.durable
+        return (self._store_id, self._durable_end) if self._durable_end else None
 
     @property
     def bytes_since_checkpoint(self) -> int:

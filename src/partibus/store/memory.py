@@ -198,6 +198,11 @@ class MemoryStore:
         return self._tail - self._checkpointed
 
     @property
+    def log_end(self) -> tuple[bytes, int] | None:
+        """There is no log that could be put back."""
+        return None
+
+    @property
     def live_bytes(self) -> int:
         """Bytes of the bodies retained."""
         return self._live_bytes

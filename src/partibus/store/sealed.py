@@ -309,6 +309,10 @@ class SealedStore:
         return self.inner.position
 
     @property
+    def log_end(self) -> tuple[bytes, int] | None:
+        return self.inner.log_end
+
+    @property
     def checkpoint_bytes(self) -> int:
         return self.inner.checkpoint_bytes
 

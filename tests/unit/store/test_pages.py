@@ -10,7 +10,7 @@ import pytest
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store import pages as pages_module
 from partibus.store.disk import OsDisk
-from partibus.store.faults import FaultyDisk
+from partibus.store.fault_injection import FaultyDisk
 from partibus.store.interface import Increment, Recovered
 from partibus.store.log import SegmentStore
 from partibus.store.pages import FILES_MAX, SPARE_BYTES, page_files, pages_path

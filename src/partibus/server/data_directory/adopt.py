@@ -23,6 +23,7 @@ from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import holds_store
 from partibus.server.data_directory.directory import CATALOG_NAME
 from partibus.server.data_directory.offline import OpenStore, claimed
+from partibus.server.data_directory.seen import forget_seen
 from partibus.store.record import Record
 
 RECOVERED_NAME: Final = "recovered-fragment-{}"
@@ -74,6 +75,7 @@ def adopt_data(
                 store.marks.generation = 0
             _adopt_store(catalog, number, store, known, adoption, drops_unknown=drops_unknown)
         _tell_catalog(catalog, settings, stores, lost, adoption)
+        forget_seen(settings.data)
     return adoption.steps
 
 

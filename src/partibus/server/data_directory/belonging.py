@@ -17,6 +17,7 @@ from partibus.domain.errors import BusError, CatalogBusy, ConfigError, StoreCorr
 from partibus.fragment.broker import Broker
 from partibus.fragment.upkeep.store_marks import StoreMarks
 from partibus.server.config import ServeSettings
+from partibus.server.data_directory.seen import Seen, read_seen
 from partibus.server.live import BUSY_S, BUSY_TRIES_MAX
 from partibus.store.checkpoint import CHECKPOINT_SUFFIX
 from partibus.store.compaction.kept import KEPT_SUFFIX
@@ -99,6 +100,9 @@ class Held(Protocol):
 
     def stranger_bodies(self, fragment_id: int) -> int: ...
 
+    @property
+    def log_end(self) -> tuple[bytes, int] | None: ...
+
 
 class Belonging:
     """The catalog's side of the comparison; the catalog is open and as it was found."""
@@ -151,7 +155,8 @@ class Belonging:
                     f"{number}: put the directories, or the --store flags, back in their order. "
                     "Nothing was changed."
                 )
-            self._check_age(directory, marks.generation)
+            self._check_age(directory, max(marks.generation, self._seen_generation(number)))
+            self._check_end(number, directory, store.log_end)
         elif not marks.is_blank and self._identity.namespace() is not None:
             raise self._foreign(directory, "does not say whose store it is")
         elif number in self._identity.stores():
@@ -183,6 +188,30 @@ class Belonging:
                 f"the store has followed up to {generation}. Put the newest catalog back, or go on "
                 f"with this one by {adopt(self._settings)}; nothing was changed."
             )
+
+    def _seen_generation(self, number: int) -> int:
+        """How far the catalog had come when it was last noted, also when no store has followed."""
+        seen = self._seen(number)
+        return 0 if seen is None else seen.generation
+
+    def _check_end(self, number: int, directory: Path, log_end: tuple[bytes, int] | None) -> None:
+        """Nothing that the store had made durable is missing at its end."""
+        seen = self._seen(number)
+        if seen is None or log_end is None:
+            return
+        log_id, position = log_end
+        if log_id == seen.log_id and position < seen.position:
+            raise StoreCorrupt(
+                f"{directory} is older than {self._file}: its log ends at {position:#x}, and it "
+                f"had come to {seen.position:#x} when the server last ran: what was sent and "
+                "received since is missing. Put the newest copy of the directory back, or go on "
+                f"with this one by {adopt(self._settings)}; nothing was changed."
+            )
+
+    def _seen(self, number: int) -> Seen | None:
+        """What was noted of a store of this namespace."""
+        seen = read_seen(self._settings.data, number)
+        return seen if seen is not None and seen.namespace == self._identity.namespace() else None
 
     def _check_fragments(self, number: int, directory: Path, store: Held) -> None:
         sequence = self._identity.fragment_sequence()

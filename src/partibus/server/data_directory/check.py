@@ -74,7 +74,7 @@ def _check_store(
         return
     with contextlib.closing(store):
         try:
-            rebuilt = RebuiltStore(rebuild(store.recover()))
+            rebuilt = RebuiltStore(rebuild(store.recover()), store.log_end)
         except (BusError, OSError) as error:
             text = str(error)
             report.problems.append(text if str(directory) in text else f"{directory}: {text}")

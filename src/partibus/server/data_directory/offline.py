@@ -65,9 +65,15 @@ def catalog_to_read(file: Path, stores: int = STORES_MAX) -> Iterator[Catalog]:
 class RebuiltStore:
     """What a store holds, as the comparison with the catalog asks for it."""
 
-    def __init__(self, rebuilt: Rebuilt) -> None:
+    def __init__(self, rebuilt: Rebuilt, log_end: tuple[bytes, int] | None = None) -> None:
         self.states = rebuilt.states
         self.marks: StoreMarks = rebuilt.marks
+        self._log_end = log_end
+
+    @property
+    def log_end(self) -> tuple[bytes, int] | None:
+        """The id of the log, and where it ends."""
+        return self._log_end
 
     def strangers(self) -> list[int]:
         """Every fragment: nobody serves one here."""

@@ -1,0 +1,137 @@
+"""How far each store had come, noted beside the catalog: an older one put back is recognised.
+
+Owns a file `seen-N` for each store: the namespace, the id of the store's log, how far that log was
+durable, and how far the catalog had come. Only what is durable is noted, so a loss of power never
+leaves the note ahead of the store; a note that is behind, lost or torn only knows less. Written
+off the loop, every few seconds and after a change of the catalog, and synced at the start and the
+end of the server. Compared by `belonging`, forgotten by an adoption.
+"""
+
+import logging
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from partibus.files.private import open_private, sync_file
+from partibus.fragment.broker import Broker, Scheduler, Timer
+from partibus.store.record import crc32c
+from partibus.store.worker import Worker
+
+NOTE_MS: Final = 5000
+"""How often the notes follow the stores."""
+_MAGIC: Final = b"PBSEEN01"
+_LAYOUT: Final = struct.Struct("<8s16s16sQQ")
+_CHECKSUM: Final = struct.Struct("<I")
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, frozen=True)
+class Seen:
+    """What is noted of one store."""
+
+    namespace: bytes
+    log_id: bytes
+    position: int
+    generation: int
+
+
+def seen_file(data: Path, number: int) -> Path:
+    """Where the note of a store lies."""
+    return data / f"seen-{number}"
+
+
+def read_seen(data: Path, number: int) -> Seen | None:
+    """The note of a store; None when there is none, or a torn one."""
+    file = seen_file(data, number)
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    packed, checksum = content[: _LAYOUT.size], content[_LAYOUT.size :]
+    if not packed.startswith(_MAGIC) or checksum != _CHECKSUM.pack(crc32c(packed)):
+        _log.warning("%s is damaged and tells nothing", file)
+        return None
+    _, namespace, log_id, position, generation = _LAYOUT.unpack(packed)
+    return Seen(namespace, log_id, position, generation)
+
+
+def write_seen(data: Path, number: int, seen: Seen, *, syncs: bool) -> None:
+    """Put a note in the place of the one before."""
+    packed = _LAYOUT.pack(_MAGIC, seen.namespace, seen.log_id, seen.position, seen.generation)
+    with open_private(seen_file(data, number)) as file:
+        file.write(packed + _CHECKSUM.pack(crc32c(packed)))
+        file.flush()
+        if syncs:
+            sync_file(file)
+
+
+def forget_seen(data: Path) -> None:
+    """Somebody has said that what lies here is right, however old it is."""
+    for file in data.glob("seen-*"):
+        file.unlink()
+
+
+class SeenNotes:
+    """The notes of the stores of this process."""
+
+    def __init__(
+        self,
+        data: Path,
+        namespace: bytes,
+        brokers: Mapping[int, Broker],
+        generation: Callable[[], int],
+        scheduler: Scheduler,
+    ) -> None:
+        self._data = data
+        self._namespace = namespace
+        self._brokers = brokers
+        self._generation = generation
+        self._scheduler = scheduler
+        self._timer: Timer | None = None
+        self._worker = Worker("seen")
+        self._noted: dict[int, Seen] = {}
+
+    def start(self) -> None:
+        """Note where everything is found, and follow it from now on."""
+        self._write_all(self._news(), syncs=True)
+        self._timer = self._scheduler.call_later_ms(NOTE_MS, self._look)
+
+    def stop(self) -> None:
+        """Note where everything was left; the stores are closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._worker.close()
+        self._write_all(self._news(), syncs=True)
+
+    def note(self) -> None:
+        """Note what is new; returns at once."""
+        news = self._news()
+        if news:
+            self._worker.submit(partial(self._write_all, news, syncs=False))
+
+    def _look(self) -> None:
+        self._timer = self._scheduler.call_later_ms(NOTE_MS, self._look)
+        self.note()
+
+    def _news(self) -> dict[int, Seen]:
+        news: dict[int, Seen] = {}
+        for number, broker in self._brokers.items():
+            end = broker.store.log_end
+            if end is None:
+                continue
+            seen = Seen(self._namespace, *end, self._generation())
+            if self._noted.get(number) != seen:
+                self._noted[number] = news[number] = seen
+        return news
+
+    def _write_all(self, news: Mapping[int, Seen], *, syncs: bool) -> None:
+        for number, seen in news.items():
+            try:
+                write_seen(self._data, number, seen, syncs=syncs)
+            except OSError as error:
+                # The server needs no note; without it an older store would not be recognised.
+                _log.warning("%s cannot be written: %s", seen_file(self._data, number), error)
