@@ -6,11 +6,13 @@ here. Importing this module needs pyarrow, so nobody does before bulk is asked f
 """
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -21,6 +23,7 @@ from partibus.bulk import requests as asked
 from partibus.bulk.answers import Messages
 from partibus.bulk.filter import MessageFilter
 from partibus.bulk.putting import Batch
+from partibus.bulk.reading import Reading, held_bytes
 from partibus.bulk.record_batches import SCHEMAS, record_batch
 from partibus.bulk.service import BulkService, Fields, error_fields
 from partibus.bulk.staging import StagingService
@@ -250,12 +253,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _batches(self, ticket: asked.Ticket) -> Generator[pa.RecordBatch, None, None]:
         """One batch is on the wire while the loop reads the next."""
-        coming = self._read(ticket, ticket.first)
-        while True:
-            messages, bodies = _outcome(coming)
-            if not messages:
-                return
-            coming = self._read(ticket, messages[-1].sequence + 1)
+        for messages, bodies in self._messages(ticket):
             yield record_batch(ticket, (messages, bodies))
 
     def _sifted(self, ticket: asked.Ticket) -> Generator[Sifted, None, None]:
@@ -264,18 +262,35 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         A batch may be empty: the reader counts what was there, and sees that the read goes on."""
         assert ticket.choice is not None
         chosen = MessageFilter(ticket.choice, ticket.fragment)
-        coming = self._read(ticket, ticket.first)
-        while True:
-            messages, bodies = _outcome(coming)
-            if not messages:
-                return
-            coming = self._read(ticket, messages[-1].sequence + 1)
+        for messages, bodies in self._messages(ticket):
             told = {"read": len(messages), "next": messages[-1].sequence + 1}
             batch = record_batch(ticket, chosen.sift(messages, bodies))
             yield batch, pa.py_buffer(asked.write_answer(told))
 
-    def _read(self, ticket: asked.Ticket, first: int) -> "Future[Messages]":
-        return asyncio.run_coroutine_threadsafe(self._service.read(ticket, first), self._loop)
+    def _messages(self, ticket: asked.Ticket) -> Generator[Messages, None, None]:
+        """The messages of a stream, batch by batch; the next is asked for when one was taken."""
+        reading = Reading(self._memory)
+        try:
+            coming = self._read(reading, ticket, ticket.first)
+            while True:
+                messages, bodies = _outcome(coming)
+                if not messages:
+                    return
+                coming = self._read(reading, ticket, messages[-1].sequence + 1)
+                yield messages, bodies
+                self._tell(partial(reading.taken, held_bytes(bodies)))
+        finally:
+            self._tell(reading.end)
+
+    def _read(self, reading: Reading, ticket: asked.Ticket, first: int) -> "Future[Messages]":
+        read = partial(self._service.read, ticket, first)
+        batch = reading.batch(read, ticket.max_bytes_per_batch)
+        return asyncio.run_coroutine_threadsafe(batch, self._loop)
+
+    def _tell(self, news: Callable[[], None]) -> None:
+        """Have the loop know; when it is closed, nobody counts any more."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(news)
 
 
 def _put_answer(count: int, duplicate_count: int, refusals: dict[int, BusError]) -> Fields:

@@ -219,11 +219,12 @@ class BulkService:
 
     # --- reading --------------------------------------------------------------------------
 
-    async def read(self, ticket: asked.Ticket, first: int) -> Messages:
-        """The next messages of a read, from a number on; none at its end."""
+    async def read(self, ticket: asked.Ticket, first: int, most_bytes: int) -> Messages:
+        """The next messages of a read, from a number on, of about so many bytes; none at its
+        end."""
         (fragment,) = self._local(ticket.entity, [ticket.fragment]).values()
         answer = MessagesAnswer()
-        limits = (_MESSAGES_PER_BATCH, ticket.max_bytes_per_batch)
+        limits = (_MESSAGES_PER_BATCH, most_bytes)
         if ticket.mode == "claim":
             fragment.submit(ReadClaim(answer, ticket.owner, ticket.start, first, *limits))
         else:
