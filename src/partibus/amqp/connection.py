@@ -475,12 +475,15 @@ class Connection:
         for session in self.sessions.values():
             session.abandon()
 
-    def lost(self) -> None:
+    def lost(self) -> list[bytes | memoryview]:
         """The socket is gone: let go of everything at once, since what is left of the objects
-        refers to each other and may lie about for long."""
+        refers to each other and may lie about for long. What unfinished messages held is given
+        to the caller: there may be so much of it that freeing takes long."""
+        held = self.unfinished.take()
         self._stop()
         self._input.take()
         self.out.clear()
+        return held
 
     def _stop(self) -> None:
         self._shut()

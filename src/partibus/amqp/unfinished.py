@@ -150,6 +150,15 @@ class Unfinished:
         if assembly is not None:
             self.bytes_held -= assembly.held
 
+    def take(self) -> list[bytes | memoryview]:
+        """Hold nothing any more; returns what was held."""
+        held: list[bytes | memoryview] = []
+        for assembly in self._by_link.values():
+            held.append(assembly.first)
+            held += assembly.rest
+            self.bytes_held -= assembly.drop()
+        return held
+
     # --- time -----------------------------------------------------------------------------------
 
     def stalled(self, now_ms: int) -> list[tuple["Link", AmqpError]]:

@@ -432,7 +432,7 @@ class ClientConnection:
 
     def move(self, gateway: "Gateway") -> None:
         """The first key that the client shows is of another namespace of this server."""
-        self.gateway.forget(self)
+        self.gateway.forget(self, [])
         self.gateway = gateway
         self.claims = Claims(gateway.access, gateway.profile.tokens_per_connection_max)
         gateway.adopt(self, self._wire)
@@ -489,7 +489,7 @@ class ClientConnection:
             self._is_over = True
             for link in list(self._links):
                 self._forget(link)
-            self._engine.lost()
+            held = self._engine.lost()
             self._share.update(0, 0, 0)
             self._intake.close()
-            self.gateway.forget(self)
+            self.gateway.forget(self, held)

@@ -21,6 +21,7 @@ from partibus.fragment.broker import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection
 from partibus.gateway.delayed_wire import DelayedWire
 from partibus.gateway.fault_injection import Trouble
+from partibus.gateway.freeing import free_in_turns
 from partibus.gateway.links.entity_changes import follow
 from partibus.gateway.links.receivers import Receivers
 from partibus.gateway.memory_account import MemoryAccount
@@ -117,9 +118,10 @@ class Gateway:
         self._connections.add(connection)
         connection.wake_by(self.monotonic_ms())
 
-    def forget(self, connection: ClientConnection) -> None:
-        """A client is gone."""
+    def forget(self, connection: ClientConnection, held: list[bytes | memoryview]) -> None:
+        """A client is gone, and what its unfinished messages held is of no use any more."""
         self._connections.discard(connection)
+        free_in_turns(self.scheduler, held)
 
     def token_prefix(self, fragment_id: int) -> TokenPrefix:
         """The first half of a fragment's lock tokens in this run."""
