@@ -3,7 +3,8 @@
 Owns mixes of messages that are hard on a log (a few stragglers, a pool in which any message may
 be the next to go, sizes and lifetimes of all kinds), run through a real store with the broker's
 upkeep. Reports the highest disk use beyond 2 times the live bytes, which must stay below 256 MiB,
-and how long commits took. `python -m bench.space --gigabytes 20`.
+and how long commits took, those beside a compaction and the others.
+`python -m bench.space --gigabytes 20`.
 """
 
 import argparse
@@ -132,7 +133,8 @@ class Run:
         self._outstanding = 0
         self.written = 0
         self.excess_bytes = -(1 << 62)
-        self.commits_s: list[float] = []
+        self.commits_s: dict[bool, list[float]] = {False: [], True: []}
+        """By whether a compaction was under way when they began."""
 
     def _checkpoint(self, done: Done) -> None:
         self._store.checkpoint({1: STATE_ROW * len(self._mix.live)}, done)
@@ -162,11 +164,14 @@ class Run:
             records.append(Record(1, 1, META, self._filler[start : start + length]))
             self.written += length
         self._outstanding += 1
-        self._store.append(records, partial(self._sent, records, time.perf_counter()))
+        beside = self._upkeep.is_compacting
+        self._store.append(records, partial(self._sent, records, time.perf_counter(), beside))
 
-    def _sent(self, records: list[Record], began: float, error: BusError | None) -> None:
+    def _sent(
+        self, records: list[Record], began: float, beside: bool, error: BusError | None
+    ) -> None:
         assert error is None
-        self.commits_s.append(time.perf_counter() - began)
+        self.commits_s[beside].append(time.perf_counter() - began)
         self._outstanding -= 1
         arrived = [(record.position, len(record.body)) for record in records]
         self._mix.live_bytes += sum(length for _, length in arrived)
@@ -198,18 +203,25 @@ def measure(
     run.until(total_bytes, bytes_per_s)
     elapsed, cpu = time.perf_counter() - began, time.process_time() - cpu
     run.close()
-    commits = sorted(run.commits_s)
     allowed = ALLOWED_BYTES * segment_bytes // SEGMENT_BYTES
     held = run.excess_bytes <= allowed
     print(
         f"{mix.name}: {run.written / 1e9:.1f} GB in {elapsed:.0f} s ({cpu:.0f} s of CPU), "
         f"{mix.live_bytes / MIB:.1f} MiB live, at most 2 x live {run.excess_bytes / MIB:+.0f} MiB, "
-        f"commits p50 {commits[len(commits) // 2] * 1e3:.1f} ms, "
-        f"p99 {commits[len(commits) * 99 // 100] * 1e3:.1f} ms"
+        f"commits {_spread(run.commits_s[False])}, beside compaction {_spread(run.commits_s[True])}"
         f"{'' if held else ': MORE THAN ALLOWED'}",
         flush=True,
     )
     return held
+
+
+def _spread(commits_s: list[float]) -> str:
+    """How long commits took."""
+    if not commits_s:
+        return "none"
+    ordered = sorted(commits_s)
+    median, late = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
+    return f"({len(ordered)}) p50 {median * 1e3:.1f} ms p99 {late * 1e3:.1f} ms"
 
 
 def main() -> None:

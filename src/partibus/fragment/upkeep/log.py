@@ -37,6 +37,11 @@ class Upkeep:
         self._dead_bytes_max = DEAD_BYTES_MIN
         self._is_compacting = False
 
+    @property
+    def is_compacting(self) -> bool:
+        """Whether dead space is being given back."""
+        return self._is_compacting
+
     def hurry(self) -> None:
         """The disk is almost full: give back what can be given, now."""
         self._dead_bytes_max = 0
