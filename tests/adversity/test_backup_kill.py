@@ -8,6 +8,7 @@ would swallow.
 """
 
 import asyncio
+import os
 import random
 from dataclasses import dataclass
 from functools import partial
@@ -111,13 +112,18 @@ async def send_more(server: WorkersServer, queue: str) -> set[str]:
 
 
 def check_restored(
-    backups: Backups, made: Made, senders: Senders, chain: tuple[str, ...], place: Path
+    backups: Backups,
+    made: Made,
+    senders: Senders,
+    chain: tuple[str, ...],
+    place: Path,
+    flags: tuple[str, ...],
 ) -> None:
     Partibus(None)(
         *("restore", str(backups.directory), "--data", str(place / "data")),
         *("--backup", made.id),
     )
-    server = WorkersServer(place, declare(place / "namespace.toml"))
+    server = WorkersServer(place, declare(place / "namespace.toml"), *flags)
     server.start()
     try:
         later = asyncio.run(send_more(server, chain[0]))
@@ -137,8 +143,10 @@ def check_restored(
     check(got, known)
 
 
-def back_up_and_restore(directory: Path, chain: tuple[str, ...], seed: int, times: int) -> None:
-    server = WorkersServer(directory, declare(directory / "namespace.toml"))
+def back_up_and_restore(
+    directory: Path, chain: tuple[str, ...], seed: int, times: int, flags: tuple[str, ...] = ()
+) -> None:
+    server = WorkersServer(directory, declare(directory / "namespace.toml"), *flags)
     server.start()
     senders = Senders(server, chain[0])
     backups = Backups(server, senders, directory / "backups")
@@ -146,17 +154,25 @@ def back_up_and_restore(directory: Path, chain: tuple[str, ...], seed: int, time
         asyncio.run(run(server, senders, backups, seed, times))
     finally:
         server.sigkill()
-    verified = Partibus(None)("backup", "verify", str(backups.directory), "--deep", "--json").json
+    verify = ("backup", "verify", str(backups.directory), "--deep", "--json", *flags)
+    verified = Partibus(None)(*verify).json
     assert {made.id for made in backups.made} <= {one["id"] for one in verified["backups"]}
     for number, made in enumerate(backups.made):
         place = directory / f"restored-{number}"
         place.mkdir()
-        check_restored(backups, made, senders, chain, place)
+        check_restored(backups, made, senders, chain, place, flags)
 
 
 @pytest.mark.parametrize("chain", CHAINS)
 def test_every_backup_under_kills_is_whole(tmp_path: Path, chain: str, seed: int) -> None:
     back_up_and_restore(tmp_path, CHAINS[chain], seed, times=2)
+
+
+def test_every_backup_of_an_encrypted_server_is_whole(tmp_path: Path, seed: int) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(os.urandom(32))
+    flags = ("--encryption-key-file", str(key))
+    back_up_and_restore(tmp_path, CHAINS["mixed"], seed, times=1, flags=flags)
 
 
 @pytest.mark.slow

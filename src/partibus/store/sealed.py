@@ -153,6 +153,12 @@ def boundary_of(directory: Path) -> Boundary | None:
         raise StoreCorrupt(f"{path} is damaged: {error}. Restore the file from a copy.") from error
 
 
+def sealed_pieces(directory: Path, sealer: Sealer) -> SealedPieces | None:
+    """What opens the pieces of a store that is only read; None when nothing in it is sealed."""
+    known = boundary_of(directory)
+    return None if known is None else SealedPieces(directory, sealer, known)
+
+
 class SealedStore:
     """Keeps the contract of `Store`; what it writes can be read with its key alone."""
 
@@ -193,6 +199,7 @@ class SealedStore:
 
     def append(self, records: list[Record], done: Done) -> None:
         """Seal the records and append them."""
+        assert all(record.kind < SEALED_KIND for record in records)
         seal = self._sealer.seal
         sealed = [
             Record(

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
+from partibus.sealing.seal import OVERHEAD_BYTES, Sealer
 from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
 from partibus.store.interface import Recovered, Store, StoreState
+from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore
 from partibus.store.record import Record
+from partibus.store.sealed import SEALED_KIND, SealedStore
 
 
 class Engine:
@@ -25,8 +28,13 @@ class Engine:
         fail: Callable[[], None],
         heal: Callable[[], None],
         reopen: Callable[["Engine"], Recovered],
+        overhead: int = 0,
+        kind_max: int = 255,
     ) -> None:
         self.store = store
+        self.overhead = overhead
+        """What a live body takes beyond its length."""
+        self.kind_max = kind_max
         self.fail = fail
         self.heal = heal
         self._reopen = reopen
@@ -35,7 +43,7 @@ class Engine:
         return self._reopen(self)
 
 
-@pytest.fixture(params=["memory", "segment"])
+@pytest.fixture(params=["memory", "segment", "sealed"])
 def engine(request: pytest.FixtureRequest, pump: Any, stores: Any) -> Engine:
     if request.param == "memory":
         memory = MemoryStore(notify=pump.notify, replayable=True)
@@ -46,12 +54,30 @@ def engine(request: pytest.FixtureRequest, pump: Any, stores: Any) -> Engine:
     def fail() -> None:
         disk.sync_errno = errno.EIO
 
+    def make() -> Store:
+        store: SegmentStore = stores.make(disk=disk)
+        if request.param == "segment":
+            return store
+        return SealedStore(stores.directory, store, Sealer(bytes(32)))
+
     def reopen(engine: Engine) -> Recovered:
         engine.store.close()
-        engine.store = stores.make(disk=disk)
+        engine.store = make()
         return engine.store.open()
 
-    return Engine(stores.ready(disk=disk), fail=fail, heal=disk.heal, reopen=reopen)
+    ready = make()
+    for _ in ready.open().records:
+        pass
+    if request.param == "segment":
+        return Engine(ready, fail=fail, heal=disk.heal, reopen=reopen)
+    return Engine(
+        ready,
+        fail=fail,
+        heal=disk.heal,
+        reopen=reopen,
+        overhead=OVERHEAD_BYTES,
+        kind_max=SEALED_KIND - 1,
+    )
 
 
 def batch(*bodies: bytes, fragment: int = 7) -> list[Record]:
@@ -75,10 +101,11 @@ def test_a_body_is_there_until_its_last_holder_lets_go(engine: Engine, pump: Any
     assert pump.append(engine.store, [record]) is None
     for _ in range(3):
         engine.store.retain(record.position, 6)
-    assert engine.store.live_bytes == 24
-    for left in (18, 12, 6):
+    each = 6 + engine.overhead
+    assert engine.store.live_bytes == 4 * each
+    for left in (3, 2, 1):
         engine.store.release(record.position, 6)
-        assert engine.store.live_bytes == left
+        assert engine.store.live_bytes == left * each
         assert engine.store.read_now([(record.position, 6)]) in ([b"shared"], None)
     engine.store.release(record.position, 6)
     assert engine.store.live_bytes == 0
@@ -116,7 +143,7 @@ def test_reading_nothing_gives_nothing(engine: Engine, pump: Any) -> None:
 
 def test_a_reopened_store_gives_the_records_back(engine: Engine, pump: Any) -> None:
     first = [Record(1, 10, b"a", b"body a"), Record(2, 20, b""), Record(1, 30, b"c", b"body c")]
-    second = [Record(4_000_000_000, 255, b"d" * 300, b"d" * 9000)]
+    second = [Record(4_000_000_000, engine.kind_max, b"d" * 300, b"d" * 9000)]
     pump.append(engine.store, first)
     pump.append(engine.store, second)
     recovered = engine.reopen()
@@ -169,15 +196,15 @@ def test_a_checkpoint_taken_in_a_done_covers_that_entry(engine: Engine, pump: An
 def test_live_bytes_follow_append_release_and_retain(engine: Engine, pump: Any) -> None:
     records = batch(b"x" * 100, b"y" * 50)
     pump.append(engine.store, records)
-    assert engine.store.live_bytes == 150
+    assert engine.store.live_bytes == 150 + 2 * engine.overhead
     engine.store.release(records[0].position, 100)
     engine.store.release(0, 0)
-    assert engine.store.live_bytes == 50
+    assert engine.store.live_bytes == 50 + engine.overhead
     assert len(list(engine.reopen().records)) == 2
     assert engine.store.live_bytes == 0
     engine.store.retain(records[1].position, 50)
     engine.store.retain(0, 0)
-    assert engine.store.live_bytes == 50
+    assert engine.store.live_bytes == 50 + engine.overhead
 
 
 def test_retaining_what_is_not_there_is_corruption(engine: Engine, pump: Any) -> None:
@@ -203,7 +230,7 @@ def test_a_failing_store_refuses_and_comes_back(engine: Engine, pump: Any) -> No
     assert all(isinstance(error, StoreUnavailable) for _, error in told)
     assert engine.store.state is StoreState.DOWN
     assert states == [StoreState.DOWN]
-    assert engine.store.live_bytes == len(b"kept")
+    assert engine.store.live_bytes == len(b"kept") + engine.overhead
     assert isinstance(pump.append(engine.store, batch(b"lost too")), StoreUnavailable)
     assert isinstance(pump.checkpoint(engine.store, {}), StoreUnavailable)
     engine.heal()

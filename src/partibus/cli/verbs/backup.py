@@ -14,13 +14,14 @@ import typer
 
 from partibus.cli.asking import perhaps_on_server, print_json
 from partibus.cli.options import AsJson
-from partibus.cli.verbs.store import Places, Stores
+from partibus.cli.verbs.store import KeyCommand, KeyFile, Places, Stores
 
 if TYPE_CHECKING:
     from partibus.backup.making import Source
     from partibus.backup.manifest import Manifest
     from partibus.backup.repository import Advance, Repository
     from partibus.cli.place import Place
+    from partibus.server.config import ServeSettings
 
 Result = TypeVar("Result")
 app = typer.Typer(no_args_is_help=True, invoke_without_command=True)
@@ -56,6 +57,8 @@ def backup(
     data: OfData = None,
     stores: Stores = None,
     place: Places = None,
+    encryption_key_file: KeyFile = None,
+    encryption_key_command: KeyCommand = None,
     json: AsJson = False,
 ) -> None:
     """Make a backup of everything a server keeps: entities, policies and messages.
@@ -74,7 +77,14 @@ def backup(
         return
     if to is None:
         raise typer.BadParameter("say where the backup goes, with --to DIR.")
-    manifest, swept = _told_offline(lambda: _make(find, to, data, stores, place))
+    from partibus.server.data_directory.offline import offline_settings
+
+    def settings() -> "ServeSettings | None":
+        keys = (encryption_key_file, encryption_key_command)
+        places = tuple(place or ())
+        return None if data is None else offline_settings(data, places, stores, *keys)
+
+    manifest, swept = _told_offline(lambda: _make(find, to, settings()))
     if json:
         print_json({**_facts(manifest), "swept_files": swept})
         return
@@ -87,11 +97,7 @@ def backup(
 
 
 def _make(
-    find: "Callable[[], Place]",
-    to: Path,
-    data: Path | None,
-    stores: int | None,
-    places: list[str] | None,
+    find: "Callable[[], Place]", to: Path, settings: "ServeSettings | None"
 ) -> "tuple[Manifest, int]":
     from partibus.backup.making import Plan, carry_out
     from partibus.backup.repository import Repository
@@ -100,16 +106,15 @@ def _make(
         # Before anything is asked of a server: it need not hold files for a place that is no good.
         repository = stack.enter_context(Repository(to).opened(writable=True))
         source: Source
-        if data is None:
+        if settings is None:
             from partibus.cli.backup_source import ServerSource
 
             online = ServerSource(find())
             description, source = stack.enter_context(online.described()), online
         else:
             from partibus.server.data_directory.backup import DirectorySource
-            from partibus.server.data_directory.offline import offline_settings
 
-            offline = DirectorySource(offline_settings(data, tuple(places or ()), stores))
+            offline = DirectorySource(settings)
             description, source = stack.enter_context(offline.described()), offline
         plan = Plan(repository, description)
         with _progress("backing up", plan.missing_bytes) as advance:
@@ -175,6 +180,8 @@ def verify(
             "--deep", help="Also read each backup as `partibus store check` reads a data directory."
         ),
     ] = False,
+    encryption_key_file: KeyFile = None,
+    encryption_key_command: KeyCommand = None,
     json: AsJson = False,
 ) -> None:
     """Read every file of the backups, or of one, and compare it with its checksum.
@@ -187,7 +194,8 @@ def verify(
     """
     from partibus.server.failure import EXIT_CLEAN, EXIT_CORRUPT
 
-    reports = _told_offline(lambda: _verify(directory, backup_id, deep))
+    keys = (encryption_key_file, encryption_key_command)
+    reports = _told_offline(lambda: _verify(directory, backup_id, deep, keys))
     if json:
         print_json({"backups": reports})
     else:
@@ -201,7 +209,9 @@ def verify(
     raise typer.Exit(EXIT_CLEAN if is_sound else EXIT_CORRUPT)
 
 
-def _verify(directory: Path, backup_id: str | None, deep: bool) -> list[dict[str, Any]]:
+def _verify(
+    directory: Path, backup_id: str | None, deep: bool, keys: tuple[Path | None, str | None]
+) -> list[dict[str, Any]]:
     from partibus.backup.repository import Repository
     from partibus.backup.verifying import verify as verify_all
     from partibus.server.data_directory.restore import check_in_depth
@@ -214,7 +224,7 @@ def _verify(directory: Path, backup_id: str | None, deep: bool) -> list[dict[str
             reports = verify_all(repository, names, advance)
         for report in reports:
             if deep and not report.problems:
-                parts = check_in_depth(repository, report.id)
+                parts = check_in_depth(repository, report.id, *keys)
                 report.problems += [problem for part in parts for problem in part.problems]
         return [asdict(report) for report in reports]
 

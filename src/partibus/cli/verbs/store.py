@@ -29,6 +29,18 @@ Stores = Annotated[
     int | None,
     typer.Option(metavar="N", help="How many stores. (default: those in the data directory)"),
 ]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--encryption-key-file", metavar="FILE", help="The key of an encrypted directory."
+    ),
+]
+KeyCommand = Annotated[
+    str | None,
+    typer.Option(
+        "--encryption-key-command", metavar="COMMAND", help="A command that prints this key."
+    ),
+]
 Places = Annotated[
     list[str] | None,
     typer.Option("--store", metavar="DIR", help="The directory of a store, as given to `serve`."),
@@ -85,6 +97,8 @@ def check(
     data: Data = Path("partibus-data"),
     stores: Stores = None,
     place: Places = None,
+    encryption_key_file: KeyFile = None,
+    encryption_key_command: KeyCommand = None,
     json: AsJson = False,
 ) -> None:
     """Read everything of a data directory and say what is wrong; nothing is changed.
@@ -101,7 +115,8 @@ def check(
     from partibus.server.data_directory.check import check_data
     from partibus.server.failure import EXIT_CLEAN, EXIT_CORRUPT
 
-    reports = _offline(data, place, stores, check_data)
+    keys = (encryption_key_file, encryption_key_command)
+    reports = _offline(data, place, stores, check_data, keys)
     if json:
         print_json({"parts": [asdict(report) for report in reports]})
     else:
@@ -169,11 +184,40 @@ def repair(data: Data = Path("partibus-data"), stores: Stores = None, place: Pla
     print("\n".join(steps or ["the catalog is intact: nothing to repair"]))
 
 
+@app.command()
+def rekey(
+    new_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The key from now on, in a file.")
+    ] = None,
+    new_key_command: Annotated[
+        str | None, typer.Option(metavar="COMMAND", help="The same, as a command prints it.")
+    ] = None,
+    data: Data = Path("partibus-data"),
+    encryption_key_file: KeyFile = None,
+    encryption_key_command: KeyCommand = None,
+) -> None:
+    """Have another key open an encrypted data directory.
+
+    Only the file encryption.key is written anew; the data stays as it is. Backups that were made
+    before are opened with the key they were made with.
+
+    Example:
+
+        partibus store rekey --encryption-key-file old.key --new-key-file new.key
+    """
+    from partibus.server.data_directory.encryption import rekey as change
+
+    keys = (encryption_key_file, encryption_key_command)
+    _offline(data, None, None, lambda s: change(s, new_key_file, new_key_command), keys)
+    print(f"{data} is opened with the new key from now on")
+
+
 def _offline(
     data: Path,
     places: list[str] | None,
     stores: int | None,
     work: "Callable[[ServeSettings], Result]",
+    keys: tuple[Path | None, str | None] = (None, None),
 ) -> Result:
     """Work on the directory of a server that does not run; a refusal is one line and a code."""
     from partibus.domain.errors import BusError
@@ -181,6 +225,6 @@ def _offline(
     from partibus.server.failure import report
 
     try:
-        return work(offline_settings(data, tuple(places or ()), stores))
+        return work(offline_settings(data, tuple(places or ()), stores, *keys))
     except (BusError, OSError) as error:
         raise typer.Exit(report(error)) from error

@@ -12,12 +12,14 @@ import secrets
 from collections.abc import Iterator
 
 from partibus.backup.making import Description, SourceFile
-from partibus.backup.manifest import CATALOG_PLACE
+from partibus.backup.manifest import CATALOG_PLACE, KEY_PLACE
 from partibus.backup.repository import CHUNK_BYTES
 from partibus.control.catalog_image import catalog_image
+from partibus.sealing.keys import KEY_FILE_NAME
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import Belonging, holds_store, refuse_lost_catalog
 from partibus.server.data_directory.directory import CATALOG_NAME
+from partibus.server.data_directory.encryption import vault_of
 from partibus.server.data_directory.offline import catalog_to_read, claimed
 from partibus.store.capture import is_copied, whole_file
 from partibus.store.lock import DirectoryLock
@@ -37,24 +39,29 @@ class DirectorySource:
         file = settings.data / CATALOG_NAME
         with claimed(settings), contextlib.ExitStack() as stack:
             refuse_lost_catalog(file, settings)
-            with catalog_to_read(file) as catalog:
+            vault = vault_of(settings)
+            with catalog_to_read(file, vault=vault) as catalog:
                 Belonging(file, settings, catalog).check_places()
+                namespace = (catalog.identity.namespace() or b"").hex()
+                generation = catalog.identity.generation()
             for directory in filter(holds_store, settings.store_directories):
                 stack.callback(DirectoryLock(directory).release)
-            yield self._describe()
+            # An encrypted catalog is taken as it lies there, with its key file.
+            contents = {KEY_PLACE: (settings.data / KEY_FILE_NAME).read_bytes()} if vault else {}
+            content = catalog_image(file).content if vault is None else file.read_bytes()
+            yield self._describe(namespace, generation, {CATALOG_PLACE: content, **contents})
 
-    def _describe(self) -> Description:
+    def _describe(self, namespace: str, generation: int, contents: dict[str, bytes]) -> Description:
         settings = self._settings
-        image = catalog_image(settings.data / CATALOG_NAME)
         now = datetime.datetime.now(datetime.UTC)
         description = Description(
             id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
             made_at=now.isoformat(timespec="seconds"),
-            namespace=image.namespace,
-            generation=image.generation,
+            namespace=namespace,
+            generation=generation,
             is_online=False,
             stores=settings.stores,
-            contents={CATALOG_PLACE: image.content},
+            contents=contents,
         )
         for number, directory in enumerate(settings.store_directories):
             if not holds_store(directory):

@@ -13,11 +13,14 @@ from partibus.control.catalog import Catalog
 from partibus.domain.errors import BusError
 from partibus.fragment.upkeep.recovering import rebuild
 from partibus.fragment.upkeep.removal import all_bodies
+from partibus.sealing.keys import Vault
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import Belonging, holds_store, refuse_lost_catalog
 from partibus.server.data_directory.directory import CATALOG_NAME
+from partibus.server.data_directory.encryption import vault_of
 from partibus.server.data_directory.offline import RebuiltStore, catalog_to_read, claimed
 from partibus.store.checking import StoreUnderCheck
+from partibus.store.sealed import sealed_pieces
 
 
 @dataclass(slots=True)
@@ -34,25 +37,30 @@ def check_data(settings: ServeSettings) -> list[PartReport]:
     """Look at everything; the catalog first, then each store."""
     file = settings.data / CATALOG_NAME
     with claimed(settings), contextlib.ExitStack() as stack:
+        vault = vault_of(settings)
         reports = [PartReport("catalog", str(file))]
-        catalog = _check_catalog(file, settings, reports[0], stack)
+        catalog = _check_catalog(file, settings, reports[0], stack, vault)
         belonging = None if catalog is None else Belonging(file, settings, catalog)
         for number, directory in enumerate(settings.store_directories):
             report = PartReport(f"store {number}", str(directory))
-            _check_store(number, directory, belonging, report)
+            _check_store(number, directory, belonging, report, vault)
             reports.append(report)
     return reports
 
 
 def _check_catalog(
-    file: Path, settings: ServeSettings, report: PartReport, stack: contextlib.ExitStack
+    file: Path,
+    settings: ServeSettings,
+    report: PartReport,
+    stack: contextlib.ExitStack,
+    vault: Vault | None,
 ) -> Catalog | None:
     try:
         refuse_lost_catalog(file, settings)
         if not file.exists():
             report.problems.append(f"{file} is missing, and so is every store.")
             return None
-        catalog = stack.enter_context(catalog_to_read(file))
+        catalog = stack.enter_context(catalog_to_read(file, vault=vault))
         report.facts["entities"] = len(catalog.entities())
         report.facts["generation"] = catalog.identity.generation()
         Belonging(file, settings, catalog).check_places()
@@ -63,7 +71,11 @@ def _check_catalog(
 
 
 def _check_store(
-    number: int, directory: Path, belonging: Belonging | None, report: PartReport
+    number: int,
+    directory: Path,
+    belonging: Belonging | None,
+    report: PartReport,
+    vault: Vault | None,
 ) -> None:
     if not holds_store(directory):
         return  # when something ought to be there, the catalog has said so
@@ -74,7 +86,11 @@ def _check_store(
         return
     with contextlib.closing(store):
         try:
-            rebuilt = RebuiltStore(rebuild(store.recover()), store.log_end)
+            pieces = None if vault is None else sealed_pieces(directory, vault.store_sealer(number))
+            found = store.recover()
+            rebuilt = RebuiltStore(
+                rebuild(found if pieces is None else pieces.recovered(found)), store.log_end
+            )
         except (BusError, OSError) as error:
             text = str(error)
             report.problems.append(text if str(directory) in text else f"{directory}: {text}")
@@ -83,7 +99,8 @@ def _check_store(
         report.facts["fragments"] = len(rebuilt.states)
         report.facts["messages"] = len(refs)
         report.facts["live_bytes"] = sum(length for _, length in refs)
-        report.problems += store.damaged_bodies(refs)
+        lying = refs if pieces is None else [pieces.ref(ref) for ref in refs]
+        report.problems += store.damaged_bodies(lying)
     if belonging is not None:
         try:
             belonging.check_store(number, rebuilt)

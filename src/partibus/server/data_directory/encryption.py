@@ -17,6 +17,7 @@ from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.sealing.keys import (
     KEY_FILE_NAME,
     Vault,
+    change_user_key,
     key_from_command,
     key_from_file,
     make_vault,
@@ -24,19 +25,35 @@ from partibus.sealing.keys import (
 )
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import refuse_lost_catalog
-from partibus.server.data_directory.directory import CATALOG_NAME
+from partibus.server.data_directory.directory import CATALOG_NAME, claim_data_directory
 
 _log: Final = logging.getLogger(__name__)
 
 
 def user_key(settings: ServeSettings) -> bytes | None:
     """The key that the settings name; None when they name none."""
-    file, command = settings.encryption_key_file, settings.encryption_key_command
+    return _key_of(settings.encryption_key_file, settings.encryption_key_command)
+
+
+def _key_of(file: Path | None, command: str | None) -> bytes | None:
     if file is not None and command is not None:
-        raise ConfigError("give encryption_key_file or encryption_key_command, not both.")
+        raise ConfigError("give the file of a key or the command that prints it, not both.")
     if file is not None:
         return key_from_file(file)
     return None if command is None else key_from_command(command)
+
+
+def rekey(settings: ServeSettings, file: Path | None, command: str | None) -> None:
+    """Have another key open the directory of a stopped server."""
+    new = _key_of(file, command)
+    if new is None:
+        raise ConfigError("give the new key with --new-key-file or --new-key-command.")
+    with contextlib.ExitStack() as cleanup:
+        claim_data_directory(settings, cleanup)
+        old = user_key(settings)
+        if vault_of(settings) is None or old is None:
+            raise ConfigError(f"{settings.data} is not encrypted: there is no key to change.")
+        change_user_key(settings.data, old, new)
 
 
 def vault_of(settings: ServeSettings, *, makes: bool = False) -> Vault | None:

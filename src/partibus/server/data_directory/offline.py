@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from partibus.control.catalog import Catalog
+from partibus.control.catalog_sealed import SealedCatalog, working_directory
 from partibus.domain.errors import BusError, ConfigError
 from partibus.fragment.upkeep.recovering import Rebuilt, rebuild
 from partibus.fragment.upkeep.removal import all_bodies
 from partibus.fragment.upkeep.store_marks import StoreMarks
+from partibus.sealing.keys import Vault
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.directory import CATALOG_NAME, claim_data_directory
+from partibus.server.data_directory.encryption import vault_of
 from partibus.store.interface import Done
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
@@ -27,7 +30,13 @@ STORES_MAX = 1024
 """An offline verb takes as many stores as there are; the catalog asks for a limit."""
 
 
-def offline_settings(data: Path, places: tuple[str, ...], stores: int | None) -> ServeSettings:
+def offline_settings(
+    data: Path,
+    places: tuple[str, ...],
+    stores: int | None,
+    key_file: Path | None = None,
+    key_command: str | None = None,
+) -> ServeSettings:
     """The directory as a server would be given it; without a count, the stores that are there."""
     if not data.is_dir():
         raise ConfigError(f"--data {data} is not a directory; name the one the server was given.")
@@ -35,7 +44,22 @@ def offline_settings(data: Path, places: tuple[str, ...], stores: int | None) ->
         found = [path.name.removeprefix("store-") for path in data.glob("store-*")]
         stores = max((int(n) + 1 for n in found if n.isdigit()), default=1)
     count = len(places) if places else stores
-    return ServeSettings(data=data, stores=count, store_places=places)
+    return ServeSettings(
+        data=data,
+        stores=count,
+        store_places=places,
+        encryption_key_file=key_file,
+        encryption_key_command=key_command,
+    )
+
+
+def refuse_encrypted(settings: ServeSettings, verb: str) -> None:
+    """For a verb that does not work on encrypted data."""
+    if vault_of(settings) is not None:
+        raise ConfigError(
+            f"{settings.data} is encrypted, which `partibus store {verb}` does not handle: restore "
+            "a backup instead. Nothing was changed."
+        )
 
 
 @contextlib.contextmanager
@@ -47,8 +71,17 @@ def claimed(settings: ServeSettings) -> Iterator[contextlib.ExitStack]:
 
 
 @contextlib.contextmanager
-def catalog_to_read(file: Path, stores: int = STORES_MAX) -> Iterator[Catalog]:
-    """The catalog as a copy, so that reading it changes nothing."""
+def catalog_to_read(
+    file: Path, stores: int = STORES_MAX, vault: Vault | None = None
+) -> Iterator[Catalog]:
+    """The catalog as a copy, so that reading it changes nothing; an encrypted one in memory."""
+    if vault is not None:
+        with working_directory(file.parent) as working:
+            encrypted = SealedCatalog(file, working, vault.catalog_sealer())
+            encrypted.unseal()
+            with contextlib.closing(Catalog(file, stores=stores, encrypted=encrypted)) as catalog:
+                yield catalog
+        return
     with tempfile.TemporaryDirectory(prefix="partibus-check-") as place:
         copy = Path(place) / CATALOG_NAME
         for suffix in ("", "-wal"):

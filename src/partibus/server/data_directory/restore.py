@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from partibus.backup.manifest import CATALOG_PLACE, Manifest
+from partibus.backup.manifest import CATALOG_PLACE, KEY_PLACE, Manifest
 from partibus.backup.repository import Advance, Repository, write_file
 from partibus.backup.verifying import verify
 from partibus.control.catalog import Catalog
@@ -39,6 +39,11 @@ def restore(
 ) -> None:
     """Write the data directory; it can be started when this returns, and not before."""
     _refuse_used(settings)
+    if new_identity and any(file.place == KEY_PLACE for file in manifest.files):
+        raise ConfigError(
+            f"the backup {manifest.id} is encrypted, and its identity cannot be changed: leave "
+            "--new-identity away."
+        )
     for report in verify(repository, [manifest.id], advance):
         if report.problems:
             raise StoreCorrupt(
@@ -111,12 +116,21 @@ def _identify_anew(manifest: Manifest, settings: ServeSettings) -> None:
                 store.append([store.marks.record()])
 
 
-def check_in_depth(repository: Repository, name: str) -> list[PartReport]:
+def check_in_depth(
+    repository: Repository, name: str, key_file: Path | None = None, key_command: str | None = None
+) -> list[PartReport]:
     """Look at a backup as `partibus store check` looks at a data directory."""
     manifest = repository.manifest(name)
+    if all(file.place != KEY_PLACE for file in manifest.files):
+        key_file = key_command = None  # it was made before the data was encrypted
     with tempfile.TemporaryDirectory(prefix="check-", dir=repository.directory) as place:
         data = Path(place) / "data"
-        settings = ServeSettings(data=data, stores=manifest.stores)
+        settings = ServeSettings(
+            data=data,
+            stores=manifest.stores,
+            encryption_key_file=key_file,
+            encryption_key_command=key_command,
+        )
         make_private_directory(data)
         for file in manifest.files:
             path = data / file.place
