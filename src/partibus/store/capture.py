@@ -49,7 +49,7 @@ class Capture:
 
     def files(self, directory: Path) -> list[CapturedFile]:
         """The files to copy; they are pinned, so none of them is gone."""
-        names = [name for name in self.names if is_copied(name)]
+        names = [n for n in self.names if is_copied(n) and (directory / n).is_file()]
         bases = {n: segment_base(directory, n) for n in names if n.endswith(SEGMENT_SUFFIX)}
         starts = sorted(
             [

@@ -67,7 +67,7 @@ def _refuse_used(settings: ServeSettings) -> None:
     for directory in (settings.data, *settings.store_directories):
         if not directory.exists():
             continue
-        if not directory.is_dir() or any(directory.iterdir()):
+        if not directory.is_dir() or any(p.name != "lost+found" for p in directory.iterdir()):
             half = (directory / RESTORING_NAME).exists()
             what = "holds a restore that was interrupted" if half else "is not empty"
             raise ConfigError(
