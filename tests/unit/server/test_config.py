@@ -117,6 +117,8 @@ def test_every_setting_from_the_environment() -> None:
         "emulator": "on",
         "fake_time": "off",
         "testing": "off",
+        "encryption_key_file": "/srv/bus.key",
+        "encryption_key_command": "print-key --of bus",
     }
     assert set(values) == set(SETTING_KEYS)
     environment = {f"PARTIBUS_{key.upper()}": value for key, value in values.items()}
@@ -141,6 +143,8 @@ def test_every_setting_from_the_environment() -> None:
         flight_port=5673,
         memory_limit=2 << 30,
         emulator=True,
+        encryption_key_file=Path("/srv/bus.key"),
+        encryption_key_command="print-key --of bus",
     )
 
 
