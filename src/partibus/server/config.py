@@ -171,7 +171,8 @@ def resolve_configuration(
             _take(key, value, f"--{key.replace('_', '-')}", values, origins)
     if values.get("emulator"):
         _take_emulator(environment, values, origins)
-        definitions = definitions or default_definitions()
+        if not values.get("testing"):  # whose namespaces begin empty
+            definitions = definitions or default_definitions()
     if values.get("testing"):
         for key in testing.IMPLIED:
             if key not in values:

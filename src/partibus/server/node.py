@@ -417,7 +417,7 @@ class Node:
         if self._settings.testing:
             self.administration.reset = partial(reset, self.catalog, self.live, self._definitions)
         if gateway.trouble is not None:
-            if not self._is_guest:
+            if not self._settings.testing:
                 _log.warning("fault injection is enabled: use this server for tests only")
             clock, timers = self._time.clock, self._time.timers
             self._faults = FaultBox(stores.faults, gateway, gateway.trouble, clock, timers)

@@ -93,7 +93,9 @@ def lives() -> st.SearchStrategy[datetime.timedelta]:
     """Times to live that do not end while a test runs, in whole milliseconds: an hour to 40 days,
     since the Python SDK writes none of 50."""
     hour_ms = 3_600_000
-    return st.integers(hour_ms, 40 * 24 * hour_ms).map(lambda ms: datetime.timedelta(milliseconds=ms))
+    return st.integers(hour_ms, 40 * 24 * hour_ms).map(
+        lambda ms: datetime.timedelta(milliseconds=ms)
+    )
 
 
 def message_fields(*, in_sessions: bool = False) -> st.SearchStrategy[dict[str, Any]]:

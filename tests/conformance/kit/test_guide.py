@@ -37,7 +37,9 @@ def environment(directory: Path) -> dict[str, str]:
     return kept | {"PATH": f"{directory}:{os.environ['PATH']}", "PYTHONPATH": str(SOURCE)}
 
 
-def run_suite(directory: Path, suite: str, settings: str, *flags: str) -> str:
+def run_suite(
+    directory: Path, suite: str, settings: str, *flags: str, path: Path | None = None
+) -> str:
     """Run a suite of the guide with pytest, as its reader would."""
     (directory / "test_guide_suite.py").write_text(suite, encoding="utf-8")
     loop_scope = "asyncio_default_fixture_loop_scope = function\nasyncio_mode = auto\n"
@@ -46,7 +48,7 @@ def run_suite(directory: Path, suite: str, settings: str, *flags: str) -> str:
     done = subprocess.run(
         [*command, *flags],
         cwd=directory,
-        env=environment(directory),
+        env=environment(directory) | ({} if path is None else {"PYTHONPATH": f"{SOURCE}:{path}"}),
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,

@@ -7,6 +7,7 @@ with `--testing`, and by no other; reached over HTTP by `ops.admin_testing`
 (docs/adr/0019-test-namespaces.md).
 """
 
+import asyncio
 import re
 import secrets
 from typing import TYPE_CHECKING, Final
@@ -86,6 +87,7 @@ class HostedNamespaces(NoNamespaces):
         key = self._key()
         node.catalog.put_policy("", AccessPolicy(name, key, new_key(), ALL_RIGHTS))
         node.gateway.memory = self._own.gateway.memory
+        node.bulk.certificates = self._own.bulk.certificates
         node.gateway.host = self._gateway_of
         self._nodes[name] = node
         return {"name": name, "key_name": name, "key": key}
@@ -101,8 +103,7 @@ class HostedNamespaces(NoNamespaces):
     async def stop(self) -> None:
         """The server stops."""
         self._is_stopped = True
-        for name in list(self._nodes):
-            await self.delete(name)
+        await asyncio.gather(*(self.delete(name) for name in list(self._nodes)))
 
     def _checked(self, name: object) -> str:
         if not isinstance(name, str) or len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):

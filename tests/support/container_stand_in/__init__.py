@@ -1,0 +1,1 @@
+"""Stand-ins for Testcontainers: the real modules of ours run on processes instead of containers."""
