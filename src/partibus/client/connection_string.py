@@ -65,6 +65,16 @@ class ConnectionString:
         port = f":{self.port}" if self.port is not None and self.is_emulator else ""
         return f"sb://{host}{port}/{path}"
 
+    def text(self) -> str:
+        """The connection string as clients read it, with its key: not for a log."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port is None else f":{self.port}"
+        emulator = "UseDevelopmentEmulator=true;" if self.is_emulator else ""
+        return (
+            f"Endpoint=sb://{host}{port};SharedAccessKeyName={self.policy};"
+            f"SharedAccessKey={self.key};{emulator}"
+        )
+
 
 def parse_connection_string(text: str) -> ConnectionString:
     """Take a connection string apart; ConnectionStringError says what is wrong with it."""

@@ -19,7 +19,6 @@ from partibus.client.cbs import sas_token
 from partibus.client.connection import BusClient
 from partibus.client.connection_string import parse_connection_string
 from partibus.testing import BusRefused, Namespace, Server, expect
-from partibus.testing.kit.namespace import connection_text
 
 
 def client_of(namespace: Namespace, **options: object) -> ServiceBusClient:
@@ -58,7 +57,7 @@ def test_over_websocket(namespace: Namespace) -> None:
     connection = parse_connection_string(namespace.connection_string)
     port = connection.port
     client = ServiceBusClient.from_connection_string(
-        connection_text(replace(connection, is_emulator=False)),
+        replace(connection, is_emulator=False).text(),
         transport_type=TransportType.AmqpOverWebsocket,
         custom_endpoint_address=f"sb://localhost:{port}",
         connection_verify=namespace.ca_file,
@@ -105,7 +104,7 @@ def test_messages_over_http_are_of_the_key_too(kit_server: Server, namespace: Na
 def test_a_wrong_key_opens_no_namespace(namespace: Namespace) -> None:
     namespace.create_queue("orders")
     connection = parse_connection_string(namespace.connection_string)
-    text = connection_text(replace(connection, key="another"))
+    text = replace(connection, key="another").text()
     client = ServiceBusClient.from_connection_string(text, retry_total=0)
     refusals = (ServiceBusAuthenticationError, ServiceBusAuthorizationError)
     with client, pytest.raises(refusals), client.get_queue_sender("orders"):
@@ -130,7 +129,7 @@ def test_a_policy_of_a_namespace_begins_with_its_name(namespace: Namespace) -> N
     name = f"{namespace.name}.reader"
     policy = namespace._control.ask("PUT", f"/policies/{name}", {"rights": ["Listen"]})
     connection = parse_connection_string(namespace.connection_string)
-    text = connection_text(replace(connection, policy=name, key=policy["primary_key"]))
+    text = replace(connection, policy=name, key=policy["primary_key"]).text()
     send(namespace, "orders", "x")
     with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
         with client.get_queue_receiver("orders", max_wait_time=10) as receiver:

@@ -72,3 +72,15 @@ def test_secrets_are_not_shown() -> None:
 def test_what_is_missing_is_said(text: str, words: str) -> None:
     with pytest.raises(ConnectionStringError, match=words):
         parse_connection_string(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Endpoint=sb://h:5672;SharedAccessKeyName=p;SharedAccessKey=k=;UseDevelopmentEmulator=true;",
+        "Endpoint=sb://[::1]:7;SharedAccessKeyName=p;SharedAccessKey=k;",
+        "Endpoint=sb://bus.example.org;SharedAccessKeyName=p;SharedAccessKey=k;",
+    ],
+)
+def test_what_was_read_can_be_written(text: str) -> None:
+    assert parse_connection_string(text).text() == text

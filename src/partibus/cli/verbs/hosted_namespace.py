@@ -33,10 +33,7 @@ def create(
     a clock and faults of its own, and nobody else sees what is in it.
     """
     made = server_at(place).ask("POST", "/namespaces", {} if name is None else {"name": name})
-    from partibus.testing.kit.namespace import connection_text
-
-    connection = replace(place.connection, policy=made["key_name"], key=made["key"])
-    text = connection_text(connection)
+    text = replace(place.connection, policy=made["key_name"], key=made["key"]).text()
     if json:
         print_json({**made, "connection_string": text})
     else:

@@ -46,7 +46,7 @@ class Namespace:
     @property
     def connection_string(self) -> str:
         """What the program under test connects with; data and administration clients alike."""
-        return connection_text(self._connection)
+        return self._connection.text()
 
     @property
     def http_url(self) -> str:
@@ -191,14 +191,3 @@ def new_namespace(control: Control, name: str | None) -> Namespace:
     made = control.ask("POST", "/namespaces", {} if name is None else {"name": name})
     connection = replace(control.connection, policy=made["key_name"], key=made["key"])
     return Namespace(connection, owner=control, ca_file=control.ca_file)
-
-
-def connection_text(connection: ConnectionString) -> str:
-    """A connection string as the SDKs read it."""
-    host = f"[{connection.host}]" if ":" in connection.host else connection.host
-    port = "" if connection.port is None else f":{connection.port}"
-    emulator = "UseDevelopmentEmulator=true;" if connection.is_emulator else ""
-    return (
-        f"Endpoint=sb://{host}{port};SharedAccessKeyName={connection.policy};"
-        f"SharedAccessKey={connection.key};{emulator}"
-    )
