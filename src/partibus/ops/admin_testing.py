@@ -31,9 +31,9 @@ async def _advance(node: Administration, request: Request) -> Answer:
 
 
 async def _reset(node: Administration, request: Request) -> Answer:
-    await node.reset()
-    with contextlib.suppress(InvalidOperation):  # faults may be switched off
+    with contextlib.suppress(InvalidOperation):  # where faults are switched off, there are none
         await node.faults.clear()
+    await node.reset()  # last: nothing is deleted from a store that is down
     return {"reset": True}
 
 

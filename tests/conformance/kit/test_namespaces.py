@@ -183,6 +183,7 @@ def test_a_reset_empties_a_namespace(kit_server: Server, namespace: Namespace) -
     namespace.create_subscription("news", "all")
     namespace.create_queue("orders")
     namespace.faults.latency("5ms")
+    namespace.faults.store_down()
     with kit_server.namespace() as other:
         other.create_queue("orders")
         namespace.reset()

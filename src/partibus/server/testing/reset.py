@@ -25,7 +25,7 @@ def check(settings: "ServeSettings") -> None:
         if is_on and not settings.memory:
             raise ConfigError(
                 f"{name} is for tests and works with --memory alone: this server would keep "
-                "messages on disk. Leave out one of the two."
+                f"messages on disk. Add --memory, or leave out {name}."
             )
         if is_on and settings.workers > 1:
             raise ConfigError(
