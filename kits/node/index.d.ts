@@ -31,6 +31,7 @@ export interface Lasting {
 /** Breaks one namespace on purpose; others on the same server notice nothing. */
 export interface Faults {
   storeDown(options?: Lasting & { store?: number }): Promise<Fault>;
+  storeFull(options?: Lasting & { store?: number }): Promise<Fault>;
   storeSlow(delayMs: number, options?: Lasting & { store?: number }): Promise<Fault>;
   latency(options: Lasting & { rttMs?: number; storeMs?: number }): Promise<Fault>;
   throttle(entity: string, ratePerSecond: number, options?: Lasting): Promise<Fault>;

@@ -106,6 +106,10 @@ class Faults {
     return this.#begin(`store ${store}`, { kind: "store", store, mode: "down" }, forMs);
   }
 
+  storeFull({ store = 0, forMs } = {}) {
+    return this.#begin(`store ${store}`, { kind: "store", store, mode: "full" }, forMs);
+  }
+
   storeSlow(delayMs, { store = 0, forMs } = {}) {
     return this.#begin(`store ${store}`, { kind: "store", store, mode: "slow", delay_ms: delayMs }, forMs);
   }

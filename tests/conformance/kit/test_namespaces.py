@@ -1,6 +1,7 @@
 """Namespaces on one server, told apart by the name of the key, whatever the client speaks."""
 
 import asyncio
+import datetime
 import http.client
 from dataclasses import replace
 
@@ -15,9 +16,11 @@ from azure.servicebus.exceptions import (
 )
 from azure.servicebus.management import ServiceBusAdministrationClient
 
+from partibus.client.bus import Bus
 from partibus.client.cbs import sas_token
 from partibus.client.connection import BusClient
 from partibus.client.connection_string import parse_connection_string
+from partibus.client.errors import RemoteError
 from partibus.testing import BusRefused, Namespace, Server, expect
 
 
@@ -141,9 +144,6 @@ def test_a_policy_of_a_namespace_begins_with_its_name(namespace: Namespace) -> N
 async def test_a_connection_belongs_to_one_namespace(
     kit_server: Server, namespace: Namespace
 ) -> None:
-    from partibus.client.bus import Bus
-    from partibus.client.errors import RemoteError
-
     namespace.create_queue("orders")
     own = parse_connection_string(kit_server.connection_string)
     async with Bus.open(parse_connection_string(namespace.connection_string)) as bus:
@@ -224,3 +224,25 @@ def test_many_at_once(kit_server: Server) -> None:
         await asyncio.gather(*(work(number) for number in range(16)))
 
     asyncio.run(all_of_them())
+
+
+def test_what_a_test_begins_with(namespace: Namespace) -> None:
+    namespace.create_queue("orders")
+    namespace.send("orders", "a", b"\xff", subject="s", properties={"k": 1}, time_to_live="1h")
+    namespace.send("orders", "b", message_id="7", session_id="x", correlation_id="c")
+    namespace.assert_messages(
+        "orders",
+        [
+            expect("a", subject="s", properties={"k": 1}, time_to_live=datetime.timedelta(hours=1)),
+            expect(b"\xff", subject="s"),
+            expect("b", message_id="7", session_id="x", correlation_id="c"),
+        ],
+    )
+
+
+async def test_and_from_a_coroutine(namespace: Namespace) -> None:
+    namespace.create_queue("orders")
+    namespace.send("orders", "a")
+    with namespace.faults.store_full(), pytest.raises(RemoteError, match="server-busy"):
+        namespace.send("orders", "b")
+    namespace.assert_messages("orders", ["a"])

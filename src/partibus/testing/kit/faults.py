@@ -48,6 +48,10 @@ class Faults:
         """A store refuses every write; sends to its queues fail with server-busy."""
         return self._begin(f"store {store}", lasting, kind="store", store=store, mode="down")
 
+    def store_full(self, store: int = 0, *, lasting: Duration | None = None) -> Fault:
+        """A store has no space left; in memory that looks like one that is down."""
+        return self._begin(f"store {store}", lasting, kind="store", store=store, mode="full")
+
     def store_slow(self, by: Duration, store: int = 0, *, lasting: Duration | None = None) -> Fault:
         """Each commit of a store takes longer."""
         delay_ms = milliseconds(by)

@@ -1,22 +1,25 @@
-"""Messages of a namespace, looked at without touching them.
+"""Messages of a namespace, looked at without touching them, or put there by a test.
 
-Owns the record that a test compares with, and the peek behind it: over AMQP with our own client,
-in a thread of its own, so that it may be called from a coroutine too.
+Owns the record that a test compares with, the peek behind it, and the send of what a test
+arranges: over AMQP with our own client, in a thread of its own, so that they may be called from a
+coroutine too.
 """
 
 import asyncio
 import datetime
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from partibus.client.bus import Bus
 from partibus.client.connection_string import ConnectionString
-from partibus.client.message import DEAD_LETTER_PROPERTIES, IncomingMessage
+from partibus.client.message import DEAD_LETTER_PROPERTIES, IncomingMessage, OutgoingMessage
 
 DEAD_LETTER_PATH: Final = "$deadletterqueue"
 _ROUND: Final = 250
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -49,8 +52,29 @@ class Message:
 
 def peek_all(connection: ConnectionString, path: str, ca_file: str | None) -> list[Message]:
     """Every message of an entity, in the order of their numbers."""
-    with ThreadPoolExecutor(1, "partibus-peek") as aside:
-        return aside.submit(asyncio.run, _peek(connection, path, ca_file)).result()
+    return _aside(_peek(connection, path, ca_file))
+
+
+def send_all(
+    connection: ConnectionString, path: str, ca_file: str | None, messages: list[OutgoingMessage]
+) -> None:
+    """Send messages to a queue or topic, one by one; a refusal is a RemoteError."""
+    _aside(_send(connection, path, ca_file, messages))
+
+
+def _aside(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine in a loop of its own, whatever loop runs here."""
+    with ThreadPoolExecutor(1, "partibus-testing") as aside:
+        return aside.submit(asyncio.run, work).result()
+
+
+async def _send(
+    connection: ConnectionString, path: str, ca_file: str | None, messages: list[OutgoingMessage]
+) -> None:
+    async with Bus.open(connection, ca_file=ca_file) as bus:
+        sender = await bus.sender(path)
+        for message in messages:
+            await sender.send(message.encode())
 
 
 async def _peek(connection: ConnectionString, path: str, ca_file: str | None) -> list[Message]:

@@ -12,11 +12,13 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from partibus.client.connection_string import ConnectionString
+from partibus.client.message import OutgoingMessage
 from partibus.testing.kit.control import BusRefused, Control
+from partibus.testing.kit.durations import Duration, milliseconds
 from partibus.testing.kit.expectations import Expectation, complaint, expected
 from partibus.testing.kit.fake_clock import FakeClock
 from partibus.testing.kit.faults import Faults
-from partibus.testing.kit.messages import DEAD_LETTER_PATH, Message, peek_all
+from partibus.testing.kit.messages import DEAD_LETTER_PATH, Message, peek_all, send_all
 
 POLL_S: Final = 0.02
 _NOT_FOUND: Final = 404
@@ -97,6 +99,33 @@ class Namespace:
         return str(self._control.ask("POST", "/entities", body)["name"])
 
     # --- messages -----------------------------------------------------------------------------
+
+    def send(
+        self,
+        path: str,
+        *bodies: str | bytes,
+        message_id: str | None = None,
+        session_id: str | None = None,
+        subject: str | None = None,
+        correlation_id: str | None = None,
+        properties: dict[str, object] | None = None,
+        time_to_live: Duration | None = None,
+    ) -> None:
+        """Put messages into a queue or topic, without an SDK: what a test begins with."""
+        life_ms = None if time_to_live is None else milliseconds(time_to_live)
+        messages = [
+            OutgoingMessage(
+                body=body.encode() if isinstance(body, str) else body,
+                message_id=message_id,
+                session_id=session_id,
+                subject=subject,
+                correlation_id=correlation_id,
+                properties=dict(properties or {}),
+                time_to_live_ms=life_ms,
+            )
+            for body in bodies
+        ]
+        send_all(self._connection, path, self.ca_file, messages)
 
     def messages(self, path: str) -> list[Message]:
         """All messages of an entity, without touching them."""
