@@ -1,9 +1,9 @@
 """Lengths of time as people write them."""
 
 import pytest
+from partibus.domain.span import any_span_ms, span_ms
 
 from partibus.domain.errors import ArgumentError
-from partibus.domain.span import any_span_ms, span_ms
 
 
 @pytest.mark.parametrize(
