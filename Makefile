@@ -127,14 +127,14 @@ rules: install ## which rules of the rule book have a test, and which have none
 	@$(BIN)/python tools/rules.py
 
 # In an environment of its own: nothing of it is needed to run or to test the bus.
-$(DOCS)/ready: tools/site/requirements.txt
+$(DOCS)/ready: tools/docsite/requirements.txt
 	@$(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/python -m pip --disable-pip-version-check --quiet install -r $<
 	@touch $@
 
 docs: $(DOCS)/ready ## the documentation as a site, into build/site
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
-	@$(DOCS)/bin/python tools/site/check.py build/site
+	@$(DOCS)/bin/python tools/docsite/check.py build/site
 
 docs-version: $(DOCS)/ready ## the site of a release beside the older ones, on the branch gh-pages: VERSION=0.1
 	@PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 mike deploy --update-aliases $(VERSION) latest

@@ -1,4 +1,4 @@
-"""Checks the built site as a reader meets it: python tools/site/check.py build/site.
+"""Checks the built site as a reader meets it: python tools/docsite/check.py build/site.
 
 Every link within the site leads to a page and an anchor that exist, every page can be reached from
 the front page by clicking, and no page loads anything from another host. MkDocs checks the links of
@@ -98,7 +98,8 @@ def main() -> int:
     root = Path(sys.argv[1])
     pages = read_site(root)
     faults = [*broken(root, pages), *foreign(pages), *unreachable(root, pages)]
-    print("\n".join(faults), file=sys.stderr)
+    for fault in faults:
+        print(fault, file=sys.stderr)
     print(f"{root}: {len(pages)} pages, {sum(len(p.links) for p in pages.values())} links.")
     return 1 if faults else 0
 
