@@ -19,7 +19,7 @@ import msgspec
 from partibus.control import catalog_digest, catalog_identity, change_log
 from partibus.control.catalog_digest import CatalogDamaged
 from partibus.control.catalog_identity import CatalogIdentity
-from partibus.control.catalog_sealed import SealedCatalog, is_sealed
+from partibus.control.catalog_sealed import SealedCatalog
 from partibus.control.change_log import ChangeLog
 from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import (
@@ -425,15 +425,19 @@ class CatalogDatabase:
         self.changes.note_policies(scope)
 
 
-def read_policies(file: Path, scope: str) -> list[AccessPolicy]:
+def read_policies(
+    file: Path, scope: str, encrypted: SealedCatalog | None = None
+) -> list[AccessPolicy]:
     """The policies of a scope in a catalog that may be in use; nothing is written to it."""
     if not file.is_file():
         raise ConfigError(f"{file} does not exist: {file.parent} is not a data directory.")
-    if is_sealed(file):
-        raise ConfigError(f"{file} is encrypted; ask the running server, with a key that is known.")
     connection: sqlite3.Connection | None = None
     try:
-        connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+        if encrypted is None:
+            connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
+        else:
+            connection = sqlite3.connect(":memory:")
+            connection.deserialize(in_one_file(encrypted.opened(encrypted.image())))
         rows = connection.execute(
             "SELECT name, primary_key, secondary_key, rights FROM policy WHERE scope = ?", (scope,)
         ).fetchall()

@@ -130,6 +130,13 @@ def test_a_missing_or_wrong_key_is_refused_in_one_line(one: Bus, tmp_path: Path)
     assert one.bodies() == ["topsecret"]
 
 
+def test_the_root_key_is_shown_to_who_has_the_key_of_the_data(one: Bus) -> None:
+    show = ("policy", "show", "RootManageSharedAccessKey", "--keys", "--data", str(one.data))
+    assert "SAS_KEY_VALUE" in OFFLINE(*show, *one.given).out
+    refused = OFFLINE.try_(*show)
+    assert (refused.code, "is encrypted" in refused.err) == (2, True)
+
+
 def test_a_lost_key_file_is_said(one: Bus) -> None:
     one.server.stop()
     (one.data / "encryption.key").unlink()

@@ -14,6 +14,7 @@ import typer
 from partibus.cli.asking import on_server, perhaps_on_server, print_json, server_at
 from partibus.cli.completion import complete_entity
 from partibus.cli.options import AsJson, Yes
+from partibus.cli.verbs.store import KeyCommand, KeyFile
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -105,6 +106,8 @@ def show(
     entity: OnEntity = "",
     keys: WithKeys = False,
     data: InDirectory = None,
+    encryption_key_file: KeyFile = None,
+    encryption_key_command: KeyCommand = None,
     json: AsJson = False,
 ) -> None:
     """Show a policy: its rights and, with --keys, its keys.
@@ -119,7 +122,8 @@ def show(
         partibus policy show RootManageSharedAccessKey --keys --data partibus-data
     """
     if data is not None:
-        policy = _chosen(_policies_in(data, entity), entity, name)
+        opens = (encryption_key_file, encryption_key_command)
+        policy = _chosen(_policies_in(data, entity, opens), entity, name)
         _tell(None, entity, policy, keys, json)
     else:
         place = find()
@@ -226,12 +230,23 @@ def _policies(place: "Place", entity: str) -> list[Policy]:
     return found
 
 
-def _policies_in(data: Path, entity: str) -> list[Policy]:
+def _policies_in(data: Path, entity: str, keys: tuple[Path | None, str | None]) -> list[Policy]:
     """The same from a data directory: the key of a server that has one nobody knows any more."""
     from partibus.control.catalog_database import read_policies
+    from partibus.control.catalog_sealed import SealedCatalog
     from partibus.domain.address import path_key
     from partibus.domain.rights import names_of_rights
+    from partibus.server.config import ServeSettings
+    from partibus.server.encryption import vault_of
 
+    file_of_key, command = keys
+    settings = ServeSettings(
+        data=data, encryption_key_file=file_of_key, encryption_key_command=command
+    )
+    vault = vault_of(settings)
+    file = data / "catalog.db"
+    # Nothing is worked on: the image is opened in memory.
+    encrypted = None if vault is None else SealedCatalog(file, data, vault.catalog_sealer())
     return [
         {
             "name": one.name,
@@ -239,7 +254,7 @@ def _policies_in(data: Path, entity: str) -> list[Policy]:
             "primary_key": one.primary_key,
             "secondary_key": one.secondary_key,
         }
-        for one in read_policies(data / "catalog.db", path_key(entity))
+        for one in read_policies(file, path_key(entity), encrypted)
     ]
 
 
