@@ -23,7 +23,6 @@ from partibus.cli.remote import PREFIX, RemoteServer, authorization, http_connec
 
 CHUNK_BYTES: Final = 1 << 20
 DIGEST_BYTES: Final = hashlib.sha256().digest_size
-"""How often a file is asked for when the connection is lost on the way."""
 
 
 class ServerSource:

@@ -10,6 +10,7 @@ The key of a life is HKDF-SHA-256 of the sealer's key with the salt. Within a li
 up; another life, whether after a crash or in a restored copy, has another salt and so another key.
 """
 
+import itertools
 import os
 from typing import Final
 
@@ -31,6 +32,7 @@ LIVES_MAX: Final = 256
 PIECES_MAX: Final = 1 << 31
 
 _PADDING: Final = bytes(12 - NUMBER_BYTES)
+_LIFE: Final = b"partibus life"
 
 
 class Unreadable(Exception):
@@ -42,24 +44,37 @@ def derive(key: bytes, purpose: bytes, salt: bytes | None = None) -> bytes:
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=purpose).derive(key)
 
 
+class _Life:
+    """A salt, its key, and the numbers that are left; each is given once, to whatever thread."""
+
+    __slots__ = ("cipher", "numbers", "salt")
+
+    def __init__(self, key: bytes) -> None:
+        self.salt = os.urandom(SALT_BYTES)
+        self.cipher = AESGCM(derive(key, _LIFE, self.salt))
+        self.numbers = itertools.count()
+
+
 class Sealer:
     """Seals and opens with one key; a life begins with it."""
 
-    __slots__ = ("_cipher", "_key", "_lives", "_number", "_salt")
+    __slots__ = ("_key", "_life", "_lives")
 
     def __init__(self, key: bytes) -> None:
         assert len(key) == KEY_BYTES
         self._key = key
         self._lives: dict[bytes, AESGCM] = {}
-        self._begin_life()
+        self._life = _Life(key)
 
     def seal(self, content: bytes, purpose: bytes) -> bytes:
         """The content, sealed; `purpose` must be the same when it is opened."""
-        if self._number == PIECES_MAX:
-            self._begin_life()
-        number = self._number.to_bytes(NUMBER_BYTES, "little")
-        self._number += 1
-        return self._salt + number + self._cipher.encrypt(_PADDING + number, content, purpose)
+        life = self._life
+        number = next(life.numbers)
+        while number >= PIECES_MAX:
+            life = self._life = _Life(self._key)
+            number = next(life.numbers)
+        tail = number.to_bytes(NUMBER_BYTES, "little")
+        return life.salt + tail + life.cipher.encrypt(_PADDING + tail, content, purpose)
 
     def twin(self) -> "Sealer":
         """Another sealer with the same key and a life of its own: for another thread, since numbers
@@ -72,19 +87,14 @@ class Sealer:
             raise Unreadable
         nonce = _PADDING + piece[SALT_BYTES:HEAD_BYTES]
         try:
-            return self._life(piece[:SALT_BYTES]).decrypt(nonce, piece[HEAD_BYTES:], purpose)
+            return self._cipher(piece[:SALT_BYTES]).decrypt(nonce, piece[HEAD_BYTES:], purpose)
         except InvalidTag as error:
             raise Unreadable from error
 
-    def _begin_life(self) -> None:
-        self._salt = os.urandom(SALT_BYTES)
-        self._number = 0
-        self._cipher = self._life(self._salt)
-
-    def _life(self, salt: bytes) -> AESGCM:
+    def _cipher(self, salt: bytes) -> AESGCM:
         cipher = self._lives.get(salt)
         if cipher is None:
             if len(self._lives) >= LIVES_MAX:
                 self._lives.clear()
-            cipher = self._lives[salt] = AESGCM(derive(self._key, b"partibus life", salt))
+            cipher = self._lives[salt] = AESGCM(derive(self._key, _LIFE, salt))
         return cipher

@@ -86,6 +86,7 @@ def test_nothing_can_be_read_on_the_disk_and_all_of_it_with_the_key(
     bus.command("backup", "--to", str(tmp_path / "b"))
     assert readable(bus.data) == {}
     assert readable(tmp_path / "b") == {}
+    assert bus.data.stat().st_mode & 0o077 == 0
     bus.server.sigkill()
     bus.server.start()
     assert bus.bodies() == ["topsecret one", "topsecret two"]

@@ -1,6 +1,7 @@
 """Sealed pieces: opened by who has the key, changed by nobody, and no nonce twice."""
 
 import os
+import threading
 
 import pytest
 
@@ -59,3 +60,18 @@ def test_lives_beyond_those_at_hand_are_derived_again(monkeypatch: pytest.Monkey
     sealer = Sealer(KEY)
     assert [sealer.open(piece, b"p") for piece in 2 * pieces] == 2 * [b"%d" % n for n in range(5)]
     assert sealer.open(sealer.seal(b"own", b"p"), b"p") == b"own"
+
+
+def test_threads_never_share_a_number() -> None:
+    sealer = Sealer(KEY)
+    heads: list[bytes] = []
+
+    def work() -> None:
+        heads.extend([sealer.seal(b"x", b"p")[:HEAD_BYTES] for _ in range(2000)])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(heads)) == len(heads) == 8000

@@ -21,7 +21,9 @@ COPY_NAME: Final = "catalog.copy"
 """The catalog as of the last start or end of a server, for a repair."""
 RESTORING_NAME: Final = "restoring"
 """There while a restore is not finished."""
-_OURS: Final = re.compile(r"catalog\.(db|copy).*|lock|tls|(store|seen)-\d+")
+_OURS: Final = re.compile(
+    r"catalog\.(db|copy).*|encryption\.key(\.partial)?|lock|restoring|tls|(store|seen)-\d+"
+)
 
 
 def claim_data_directory(settings: ServeSettings, cleanup: contextlib.ExitStack) -> None:
