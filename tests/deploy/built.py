@@ -4,7 +4,6 @@ The hot modules stay interpreted, which is what makes the build a matter of seco
 is as an engine would build it. Layers are kept below `build/`: a second run has little to do.
 """
 
-import fcntl
 from pathlib import Path
 
 from image.building import Building, Image
@@ -15,8 +14,5 @@ DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 
 
 def built_image() -> Image:
-    """The image; whoever comes while it is being built waits for it."""
-    KEPT.mkdir(parents=True, exist_ok=True)
-    with (KEPT / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return Building(ROOT, KEPT, {"PARTIBUS_COMPILE": "0"}).build(DOCKERFILE)
+    """The image, built by whoever asks first."""
+    return Building(ROOT, KEPT, {"PARTIBUS_COMPILE": "0"}).build(DOCKERFILE)

@@ -6,6 +6,7 @@ twice on the same volumes. What it saw is printed as one line of JSON.
 """
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -38,6 +39,7 @@ def main() -> None:
     first = life(service, plan["entity"], lambda entity: send(entity, "kept"))
     key = first["connection"]
     second = life(service, plan["entity"], lambda entity: receive(entity, key))
+    shutil.rmtree(service.container.root)
     print(json.dumps({"first": first, "second": second}), flush=True)
 
 

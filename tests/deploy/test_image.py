@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from image.building import Image
 
 from deploy.built import built_image
 from support.repository import ROOT
@@ -16,6 +17,12 @@ pytestmark = [pytest.mark.group("image"), pytest.mark.timeout(900)]
 HERE = Path(__file__).parent
 VENDOR_IMAGE = "mcr.microsoft.com/azure-messaging/servicebus-emulator:latest"
 OURS = "partibus:latest"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def image() -> Image:
+    """Built here: the networks in which it is used lead nowhere."""
+    return built_image()
 
 
 def up(file: Path, text: str, entity: str, place: Path, **variables: str) -> dict[str, Any]:
@@ -73,8 +80,7 @@ def test_our_file_for_a_bus(tmp_path: Path) -> None:
     assert "SAS_KEY_VALUE" not in seen["first"]["connection"]
 
 
-def test_the_image_holds_what_it_should_and_no_more() -> None:
-    image = built_image()
+def test_the_image_holds_what_it_should_and_no_more(image: Image) -> None:
     commands = {path.name for path in (image.root / "usr" / "bin").iterdir()}
     assert all(name.startswith("python3") for name in commands), commands
     assert not list(image.root.glob("usr/sbin/*"))

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,33 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     file.write_text(text.replace(program, "/bin/true"), encoding="utf-8")
     asked = subprocess.run([analyze, "verify", file], capture_output=True, text=True, check=False)
     assert (asked.returncode, asked.stderr) == (0, "")
+
+
+def workflow(name: str) -> dict[str, Any]:
+    file = ROOT / ".github" / "workflows" / f"{name}.yml"
+    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return found
+
+
+def test_hosted_ci_runs_what_anybody_runs() -> None:
+    runs = [step.get("run") for step in workflow("ci")["jobs"]["test"]["steps"]]
+    assert ".ci/run" in runs
+
+
+def test_hosted_ci_tries_every_python_and_both_architectures() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    pythons = workflow("ci")["jobs"]["pythons"]["strategy"]["matrix"]["python"]
+    built = project["tool"]["cibuildwheel"]["build"].split()
+    assert [f"cp{python.replace('.', '')}-*" for python in pythons] == built
+    runners = workflow("wheels")["jobs"]["wheels"]["strategy"]["matrix"]["runner"]
+    assert [runner.endswith("-arm") for runner in runners] == [False, True]
+
+
+@pytest.mark.parametrize("name", ["ci", "wheels"])
+def test_hosted_ci_may_only_read(name: str) -> None:
+    assert workflow(name)["permissions"] == {"contents": "read"}
+    for job in workflow(name)["jobs"].values():
+        assert "permissions" not in job
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False

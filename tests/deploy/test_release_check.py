@@ -1,6 +1,5 @@
 """What stands in the way of a release is found before anything is built."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,20 +16,14 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     inside = tmp_path / "src" / "partibus" / "__init__.py"
     inside.write_text('__version__: Final = "1.2.3"\n')
     monkeypatch.setattr(release_check, "ROOT", tmp_path)
-    git(tmp_path, "init", "--quiet")
-    commit(tmp_path)
-    git(tmp_path, "tag", "v1.2.3")
+    says(monkeypatch, tags="v1.2.3\n")
     return tmp_path
 
 
-def git(place: Path, *words: str) -> None:
-    subprocess.run(["git", *words], cwd=place, check=True)
-
-
-def commit(place: Path) -> None:
-    git(place, "add", ".")
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
-    git(place, *who, "commit", "--quiet", "--message", "a")
+def says(monkeypatch: pytest.MonkeyPatch, *, status: str = "", tags: str = "") -> None:
+    """What git would answer."""
+    answers = {"status": status, "tag": tags}
+    monkeypatch.setattr(release_check, "_git", lambda verb, *_words: answers[verb])
 
 
 def test_a_version_that_is_ready(copy: Path) -> None:
@@ -57,15 +50,14 @@ def test_a_changelog_without_a_date_is_enough_before_the_release(copy: Path) -> 
         check_changelog(is_release=True)
 
 
-def test_a_tree_with_changes(copy: Path) -> None:
-    (copy / "CHANGELOG.md").write_text("changed")
+def test_a_tree_with_changes(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says(monkeypatch, status=" M CHANGELOG.md\n", tags="v1.2.3\n")
     with pytest.raises(NotReady, match="not committed"):
         check_tree(is_release=False)
 
 
-def test_a_commit_without_the_tag(copy: Path) -> None:
-    (copy / "more").touch()
-    commit(copy)
-    assert check_tree(is_release=False) == "clean tree, tags: none"
+def test_a_commit_without_the_tag(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says(monkeypatch, tags="v1.2.2\n")
+    assert check_tree(is_release=False) == "clean tree, tags: v1.2.2"
     with pytest.raises(NotReady, match=r"git tag v1\.2\.3"):
         check_tree(is_release=True)

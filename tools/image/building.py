@@ -6,6 +6,7 @@ certificates and the settings of its package index, which an engine is given by 
 configuration; nothing of that stays in the image.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -69,9 +70,22 @@ class Building:
         self._ignore = ""
         self._stages: dict[str, Image] = {}
         self._keys: dict[str, str] = {}
+        self._used: set[Path] = set()
 
     def build(self, dockerfile: Path) -> Image:
-        """The image of the last stage; its root stays in the directory of what is kept."""
+        """The image of the last stage; its root stays in the directory of what is kept.
+
+        Whoever comes while it is being built waits, and finds it done."""
+        layers = self._kept / "layers"
+        layers.mkdir(parents=True, exist_ok=True)
+        with (self._kept / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            image = self._build(dockerfile)
+            for old in set(layers.iterdir()) - self._used:
+                shutil.rmtree(old)
+        return image
+
+    def _build(self, dockerfile: Path) -> Image:
         ignore = dockerfile.with_name(f"{dockerfile.name}.dockerignore")
         self._ignore = ignore.read_text(encoding="utf-8") if ignore.exists() else ""
         stages = read(dockerfile, self._build_args)
@@ -114,11 +128,11 @@ class Building:
     def _root_of(self, base: str, plan: "list[Layer]") -> Path:
         """Go on from the last layer that is kept; keep those before sources come in."""
         kept = [self._kept / "layers" / layer.key[:24] for layer in plan]
+        self._used |= set(kept)
         begin = max((n for n, root in enumerate(kept) if root.is_dir()), default=0)
         if kept[-1].is_dir():
             return kept[-1]
         made = self._kept / "layers" / f"new.{os.getpid()}"
-        made.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(made, ignore_errors=True)
         copy_root(kept[begin] if begin else base_root(base, self._kept), made)
         for number in range(begin + 1, len(plan)):

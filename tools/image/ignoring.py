@@ -68,4 +68,5 @@ def copy_context(
                 place = target / path.relative_to(start)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, place)
-            os.chown(place, 0, 0)
+            if os.geteuid() == 0:
+                os.chown(place, 0, 0)
