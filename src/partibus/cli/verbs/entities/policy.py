@@ -237,7 +237,7 @@ def _policies_in(data: Path, entity: str, keys: tuple[Path | None, str | None]) 
     from partibus.domain.address import path_key
     from partibus.domain.rights import names_of_rights
     from partibus.server.config import ServeSettings
-    from partibus.server.encryption import vault_of
+    from partibus.server.data_directory.encryption import vault_of
 
     file_of_key, command = keys
     settings = ServeSettings(
