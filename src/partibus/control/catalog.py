@@ -496,6 +496,4 @@ class Catalog:
         for placement in record.fragments:
             if placement.store >= self.stores:
                 where = f"The entity '{record.path}' has a fragment in store {placement.store}, but"
-                raise ConfigError(
-                    f"{where} the server has {self.stores}. Start it with all of them."
-                )
+                raise ConfigError(f"{where} the server has {self.stores}. Start it with all.")

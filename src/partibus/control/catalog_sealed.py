@@ -67,10 +67,6 @@ class SealedCatalog:
         self._guard = working / "guard"
         self._sealer = sealer
 
-    def twin(self) -> "SealedCatalog":
-        """The same for another thread of the process, which seals with numbers of its own."""
-        return SealedCatalog(self.file, self.working.parent, self._sealer.twin())
-
     def unseal(self) -> None:
         """Bring the working copy to what the image holds; a plain catalog becomes an image."""
         if not self.file.exists() or not self.file.stat().st_size:

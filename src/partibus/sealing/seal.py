@@ -76,11 +76,6 @@ class Sealer:
         tail = number.to_bytes(NUMBER_BYTES, "little")
         return life.salt + tail + life.cipher.encrypt(_PADDING + tail, content, purpose)
 
-    def twin(self) -> "Sealer":
-        """Another sealer with the same key and a life of its own: for another thread, since numbers
-        must never be given twice."""
-        return Sealer(self._key)
-
     def open(self, piece: bytes, purpose: bytes) -> bytes:
         """What was sealed; Unreadable when it was not, or not like this."""
         if len(piece) < OVERHEAD_BYTES:

@@ -8,8 +8,7 @@ about messages.
 import asyncio
 import contextlib
 import logging
-import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -66,7 +65,7 @@ from partibus.server.operators.inspection import Inspection
 from partibus.server.scheduler import LoopScheduler, until
 from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients
-from partibus.server.stores import StoreMaker
+from partibus.server.stores import StoreMaker, new_first_token
 from partibus.server.testing.clock import ClockService
 from partibus.server.testing.fake_time import BusTime
 from partibus.server.testing.namespaces import HostedNamespaces
@@ -168,7 +167,7 @@ class Node:
         failures = Lane.TRANSFER_DEAD_LETTER if to_transfer else Lane.DEAD_LETTER
         self._couriers = Couriers(namespace, scheduler, failures)
         if self._membership is not None:
-            find = partial(find_fragment, self._local, self.catalog)
+            find = self._find_fragment
             self._peers = Peers(self._membership, loop, scheduler, find, self.control)
             self._peers.watch(self._brokers)
             self._loads.peers = self._peers
@@ -337,13 +336,10 @@ class Node:
         file = self._catalog_path()
         if file is not None and not settings.memory and membership is None:
             refuse_lost_catalog(file, settings)
-        self.catalog = open_catalog(file, settings, self._time.clock, self._encrypted)
+        opened = partial(open_catalog, file, settings, self._time.clock, self._encrypted)
+        self.catalog = opened()
         undo.callback(self.catalog.close)
-        twin = None if self._encrypted is None else self._encrypted.twin()
-        again = (
-            None if file is None else partial(open_catalog, file, settings, self._time.clock, twin)
-        )
-        self._writer = CatalogWriter(self.catalog, again)
+        self._writer = CatalogWriter(self.catalog, None if file is None else opened)
         if file is not None and not settings.memory:
             self._belonging = Belonging(file, settings, self.catalog)
             self._belonging.check_places()
@@ -368,6 +364,12 @@ class Node:
         broker.on_removed = self.catalog.dropped
         if self._belonging is not None:
             self._belonging.check_store(number, broker)
+
+    def _find_fragment(self, fragment_id: int) -> LocalFragment | None:
+        """A fragment that another worker asks for; it may know of a new one before this does."""
+        if fragment_id not in self._local:
+            self.catalog.refresh()
+        return self._local.get(fragment_id)
 
     def _owns(self, store: int) -> bool:
         """Whether this process is the one writer of a store."""
@@ -490,21 +492,3 @@ class Node:
                 del self._machines[placement.fragment_id]
                 del self._local[placement.fragment_id]
                 self._brokers[placement.store].drop(placement.fragment_id)
-
-
-def new_first_token() -> int:
-    """Where a process begins to number its locks.
-
-    Clients outlive the process that holds their locks, so a token of an earlier life must not
-    fit a lock of this one, unless that very lock was kept over a clean stop (LCK-5). Each life
-    has four billion numbers of its own, all below 2^62, where compiled integers are cheapest."""
-    return secrets.randbits(30) << 32 | 1
-
-
-def find_fragment(
-    local: Mapping[int, LocalFragment], catalog: Catalog, fragment_id: int
-) -> LocalFragment | None:
-    """A fragment that another worker asks for; it may know of a new one before this does."""
-    if fragment_id not in local:
-        catalog.refresh()
-    return local.get(fragment_id)

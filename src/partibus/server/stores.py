@@ -4,6 +4,7 @@ Owns the choice between memory and directories, and whether a store can be made 
 demand. It opens nothing. Called by the node.
 """
 
+import secrets
 from collections.abc import Callable
 
 from partibus.fragment.broker import Scheduler
@@ -64,3 +65,12 @@ class StoreMaker:
 
     def _later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         self._scheduler.call_later_ms(delay_ms, callback)
+
+
+def new_first_token() -> int:
+    """Where a process begins to number its locks.
+
+    Clients outlive the process that holds their locks, so a token of an earlier life must not
+    fit a lock of this one, unless that very lock was kept over a clean stop (LCK-5). Each life
+    has four billion numbers of its own, all below 2^62, where compiled integers are cheapest."""
+    return secrets.randbits(30) << 32 | 1

@@ -166,8 +166,6 @@ class SealedStore:
         self.inner = inner
         self._directory = directory
         self._sealer = sealer
-        self._page_sealer = sealer.twin()
-        """Of the thread that writes checkpoints."""
         self._pieces = SealedPieces(directory, sealer, Boundary(0))
 
     # --- opening and closing ------------------------------------------------------------
@@ -233,7 +231,7 @@ class SealedStore:
 
     def _seal_page(self, number: int, source: PageSource) -> list[bytes]:
         """Runs on the thread that writes checkpoints."""
-        return [self._page_sealer.seal(b"".join(source()), page_purpose(number))]
+        return [self._sealer.seal(b"".join(source()), page_purpose(number))]
 
     def read_now(self, refs: list[Ref]) -> list[bytes] | None:
         """The bodies when all of them are in memory."""
