@@ -53,8 +53,10 @@ class PolicyIndex:
                     del index[outer]
 
     def replace(self, scope: str, policies: Iterable[AccessPolicy]) -> None:
-        """A scope has these policies and no others."""
+        """A scope has these policies and no others; those that it had keep their order."""
+        new = {policy.name: policy for policy in policies}
         for name in list(self.of_scope(scope)):
-            self.remove(scope, name)
-        for policy in policies:
+            if name not in new:
+                self.remove(scope, name)
+        for policy in new.values():
             self.put(scope, policy)

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from partibus.control.catalog import Catalog, Change
+from partibus.control.policies import AccessPolicy
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import EntityExists
+from partibus.domain.rights import Rights
 from partibus.server.data_directory.catalog_writer import CatalogWriter
 
 
@@ -123,3 +125,17 @@ async def test_both_ways_of_writing_see_each_other(bench: Bench) -> None:
     assert bench.catalog.lookup("b") is None
     with pytest.raises(EntityExists):
         bench.catalog.create("a", QueueSpec())
+
+
+async def test_policies_keep_the_order_in_which_they_came(bench: Bench) -> None:
+    await bench.writer.write(lambda catalog: catalog.create("a", QueueSpec()))
+    for name in ("sender", "all", "listener"):
+        policy = AccessPolicy(name, "k1", "k2", Rights.SEND)
+        await bench.writer.write(partial(put_policy, policy))
+    assert [p.name for p in bench.catalog.policies("a")] == ["sender", "all", "listener"]
+    await bench.writer.write(lambda catalog: catalog.delete_policy("a", "all"))
+    assert [p.name for p in bench.catalog.policies("a")] == ["sender", "listener"]
+
+
+def put_policy(policy: AccessPolicy, catalog: Catalog) -> None:
+    catalog.put_policy("a", policy)
