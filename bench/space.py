@@ -11,6 +11,7 @@ import argparse
 import os
 import queue
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from typing import Final
 
 from partibus.domain.errors import BusError
 from partibus.fragment.upkeep.log import Upkeep
+from partibus.server.lifecycle import SWITCH_INTERVAL_S
 from partibus.store.interface import Done
 from partibus.store.log import SegmentStore
 from partibus.store.record import Record
@@ -234,6 +236,7 @@ def main() -> None:
     parser.add_argument("--segment-mib", type=int, default=SEGMENT_BYTES // MIB, metavar="N")
     parser.add_argument("--directory", type=Path, default=Path("build"))
     options = parser.parse_args()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)  # as a server does
     options.directory.mkdir(exist_ok=True)
     chosen = [kind for kind in MIXES if options.only in kind.name]
     held = True
