@@ -148,6 +148,12 @@ def json_surface(stage: Stage) -> Requests:
         ("list faults", "GET", "/faults", None),
         ("set a fault", "POST", "/faults", {"kind": "throttle", "entity": queue, "rate_per_s": 9}),
         ("clear faults", "DELETE", "/faults", None),
+        ("show the clock", "GET", "/clock", None),
+        ("advance the clock", "POST", "/clock/advance", {"by": "7d"}),
+        ("empty the namespace", "POST", "/reset", None),
+        ("list namespaces", "GET", "/namespaces", None),
+        ("make a namespace", "POST", "/namespaces", {}),
+        ("delete a namespace", "DELETE", "/namespaces/none", None),
     )
     return {
         name: Request(
@@ -156,11 +162,18 @@ def json_surface(stage: Stage) -> Requests:
             body=b"" if body is None else json.dumps(body).encode(),
             level="namespace",
             entity=queue,
-            # There is no such owner and no such cursor: who may ask hears that.
-            status=404 if path.endswith(("/release", "/drop")) else 200,
+            status=_json_status(path),
         )
         for name, method, path, body in table
     }
+
+
+def _json_status(path: str) -> int:
+    """What those hear who may ask."""
+    if path.endswith(("/release", "/drop")):
+        return 404  # there is no such owner and no such cursor
+    # This server is not one for tests.
+    return 400 if path.startswith(("/clock", "/reset", "/namespaces")) else 200
 
 
 def expected(requests: Requests, holder: Holder) -> dict[str, int]:
