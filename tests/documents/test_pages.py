@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from documents.clone import read_in
+from documents.clone import PAGE_SECONDS_MAX, read_in
 from documents.page import LANGUAGES, Block, groups_of, read_page
 from support.groups import GROUPS
 from support.repository import ROOT
@@ -34,6 +34,7 @@ def cases() -> list[object]:
     return found
 
 
+@pytest.mark.timeout(PAGE_SECONDS_MAX + 60)
 @pytest.mark.group("namespaces")
 @pytest.mark.parametrize(("page", "group"), cases())
 def test_a_page_does_what_it_says(page: str, group: str, tmp_path: Path) -> None:
