@@ -34,10 +34,13 @@ class StoreUnderCheck:
         self._reader = BodyReader(self._disk, directory)
         self._store_id = b""
         self._scan: LogScan | None = None
+        self._pages: PageReader | None = None
 
     def close(self) -> None:
         """Give the place back."""
         self._reader.segments.close()
+        if self._pages is not None:
+            self._pages.close()
         self._lock.release()
 
     def recover(self) -> Recovered:
@@ -58,8 +61,8 @@ class StoreUnderCheck:
             may_cut=inventory.may_cut,
         )
         places = checkpoint.places if checkpoint else {}
-        pages = PageReader(self._disk, self._directory, places, inventory.store_id)
-        return Recovered(checkpoint.states if checkpoint else {}, scan.records(), pages)
+        self._pages = PageReader(self._disk, self._directory, places, inventory.store_id)
+        return Recovered(checkpoint.states if checkpoint else {}, scan.records(), self._pages)
 
     @property
     def log_end(self) -> tuple[bytes, int] | None:

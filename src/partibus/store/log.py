@@ -91,6 +91,7 @@ class SegmentStore:
         self._store_id = b""
         self._lock: DirectoryLock | None = None
         self._watermark: Watermark | None = None
+        self._pages: PageReader | None = None
         self._commit: CommitThread | None = None  # none before recovery ended, none after close
         self._table = SegmentTable(directory)
         self._readers = Readers(self._disk, directory, self._table, notify)
@@ -147,6 +148,8 @@ class SegmentStore:
         self._compactor.close()
         self._readers.close()
         self._keeper.close()
+        if self._pages is not None:
+            self._pages.close()
         if self._watermark is not None:
             self._watermark.close()
             self._watermark = None
@@ -175,7 +178,7 @@ class SegmentStore:
         if checkpoint:
             self._keeper.adopt(checkpoint)
         places = checkpoint.places if checkpoint else {}
-        pages = PageReader(self._disk, self._directory, places, self._store_id)
+        pages = self._pages = PageReader(self._disk, self._directory, places, self._store_id)
         records = self._replay(scan, inventory.bases[-1], pages)
         first = next(records, None)  # with nothing to replay, this makes the store ready
         rest = records if first is None else chain((first,), records)
