@@ -115,6 +115,7 @@ class Supervisor:
         try:
             await asyncio.wait([answering, watch], return_when=asyncio.FIRST_COMPLETED)
             if watch.done():
+                watch.result()
                 self._hanging.add(number)
                 return False
             return answering.result()

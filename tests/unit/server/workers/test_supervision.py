@@ -112,6 +112,8 @@ def test_a_busy_port_and_no_port_are_told(tmp_path: Path, cleanup: contextlib.Ex
 class FakeProcess:
     """A worker that is ready at once, or ends at once."""
 
+    signs_of_life = 0
+
     def __init__(self, code: int | None) -> None:
         self.pid = 4711
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
