@@ -35,6 +35,8 @@ from conformance.partitioning.operator import Operator
 from support.workers import WORKERS, WorkersServer
 
 LATER = 60
+pytestmark = pytest.mark.timeout(1200)
+"""Many servers are started one after the other, which takes long on a busy machine."""
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from cli.command import Partibus
 from support.server import ServerProcess
 from upgrade.contents import SESSIONS, entities, namespace, picture, receiver_of
 
+pytestmark = pytest.mark.timeout(900)
 FIXTURES = Path(__file__).parent / "fixtures"
 NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
 
