@@ -41,7 +41,7 @@ def test_claims_are_listed_and_released(
     shown = partibus("entity", "show", filled).out
     assert "claimed by pipelines: 10\n" in shown
     done = partibus("claim", "release", filled, "job", "--yes")
-    assert done.out == f"{filled}: 10 messages of 'job' given back\n"
+    assert done.out == f"{filled}: 10 messages of 'job' returned to the queue\n"
     assert partibus("entity", "show", filled, "--json").json["totals"]["claimed"] == 0
     # The run that held them is shut out, so that it does not settle what is no longer its own.
     told = BulkClient(server).ask(filled, "settle", owner="job", epoch=7, start="batch 3")
@@ -79,7 +79,7 @@ def test_a_fragment_that_is_down_is_named(partibus: Partibus, filled: str) -> No
     down = [f["index"] for f in fragments if f["store"] == 1]
     done = partibus.try_("cursor", "drop", filled, "capture", "--yes")
     assert done.code == 1
-    assert f"Fragments {', '.join(map(str, down))} of" in done.err
+    assert f"fragments {', '.join(map(str, down))} of" in done.err
 
 
 def test_json_is_for_programs(partibus: Partibus, filled: str) -> None:

@@ -65,4 +65,4 @@ def test_a_home_that_is_down_is_named(partibus: Partibus, filled: str) -> None:
     partibus("fault", "store", str(fragments[HOME]["store"]), "down")
     done = partibus.try_("stage", "drop", filled, "job", "--yes")
     assert done.code == 1
-    assert f"Fragment {HOME} of" in done.err
+    assert f"fragment {HOME} of" in done.err

@@ -102,7 +102,7 @@ def test_what_somebody_else_holds_is_told(
         done = partibus.try_("dlq", "resubmit", queue, "--yes")
     assert done.code == 1
     assert done.out == f"{queue}: 1 of 2 dead letters sent to {queue}\n"
-    assert "1 could not be taken" in done.err
+    assert "1 could not be resent" in done.err
 
 
 def test_duplicates_are_not_lost_unawares(partibus: Partibus, make_queue: MakeQueue) -> None:

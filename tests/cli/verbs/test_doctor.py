@@ -48,7 +48,7 @@ def test_all_is_well(partibus: Partibus, queue: str) -> None:
 
 
 def test_sessions_are_no_trouble(partibus: Partibus, make_queue: MakeQueue) -> None:
-    assert "by sessions" in findings(partibus, 0, make_queue("--sessions"))["receive"]["text"]
+    assert "with sessions" in findings(partibus, 0, make_queue("--sessions"))["receive"]["text"]
 
 
 def test_no_such_host(partibus: Partibus) -> None:

@@ -58,7 +58,7 @@ def test_a_queue_that_exists_already(partibus: Partibus, queue: str) -> None:
         refused.err == f"partibus: An entity named '{queue}' already exists; choose another name.\n"
     )
     assert (
-        partibus("queue", "create", queue, "--if-missing").out == f"queue {queue} exists already\n"
+        partibus("queue", "create", queue, "--if-missing").out == f"queue {queue} already exists\n"
     )
 
 

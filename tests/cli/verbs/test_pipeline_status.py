@@ -69,7 +69,7 @@ def test_one_of_them_for_programs(states: Path) -> None:
 def test_none(states: Path, tmp_path: Path) -> None:
     done = Partibus(None).try_("pipeline", "status", "absent", "--state-dir", str(states))
     assert done.code == 4
-    assert "there are: going, killed, well, wrong." in done.err
+    assert "known pipelines: going, killed, well, wrong." in done.err
     empty = Partibus(None).try_("pipeline", "status", "--state-dir", str(tmp_path / "empty"))
     assert empty.out == "No pipeline has run yet.\n"
 

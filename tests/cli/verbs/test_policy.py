@@ -92,8 +92,8 @@ def test_a_key_is_replaced(bus: ServerProcess, partibus: Partibus, queue: str, n
     [
         (("create", "Reader", "send"), 8, "has a policy 'Reader' already"),
         (("create", "x", "fly"), 2, "'fly' is not a right"),
-        (("create", "a b", "send"), 2, "is no policy name"),
-        (("create", "a/b", "send"), 2, "is no policy name"),
+        (("create", "a b", "send"), 2, "is not a valid policy name"),
+        (("create", "a/b", "send"), 2, "is not a valid policy name"),
         (("update", "nobody", "send"), 4, "has no policy 'nobody'"),
         (("delete", "nobody", "--yes"), 4, "has no policy 'nobody'"),
         (("regenerate", "nobody", "--yes"), 4, "has no policy 'nobody'"),

@@ -47,7 +47,7 @@ def test_text_for_people(partibus: Partibus, queue: str) -> None:
 
 def test_nothing_there_is_said_on_stderr(partibus: Partibus, queue: str) -> None:
     done = partibus("receive", queue, "--wait", "50ms")
-    assert (done.out, done.err) == ("", f"partibus: no message came from {queue}.\n")
+    assert (done.out, done.err) == ("", f"partibus: no message was received from {queue}.\n")
     assert partibus.try_("receive", queue, "--wait", "50ms", "--fail-empty").code == 7
 
 

@@ -128,7 +128,7 @@ def test_what_was_sent_before_a_mistake_is_told(partibus: Partibus, queue: str) 
     )
     assert done.code == 2
     assert done.err.startswith(
-        "partibus: standard input, line 2: 'sujbect' is no field of a message"
+        "partibus: standard input, line 2: 'sujbect' is not a field of a message"
     )
     assert "did you mean 'subject'?" in done.err
     assert done.err.count("\n") == 1
@@ -138,13 +138,13 @@ def test_what_was_sent_before_a_mistake_is_told(partibus: Partibus, queue: str) 
     ("arguments", "words"),
     [
         (("a", "--file", "x"), "not both"),
-        (("a", "--jsonl"), "leave out --input and --jsonl"),
+        (("a", "--jsonl"), "cannot be combined with --input or --jsonl"),
         (("--count", "2"), "--count needs a body"),
         (("a", "--at", "tomorrow"), "is not a valid time"),
         (("a", "--ttl", "soon"), "is not a valid duration"),
         (("a", "-p", "x"), "is not a property"),
         (("a", "-p", "x:int=y"), "'y' is not a valid int"),
-        (("a", "-p", "x:thing=y"), "there are string, int"),
+        (("a", "-p", "x:thing=y"), "the types are string, int"),
         (("a", "--at", "2099-01-01", "--delay", "1s"), "not both"),
         (("a", "--rate", "fast"), "is not a valid rate"),
     ],

@@ -6,6 +6,7 @@ import pytest
 
 from partibus.domain.errors import ArgumentError
 from partibus.domain.quantities import (
+    any_duration_ms,
     duration_ms,
     moment_ms,
     rate_per_s,
@@ -20,6 +21,10 @@ from partibus.domain.quantities import (
 )
 def test_durations(text: str, expected: int) -> None:
     assert duration_ms(text) == expected
+
+
+def test_a_duration_may_be_in_iso_8601_where_both_are_taken() -> None:
+    assert any_duration_ms("P7D") == any_duration_ms("7d") == 604_800_000
 
 
 @pytest.mark.parametrize(
