@@ -25,8 +25,7 @@ def verbs(group: typer.Typer, path: str = "partibus") -> set[str]:
         assert child.typer_instance is not None
         inner = f"{path} {child.name}" if isinstance(child.name, str) else path
         names |= verbs(child.typer_instance, inner)
-        callback = child.typer_instance.registered_callback
-        if callback is not None and callback.invoke_without_command is True:
+        if child.typer_instance.info.invoke_without_command is True:
             names.add(inner)
     return names
 

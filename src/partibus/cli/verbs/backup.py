@@ -30,7 +30,7 @@ Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of
 To = Annotated[
     Path | None,
     typer.Option(
-        "--to", metavar="DIR", help="The directory of the backups; made when it is not there."
+        "--to", metavar="DIR", help="The directory of the backups; created if missing."
     ),
 ]
 OfData = Annotated[
@@ -76,7 +76,7 @@ def backup(
     if ctx.invoked_subcommand is not None:
         return
     if to is None:
-        raise typer.BadParameter("say where the backup goes, with --to DIR.")
+        raise typer.BadParameter("give a directory for the backup: --to DIR.")
     from partibus.server.data_directory.offline import offline_settings
 
     def settings() -> "ServeSettings | None":
