@@ -81,7 +81,7 @@ def test_what_is_stored_is_confirmed_before_the_stop(
     assert victim.ended() == 0
     for error in errors:
         assert error.condition == "amqp:connection:forced"
-        assert "connect again" in str(error)
+        assert "reconnect" in str(error)
     victim.start()
     for queue in QUEUES:
         names = asyncio.run(stored(victim, queue))

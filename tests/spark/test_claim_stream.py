@@ -96,7 +96,7 @@ def test_a_run_that_was_followed_is_shut_out(bus: Bus) -> None:
     query.plan()
     query.read()
     zombie.log = Log(list(log.offsets), 1)
-    with pytest.raises(BulkError, match="has followed run") as caught:
+    with pytest.raises(BulkError, match="has replaced run") as caught:
         zombie.plan()
     assert caught.value.condition == "partibus:claim-fenced"
     query.commit()
@@ -255,7 +255,7 @@ def test_an_entity_made_anew_is_noticed(bus: Bus) -> None:
     Query(log, options).drain()
     bus.make_anew(queue)
     sent = bus.fill(queue, 3)
-    with pytest.raises(DataLoss, match="was deleted and made anew"):
+    with pytest.raises(DataLoss, match="was deleted and created again"):
         Query(log, options).drain()
     once_each(texts(Query(log, {**options, "failOnDataLoss": "false"}).drain()), sent)
 

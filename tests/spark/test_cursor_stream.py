@@ -120,7 +120,7 @@ def test_a_retention_that_was_too_small_is_told(bus: Bus) -> None:
     bus.consume(queue, 10)
     bus.await_left(queue, 0, 0, 0)
     bus.fill(queue, 1)
-    with pytest.raises(DataLoss, match="were let go before they were read"):
+    with pytest.raises(DataLoss, match="were discarded before they were read"):
         Query(log, options).drain()
     careless = Query(log, {**options, "failOnDataLoss": "false"})
     assert len(careless.drain()) < 11
@@ -134,7 +134,7 @@ def test_an_entity_made_anew_is_noticed(bus: Bus) -> None:
     Query(log, options).drain()
     bus.make_anew(queue)
     sent = bus.fill(queue, 3)
-    with pytest.raises(DataLoss, match="was deleted and made anew"):
+    with pytest.raises(DataLoss, match="was deleted and created again"):
         Query(log, options).drain()
     once_each(texts(Query(log, {**options, "failOnDataLoss": "false"}).drain()), sent)
 

@@ -96,7 +96,7 @@ def test_a_subscription_made_anew_is_noticed(bus: Bus, topic: str) -> None:
         admin.delete_subscription(topic, "all")
         admin.create_subscription(topic, "all")
     topics.fill(bus, topic, topics.coloured(3))
-    with pytest.raises(DataLoss, match="was deleted and made anew"):
+    with pytest.raises(DataLoss, match="was deleted and created again"):
         Query(log, options).drain()
     rows = Query(log, {**options, "failOnDataLoss": "false"}).drain()
     once_each(texts(rows), SENT[:3])

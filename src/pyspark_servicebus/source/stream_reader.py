@@ -76,7 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if offset["g"] == self.reading.refresh().generation:
             return True
         self.data_was_lost(
-            f"'{self.reading.entity.path}' was deleted and made anew since the checkpoint was "
+            f"'{self.reading.entity.path}' was deleted and created again since the checkpoint was "
             "written, so its positions mean nothing. Begin with a new checkpoint"
         )
         return False

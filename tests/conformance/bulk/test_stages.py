@@ -100,7 +100,7 @@ def test_a_chunk_that_is_sent_again_is_added_once(
     [answer] = stage(bulk, queue, "a", letters(4), chunk=1)
     assert answer["accepted"] == 4
     stage(bulk, queue, "a", letters(2), chunk=2)
-    with pytest.raises(Refused, match="before is not there") as caught:
+    with pytest.raises(Refused, match="before it are missing") as caught:
         stage(bulk, queue, "a", letters(2), chunk=4)
     assert (caught.value.condition, caught.value.retryable) == ("partibus:stage-lost", False)
     publish(bulk, queue, 0, ("a", 10))

@@ -123,7 +123,7 @@ def test_a_deleted_namespace_sends_its_clients_away(kit_server: Server) -> None:
         with pytest.raises((ServiceBusError, ServiceBusConnectionError)):
             sender.send_messages(ServiceBusMessage("y"))
     assert gone.name not in kit_server.namespaces()
-    with pytest.raises(BusRefused, match="is not known"):
+    with pytest.raises(BusRefused, match="is unknown"):
         gone.entities()
 
 

@@ -300,7 +300,7 @@ def test_a_hundred_partitioned_queues_are_the_most(tmp_path: Path, profile: str)
     assert accepted, text
     accepted, text = checked(file, hundred | others | {"one-more": PARTITIONED}, profile)
     assert not accepted
-    assert "has 100 partitioned entities, which is the most" in text
+    assert "has 100 partitioned entities, the maximum" in text
     assert "queue[150]" in text
 
 
@@ -310,7 +310,7 @@ def test_the_quota_counts_what_was_created_before(site: Site) -> None:
     with site.serve(hundred, "--profile", "standard", "--stores", "4") as server:
         assert Operator(server).entity("p-99")["fragment_count"] == 16
     text = site.refusal({"one-more": PARTITIONED}, "--profile", "standard", "--stores", "4")
-    assert "has 100 partitioned entities, which is the most" in text
+    assert "has 100 partitioned entities, the maximum" in text
 
 
 @pytest.mark.slow
@@ -320,7 +320,7 @@ def test_partitioned_queues_count_toward_the_quota_of_all(tmp_path: Path) -> Non
     every = {f"w-{number}": WHOLE for number in range(9_999)}
     accepted, text = checked(file, every | {"last": PARTITIONED, "one-more": WHOLE}, "standard")
     assert not accepted
-    assert "queue[10000]: The namespace has 10000 queues and topics, which is the most" in text
+    assert "queue[10000]: The namespace has 10000 queues and topics, the maximum" in text
 
 
 @pytest.mark.rule("CON-9", "QTA-2")
@@ -328,7 +328,7 @@ def test_premium_has_room_for_a_thousand(tmp_path: Path) -> None:
     every = {f"w-{number}": WHOLE for number in range(1_001)}
     accepted, text = checked(tmp_path / "all.toml", every, "premium-2020")
     assert not accepted
-    assert "has 1000 queues and topics, which is the most" in text
+    assert "has 1000 queues and topics, the maximum" in text
 
 
 # --- what is stored outlives the process ----------------------------------------------------

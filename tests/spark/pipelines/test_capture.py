@@ -185,7 +185,7 @@ def test_messages_that_were_let_go(spark: SparkSession, bus: Bus, tmp_path: Path
     bus.consume(queue, 10)
     bus.await_left(queue, 0, 0, 0)
     bodies += bus.fill(queue, 3, first=20)
-    with pytest.raises(PipelineFailed, match=r"let go before they were read.*--accept-loss"):
+    with pytest.raises(PipelineFailed, match=r"discarded before they were read.*--accept-loss"):
         capture(spark, settings_for(bus, queue, lake, **little))
     capture(spark, settings_for(bus, queue, lake, accept_loss=True, **little))
     found = {row["body"].decode() for row in plain_rows(lake)}
@@ -305,7 +305,7 @@ def test_another_capture_does_not_go_into_the_same_target(
     ):
         capture(spark, settings_for(bus, queue, lake))
     bus.make_anew(queue)
-    with pytest.raises(SettingsError, match="deleted and made anew"):
+    with pytest.raises(SettingsError, match="deleted and created again"):
         capture(spark, settings_for(bus, queue, lake))
 
 
@@ -313,7 +313,7 @@ def test_a_folder_of_something_else_is_left_alone(
     spark: SparkSession, bus: Bus, tmp_path: Path
 ) -> None:
     (tmp_path / "other.parquet").write_bytes(b"PAR1")
-    with pytest.raises(SettingsError, match="files of something else"):
+    with pytest.raises(SettingsError, match="contains other files"):
         capture(spark, settings_for(bus, bus.queue("plain"), tmp_path))
     assert not (tmp_path / OWN / "capture.json").exists()
 

@@ -277,7 +277,7 @@ def check_second_run(
 @pytest.mark.parametrize(
     ("table", "complaint"),
     [
-        ({"entities": ["nothing*"]}, "entities: no queue or subscription is like 'nothing\\*'"),
+        ({"entities": ["nothing*"]}, "entities: no queue or subscription matches 'nothing\\*'"),
         ({"entitis": "x"}, "entitis: unknown setting; did you mean entities"),
         ({"samples": "many"}, "samples: 'many' is not a whole number"),
     ],

@@ -166,7 +166,7 @@ def test_analytics_of_what_waits_of_a_capture_and_of_a_stream(
         ),
         ("replay", 'entity = "plain-0"\nsource = "lake"', ":4: source: there is no capture"),
         ("deadletters", 'rules = "none.toml"', "none.toml"),
-        ("deadletters", 'entities = ["none*"]', ":3: entities: no queue or subscription is like"),
+        ("deadletters", 'entities = ["none*"]', ":3: entities: no queue or subscription matches"),
         ("analytics", 'output = "x"\nentities = ["none*"]', ":4: entities: no queue or subscr"),
         ("analytics", 'output = "x"\ncursor = "c"', ":4: cursor: it means nothing without mode"),
     ],

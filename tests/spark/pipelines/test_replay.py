@@ -188,7 +188,7 @@ def test_filters_ids_manifests_and_a_dry_run(spark: SparkSession, bus: Bus, tmp_
     second = replay(spark, replay_settings(bus, lake, again, **directly))
     assert (second.rows, second.duplicates) == (4, 4)
     last_year = {"since": NOW - datetime.timedelta(days=365), "until": NOW.replace(year=2020)}
-    with pytest.raises(SettingsError, match="the end lies before"):
+    with pytest.raises(SettingsError, match="the end is before"):
         replay_settings(bus, lake, again, **last_year)
     past = replay_settings(bus, lake, again, until=datetime.datetime(2020, 1, 1), dry_run=True)
     assert replay(spark, past).rows == 0
