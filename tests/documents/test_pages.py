@@ -12,11 +12,15 @@ from documents.page import LANGUAGES, Block, groups_of, read_page
 from support.groups import GROUPS
 from support.repository import ROOT
 
+# Its blocks are the files of one project of a user, which tests/conformance/kit makes and runs.
+OF_THE_KIT = "docs/guides/testing.md"
+
 PAGES = ["README.md", "docs/start.md"]
 PAGES += sorted(
     str(path.relative_to(ROOT))
     for folder in ("coming-from", "guides")
     for path in (ROOT / "docs" / folder).glob("*.md")
+    if not path.samefile(ROOT / OF_THE_KIT)
 )
 
 

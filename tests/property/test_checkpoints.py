@@ -27,6 +27,7 @@ from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
 from partibus.store.disk import OsDisk
 from partibus.store.log import SegmentStore
+from partibus.store.watermark import WATERMARK_NAME
 from partibus.testing.fragment import FragmentBench
 
 PATIENCE_S = 30
@@ -240,7 +241,10 @@ class Traffic(FragmentBench):
     def copy(self) -> Path:
         target = Path(tempfile.mkdtemp(dir=self.place))
         source: Path = self.store._directory  # type: ignore[attr-defined]
-        shutil.copytree(source, target, dirs_exist_ok=True)
+        # The watermark first: a kill never leaves one that is ahead of its log.
+        shutil.copy2(source / WATERMARK_NAME, target / WATERMARK_NAME)
+        ignored = shutil.ignore_patterns(WATERMARK_NAME)
+        shutil.copytree(source, target, dirs_exist_ok=True, ignore=ignored)
         return target
 
     def check(self) -> None:

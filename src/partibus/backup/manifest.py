@@ -5,8 +5,10 @@ that damage to the list itself is found. Knows nothing of where files lie. Calle
 that makes, verifies, prunes or restores backups.
 """
 
+import datetime
 import hashlib
 import re
+import secrets
 from typing import Final
 
 import msgspec
@@ -20,7 +22,7 @@ _PLACE: Final = re.compile(
     r"catalog\.db|encryption\.key|store-[0-9]{1,4}/[0-9A-Za-z][0-9A-Za-z.-]*"
 )
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-BACKUP_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{6}")
+BACKUP_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}(\.[0-9]{3})?Z-[0-9a-f]{6}")
 
 
 class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,6 +66,11 @@ class Manifest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class _Sealed(msgspec.Struct, forbid_unknown_fields=True):
     sha256: str
     manifest: msgspec.Raw
+
+
+def new_backup_id(now: datetime.datetime) -> str:
+    """An id that sorts by time; two of the same millisecond differ all the same."""
+    return f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z-{secrets.token_hex(3)}"
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -148,6 +148,9 @@ def json_surface(stage: Stage) -> Requests:
         ("list faults", "GET", "/faults", None),
         ("set a fault", "POST", "/faults", {"kind": "throttle", "entity": queue, "rate_per_s": 9}),
         ("clear faults", "DELETE", "/faults", None),
+        ("begin a backup", "POST", "/backups", {}),
+        ("read a file of a backup", "GET", "/backups/none/stores/0/none", None),
+        ("end a backup", "DELETE", "/backups/none", None),
         ("show the clock", "GET", "/clock", None),
         ("advance the clock", "POST", "/clock/advance", {"by": "7d"}),
         ("empty the namespace", "POST", "/reset", None),
@@ -172,8 +175,8 @@ def _json_status(path: str) -> int:
     """What those hear who may ask."""
     if path.endswith(("/release", "/drop")):
         return 404  # there is no such owner and no such cursor
-    # This server is not one for tests.
-    return 400 if path.startswith(("/clock", "/reset", "/namespaces")) else 200
+    # This server is not one for tests, and makes no such backup.
+    return 400 if path.startswith(("/clock", "/reset", "/namespaces", "/backups/")) else 200
 
 
 def expected(requests: Requests, holder: Holder) -> dict[str, int]:

@@ -29,9 +29,7 @@ app = typer.Typer(no_args_is_help=True, invoke_without_command=True)
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the backups.")]
 To = Annotated[
     Path | None,
-    typer.Option(
-        "--to", metavar="DIR", help="The directory of the backups; created if missing."
-    ),
+    typer.Option("--to", metavar="DIR", help="The directory of the backups; created if missing."),
 ]
 OfData = Annotated[
     Path | None,

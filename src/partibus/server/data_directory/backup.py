@@ -8,11 +8,10 @@ start here would. Called by `partibus backup --data`.
 import contextlib
 import datetime
 import os
-import secrets
 from collections.abc import Iterator
 
 from partibus.backup.making import Description, SourceFile
-from partibus.backup.manifest import CATALOG_PLACE, KEY_PLACE
+from partibus.backup.manifest import CATALOG_PLACE, KEY_PLACE, new_backup_id
 from partibus.backup.repository import CHUNK_BYTES
 from partibus.control.catalog_image import catalog_image
 from partibus.sealing.keys import KEY_FILE_NAME
@@ -55,7 +54,7 @@ class DirectorySource:
         settings = self._settings
         now = datetime.datetime.now(datetime.UTC)
         description = Description(
-            id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+            id=new_backup_id(now),
             made_at=now.isoformat(timespec="seconds"),
             namespace=namespace,
             generation=generation,

@@ -13,11 +13,11 @@ import base64
 import contextlib
 import datetime
 import logging
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from partibus.backup.manifest import new_backup_id
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog_image import CatalogImage, catalog_image
 from partibus.control.catalog_sealed import SealedCatalog
@@ -233,7 +233,7 @@ class BackupService:
         if self._settings.memory or self._catalog_file is None:
             raise ArgumentError("This server keeps everything in memory: nothing can be backed up.")
         now = datetime.datetime.now(datetime.UTC)
-        name = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+        name = new_backup_id(now)
         try:
             await self._ask_all(PIN, {"id": name})
             image = await self._capture(name, self._catalog_file)
