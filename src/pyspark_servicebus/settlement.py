@@ -56,7 +56,7 @@ def settle(
     from pyspark.sql import functions as f
 
     if outcome not in OUTCOMES:
-        raise OptionsError(f"outcome: '{outcome}' is none of {', '.join(OUTCOMES)}.")
+        raise OptionsError(f"outcome: '{outcome}' is not one of {', '.join(OUTCOMES)}.")
     if missing := {LOCK_COLUMN, "sequence_number"} - set(frame.columns):
         raise OptionsError(f"settle: the frame has no column {min(missing)}; keep it in the query.")
     from pyspark_servicebus.over_amqp.holding import Place

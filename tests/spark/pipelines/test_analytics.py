@@ -185,8 +185,8 @@ def test_a_stream_appends_closed_windows_and_captured_files_give_the_same(
     ("table", "complaint"),
     [
         ({"cursor": "x"}, "cursor: it requires mode=stream"),
-        ({"captured": "lake", "entities": ["x"]}, "captured: it goes with neither"),
-        ({"mode": "stream", "run_time": "1m"}, "run_time: it means nothing without continuous"),
+        ({"captured": "lake", "entities": ["x"]}, "captured: it cannot be combined"),
+        ({"mode": "stream", "run_time": "1m"}, "run_time: it requires continuous"),
         ({"window": "10ms"}, "window: it is shorter than a second"),
         ({"key": "body"}, "key: 'body' is not one of auto, session_id"),
         ({"entities": ["none-such"]}, "no queue or subscription matches 'none-such'"),

@@ -168,7 +168,7 @@ def test_analytics_of_what_waits_of_a_capture_and_of_a_stream(
         ("deadletters", 'rules = "none.toml"', "none.toml"),
         ("deadletters", 'entities = ["none*"]', ":3: entities: no queue or subscription matches"),
         ("analytics", 'output = "x"\nentities = ["none*"]', ":4: entities: no queue or subscr"),
-        ("analytics", 'output = "x"\ncursor = "c"', ":4: cursor: it means nothing without mode"),
+        ("analytics", 'output = "x"\ncursor = "c"', ":4: cursor: it requires mode"),
     ],
 )
 def test_what_is_wrong_is_told_before_spark_starts(

@@ -216,7 +216,7 @@ def test_continuous_until_it_is_interrupted(run: Run, bus: Bus) -> None:
         ({"sql": "select body from messages order by body"}, "step: Sorting is not supported"),
         ({"python": "work:absent"}, "has no function 'absent'; it has .*doubled"),
         ({"python": "wrok:doubled"}, "wrok cannot be imported: ModuleNotFoundError"),
-        ({"python": "work:no_frame"}, "gave a str; a DataFrame is needed"),
+        ({"python": "work:no_frame"}, "returned a str; expected a DataFrame"),
         ({"stateful": "work:counted", "key": "sesion_id"}, "did you mean 'session_id'"),
         ({"step": [{"filtr": "true"}]}, r"step 1: filtr: .*did you mean filter\?"),
         ({"step": [{"drop": ["bdy"]}]}, r"step 1 \(drop\): there is no column 'bdy'.*'body'"),

@@ -20,7 +20,7 @@ def test_a_broken_rules_file(bus: Bus, tmp_path: Path) -> None:
     done = Partibus(bus.connection_string).try_("pipeline", "deadletters", "--rules", str(rules))
     assert done.code == 2
     assert done.err.startswith(
-        "partibus: rules.toml, line 4, rule 'again', delay: '30 sec' is not a valid duration; write"
+        "partibus: rules.toml, line 4, rule 'again', delay: '30 sec' is not a valid duration; "
     )
 
 
