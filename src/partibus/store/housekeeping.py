@@ -24,7 +24,7 @@ from partibus.store.checkpoint import (
 )
 from partibus.store.disk import Disk
 from partibus.store.interface import Done, Increment, Notify
-from partibus.store.pages import Shelf
+from partibus.store.pages import PageIndex
 from partibus.store.room import Room, is_full
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
@@ -54,7 +54,7 @@ class Housekeeper:
         self._forget = forget
         self._changed = changed
         self._worker = Worker(f"store-keep-{directory.name}")
-        self._shelf = Shelf(disk, directory)
+        self._page_index = PageIndex(disk, directory)
         """Of the thread, once it has work."""
         self.position = 0
         self.file_bytes = 0
@@ -69,13 +69,13 @@ class Housekeeper:
 
     def adopt(self, checkpoint: Checkpoint) -> None:
         """This one is the latest that is durable, as recovery has found it."""
-        self._shelf.adopt(checkpoint.places)
-        self._count(checkpoint, self._shelf.file_bytes)
+        self._page_index.adopt(checkpoint.places)
+        self._count(checkpoint, self._page_index.file_bytes)
 
     def drop_older(self) -> None:
         """Delete what a crash left beside the latest checkpoint: older ones, and stray pages."""
         self._drop_older_checkpoints()
-        for path in self._shelf.strays():
+        for path in self._page_index.strays():
             self._disk.remove(path)
 
     def _count(self, checkpoint: Checkpoint, page_bytes: int) -> None:
@@ -117,20 +117,20 @@ class Housekeeper:
         """The new pages, then the checkpoint that names them."""
         pages = {} if increment is None else increment.pages
         needed = () if increment is None else chain.from_iterable(increment.needed)
-        shelf = self._shelf.write(pages, needed, checkpoint.store_id)
-        checkpoint.places = shelf.places
+        index = self._page_index.write(pages, needed, checkpoint.store_id)
+        checkpoint.places = index.places
         try:
             prepare_checkpoint(self._disk, self._directory, checkpoint)
         except BaseException:
-            shelf.file.discard()
+            index.file.discard()
             raise
         try:
             name_checkpoint(self._disk, self._directory, checkpoint)
         except BaseException:
-            self._shelf.set_aside(shelf)
+            self._page_index.set_aside(index)
             raise
-        superfluous = self._shelf.turn_over(shelf)
-        return _Written(shelf.file.size, self._shelf.file_bytes, superfluous)
+        superfluous = self._page_index.turn_over(index)
+        return _Written(index.file.size, self._page_index.file_bytes, superfluous)
 
     def _failed(self, error: BusError, done: Done) -> None:
         self.failing = True

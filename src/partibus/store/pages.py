@@ -134,7 +134,7 @@ def _check_header(path: Path, header: bytes, file: int, store_id: bytes) -> None
         raise StoreCorrupt(f"{path}: offset 16: the file was renamed, or belongs to another store.")
 
 
-class Shelf:
+class PageIndex:
     """The pages of the latest durable checkpoint, and the files they lie in."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
@@ -164,7 +164,7 @@ class Shelf:
 
     def write(
         self, new: dict[int, PageSource], needed: Iterable[int], store_id: bytes
-    ) -> "NewShelf":
+    ) -> "NewPageIndex":
         """Make all needed pages durable; what comes back counts once its checkpoint is durable."""
         wanted = set(needed)
         kept = {number: self.places[number] for number in wanted if number not in new}
@@ -179,22 +179,22 @@ class Shelf:
         except BaseException:
             file.discard()
             raise
-        return NewShelf(kept, file)
+        return NewPageIndex(kept, file)
 
-    def turn_over(self, shelf: "NewShelf") -> list[Path]:
+    def turn_over(self, index: "NewPageIndex") -> list[Path]:
         """The checkpoint is durable: answers the files that hold nothing any more."""
-        sizes = {**self.sizes, shelf.file.number: shelf.file.size}
-        live = {place.file for place in shelf.places.values()}
-        self.places = shelf.places
+        sizes = {**self.sizes, index.file.number: index.file.size}
+        live = {place.file for place in index.places.values()}
+        self.places = index.places
         self.sizes = {file: size for file, size in sizes.items() if file in live}
         gone = [file for file in (*sizes, *self._aside) if file not in live]
         self._aside = []
         return [pages_path(self._directory, file) for file in gone]
 
-    def set_aside(self, shelf: "NewShelf") -> None:
+    def set_aside(self, index: "NewPageIndex") -> None:
         """Nobody knows whether a recovery would find the checkpoint: its pages stay until a later
         one is durable."""
-        self._aside.append(shelf.file.number)
+        self._aside.append(index.file.number)
 
     def strays(self) -> list[Path]:
         """Page files that the latest checkpoint does not name."""
@@ -232,7 +232,7 @@ class Shelf:
         return moving
 
 
-class NewShelf:
+class NewPageIndex:
     """The pages of a checkpoint that is being written."""
 
     __slots__ = ("file", "places")
