@@ -138,5 +138,5 @@ class MessageRows:
         if kind == "value":
             return _VALUE_HEAD + raw
         if raw[0] not in _LIST_CODES:
-            raise ValueError("body is no list, which body_type=sequence needs")
+            raise ValueError("body is not a list, which body_type=sequence needs")
         return _SEQUENCE_HEAD + raw

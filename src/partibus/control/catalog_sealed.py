@@ -87,8 +87,7 @@ class SealedCatalog:
         except Unreadable as error:
             raise StoreCorrupt(
                 f"{self.file} is damaged, or of another data directory: it cannot be decrypted. "
-                "Restore the file from a copy, or stop the server and run `partibus store repair`; "
-                "nothing was changed."
+                "Restore the file, or a backup; nothing was changed."
             ) from error
 
     def keep(self, content: bytes) -> None:

@@ -308,8 +308,8 @@ def _restore(
         manifest = repository.manifest(backup_id)
         if places and len(places) != manifest.stores:
             raise ConfigError(
-                f"the backup {manifest.id} has {manifest.stores} store(s): give --store so often, "
-                "or not at all."
+                f"the backup {manifest.id} has {manifest.stores} store(s): give --store once "
+                "for each, or not at all."
             )
         settings = ServeSettings(data=data, stores=manifest.stores, store_places=places)
         with _progress("restoring", 2 * manifest.total_bytes) as advance:

@@ -80,7 +80,7 @@ def vault_of(settings: ServeSettings, *, makes: bool = False) -> Vault | None:
         return None
     if not makes:
         raise ConfigError(
-            f"{settings.data} is not encrypted: leave the key away. A server that is started with "
+            f"{settings.data} is not encrypted: leave out the key. A server that is started with "
             "the key encrypts what it writes from then on."
         )
     if (settings.data / CATALOG_NAME).exists():

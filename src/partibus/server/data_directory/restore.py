@@ -42,7 +42,7 @@ def restore(
     if new_identity and any(file.place == KEY_PLACE for file in manifest.files):
         raise ConfigError(
             f"the backup {manifest.id} is encrypted, and its identity cannot be changed: leave "
-            "--new-identity away."
+            "out --new-identity."
         )
     for report in verify(repository, [manifest.id], advance):
         if report.problems:

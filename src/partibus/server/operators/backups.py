@@ -224,7 +224,7 @@ class BackupService:
                 store.unpin()
             except OSError as error:
                 # They hold nothing anyone needs; the next start meets them again.
-                _log.warning("store %d: superfluous files remain: %r", number, error)
+                _log.warning("store %d: obsolete files remain: %r", number, error)
 
     # --- all workers ----------------------------------------------------------------------
 

@@ -61,7 +61,9 @@ class ClockService(FixedClockService):
         """Let time pass; all that falls due has happened when this is answered."""
         delta_ms = _delta_ms(body)
         if self._time.clock.advanced_ms + delta_ms > TOTAL_MS_MAX:
-            raise ArgumentError("The clock can be advanced by 100 years in all; start anew.")
+            raise ArgumentError(
+                "The clock can be advanced by 100 years in all; restart the server."
+            )
         await self._time.advance_ms(delta_ms, self._is_at_rest, self._idle.sweep, self._look)
         return self.show()
 

@@ -298,7 +298,7 @@ class _Reader:
         if chosen[0] == "console":
             return ConsoleOutlet(value) if isinstance(value, int) and value > 1 else ConsoleOutlet()
         if not isinstance(value, str) or not value:
-            raise SettingsError(f"target: {chosen[0]}: {value!r} is no text.")
+            raise SettingsError(f"target: {chosen[0]}: expected a string, got {value!r}.")
         if chosen[0] in ("queue", "topic"):
             own["target"] = value
             return None

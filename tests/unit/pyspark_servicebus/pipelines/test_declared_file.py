@@ -181,7 +181,7 @@ def test_everything_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
         ('[source]\ntopic = "a"\n[sink]\nqueue = "b"', "1: source: write queue, or topic and"),
         ('[source]\nqueue = "a"\n[sink]\n', "target: it is missing"),
         ('[source]\nqueue = "a"\n[sink]\nqueue = "b"\nparquet = "c"', "target: write one of"),
-        ('[source]\nqueue = "a"\n[sink]\nparquet = 7', "4: target: parquet: 7 is no text"),
+        ('[source]\nqueue = "a"\n[sink]\nparquet = 7', "4: target: parquet: expected a string"),
         ('[bus]\nconnection_string_ref = "x"', r"2: bus.connection_string_ref: it begins with"),
         ('kind = "capture"\n[capture]\nentity = "a"\n', "2: target: it is missing"),
         ('kind = "capture"\n[capture]\nentty = "a"\ntarget = "b"', "3: entty: .*entity"),
