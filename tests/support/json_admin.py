@@ -16,7 +16,7 @@ from support.server import ServerProcess
 PREFIX = "/$partibus"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Refused(Exception):
     """What the server answered in place of doing it."""
 

@@ -65,6 +65,8 @@ class Peers:
         self._far = {worker: FarBroker(worker, scheduler) for worker in membership.others}
         self._connectors: list[asyncio.Task[None]] = []
         self._all_connected = asyncio.Event()
+        self._heard_from = {worker: asyncio.Event() for worker in membership.others}
+        """Set by the greeting of a worker, which can be reached at that moment."""
         self._server: asyncio.AbstractServer | None = None
         self._guests: set[Guest] = set()
         self._callers: set[Caller] = set()
@@ -103,7 +105,8 @@ class Peers:
     # --- life -----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Let the others in, and wait until all of them are there, but not for ever."""
+        """Let the others in, and wait until all of them can be asked and can ask, but not for
+        ever. A worker that nobody can ask would serve clients and miss changes of the catalog."""
         path = self.membership.socket_path(self.membership.worker)
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
@@ -152,7 +155,9 @@ class Peers:
     async def _keep_connected(self, far: FarBroker) -> None:
         """Connect, stay until it is lost, and again."""
         delay_s = RETRY_S_MIN
+        heard = self._heard_from[far.worker]
         while True:
+            heard.clear()
             caller = Caller(self, far)
             try:
                 if await caller.connect():
@@ -163,12 +168,15 @@ class Peers:
             finally:
                 self._callers.discard(caller)
                 caller.channel.abort()
-            await asyncio.sleep(delay_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await heard.wait()
             delay_s = min(2 * delay_s, RETRY_S_MAX)
 
     def count_connected(self) -> None:
-        """One more is there."""
-        if not self.lost_workers():
+        """One more is there, in one direction."""
+        asking = {guest.worker for guest in self._guests}
+        if not self.lost_workers() and asking.issuperset(self.membership.others):
             self._all_connected.set()
 
     # --- from the others --------------------------------------------------------------------
@@ -177,6 +185,8 @@ class Peers:
         """Serve a worker that has greeted."""
         host = Host(guest.channel, self._find, self._answer, self._store_facts)
         self._guests.add(guest)
+        self._heard_from[guest.worker].set()
+        self.count_connected()
         guest.channel.post(self._stores_row(), ROW_BYTES)
         if not self.is_serving:
             guest.channel.pause_reading()
@@ -231,7 +241,9 @@ def greeting(membership: Membership) -> Row:
 
 def is_greeting(rows: Sequence[Row], membership: Membership) -> bool:
     """Whether the peer is a worker of the same run and release."""
-    return list(rows[0][:3]) == [HELLO, VERSION, membership.run]
+    greeting_row = rows[0]
+    is_ours = list(greeting_row[:3]) == [HELLO, VERSION, membership.run]
+    return is_ours and len(greeting_row) == 4 and greeting_row[3] in membership.others
 
 
 class Caller:
@@ -301,6 +313,8 @@ class Guest:
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
         self._host: Host | None = None
+        self.worker = -1
+        """The number of the worker that asks, as its greeting says."""
         self.channel = PeerChannel(peers.loop, self._hear_greeting, self._end)
         self.channel.after_flush = self._read_on
         self.channel.on_blocked = self._blocked
@@ -310,6 +324,7 @@ class Guest:
             log.error("an unknown process connected to the socket of the workers")
             self.channel.abort()
             return
+        self.worker = rows[0][3]
         self.channel.post(greeting(self._peers.membership), ROW_BYTES)
         self.channel.flush()
         self._host = self._peers.make_host(self)

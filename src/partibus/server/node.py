@@ -209,6 +209,8 @@ class Node:
             self.hosted = self.administration.namespaces = HostedNamespaces(self)
         if self._peers is not None:
             await self._peers.start()
+            # What was changed while nobody could ask this worker to follow.
+            self.catalog.refresh()
 
     async def stop(self) -> None:
         """Answer what was taken from clients, tell them, make everything durable, close.

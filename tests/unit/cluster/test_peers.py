@@ -94,6 +94,23 @@ async def test_they_find_each_other_and_serve_each_other(workers: list[Worker]) 
     assert all(worker.broker.store.state is StoreState.UP for worker in workers)
 
 
+async def test_a_worker_that_is_back_serves_when_all_others_can_ask_it_again(
+    workers: list[Worker], membership: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one worker changes is known to all when it is answered, also right after a restart."""
+    one, two = workers
+    # Nobody finds it by trying again: only its greeting says that it is there.
+    monkeypatch.setattr(peers_module, "RETRY_S_MIN", 3600.0)
+    monkeypatch.setattr(peers_module, "RETRY_S_MAX", 3600.0)
+    await two.peers.close()
+    await until(lambda: one.peers.lost_workers() == [1])
+    back = Worker(replace(membership, worker=1))
+    back.control.register("sum", lambda payload: {"sum": 3})
+    await back.peers.start()
+    assert await one.control.ask(1, "sum", {}) == {"sum": 3}
+    await back.peers.close()
+
+
 async def test_questions_and_their_errors(workers: list[Worker]) -> None:
     one, two = workers
     two.control.register("sum", lambda payload: {"sum": sum(payload["numbers"])})
