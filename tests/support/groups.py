@@ -84,6 +84,13 @@ def _has_namespaces() -> bool:
 
 
 @cache
+def _has_postgres() -> bool:
+    if importlib.util.find_spec("psycopg") is None or shutil.which("runuser") is None:
+        return False
+    return any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+
+
+@cache
 def _has_image_tools() -> bool:
     tools = ("debootstrap", "unshare", "mount", "ip")
     if os.geteuid() != 0 or not all(shutil.which(tool, path=_SYSTEM_PATH) for tool in tools):
@@ -129,6 +136,11 @@ GROUPS: Final = {
             "apt-get install -y util-linux mount iproute2 curl, as a user who may make namespaces"
         ),
         present=_has_namespaces,
+    ),
+    "postgres": Group(
+        needs="PostgreSQL",
+        command="apt-get install -y postgresql && rm -rf .stamps && make install",
+        present=_has_postgres,
     ),
     "proton": Group(
         needs="Qpid Proton, which is built with a C compiler",

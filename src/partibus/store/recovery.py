@@ -72,7 +72,7 @@ class LogScan:
             try:
                 written_end = self._disk.written_end(fd)
                 for header, payload in self._entries(fd, base, written_end):
-                    yield from _records(path, base, header, payload)
+                    yield from entry_records(path, base, header, payload)
                 if base == self._bases[-1]:
                     self._judge_end(fd, base, written_end)
             finally:
@@ -210,10 +210,10 @@ def settle_tail(disk: Disk, directory: Path, scan: LogScan, base: int, segment_b
         disk.close(fd)
 
 
-def _records(
-    path: Path, base: int, header: EntryHeader, payload: bytes
+def entry_records(
+    place: Path | str, base: int, header: EntryHeader, payload: bytes
 ) -> Iterator[RecoveredRecord]:
-    """The records of one entry."""
+    """The records of one entry; the place and its base are for the text of an error."""
     meta_at = header.count * ROW_BYTES
     rows = payload[:meta_at]
     body_at = meta_at + sum([row[1] for row in unpack_rows(rows)])
@@ -229,5 +229,5 @@ def _records(
             yield RecoveredRecord(fragment, kind, meta, 0, 0)
     if body_at != header.length:
         raise StoreCorrupt(
-            f"{path}: offset {header.position - base}: the lengths in an entry do not add up."
+            f"{place}: offset {header.position - base}: the lengths in an entry do not add up."
         )

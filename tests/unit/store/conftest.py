@@ -1,17 +1,22 @@
 """What the tests of the stores share: a loop thread that is pumped by hand."""
 
+import itertools
 import queue
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, LiteralString
 
+import psycopg
 import pytest
 
 from partibus.domain.errors import BusError
 from partibus.store.disk import Disk
-from partibus.store.interface import Increment, Ref, Store
+from partibus.store.interface import Increment, Notify, Ref, Store
 from partibus.store.log import SegmentStore
+from partibus.store.postgres.store import PostgresStore
 from partibus.store.record import Record
+from support.postgres import PostgresServer
 
 PATIENCE_S = 20.0
 
@@ -127,3 +132,47 @@ def stores(tmp_path: Path, pump: Pump) -> Iterator[Stores]:
     made = Stores(tmp_path / "store", pump)
     yield made
     made.close()
+
+
+class Lanes:
+    """Stores in one lane of a database that can be made to fail."""
+
+    def __init__(self, server: PostgresServer, lane: int) -> None:
+        self._server = server
+        self.dsn = server.dsn
+        self.lane = lane
+
+    def make(self, notify: Notify, **settings: Any) -> PostgresStore:
+        """A store, not open yet."""
+        settings.setdefault("segment_bytes", 1 << 16)
+        return PostgresStore(self.dsn, self.lane, notify=notify, probe_interval_s=0.001, **settings)
+
+    def fail(self) -> None:
+        """Commits fail from now on."""
+        self._execute("ALTER TABLE partibus.lane ADD CONSTRAINT broken CHECK (lane < 0) NOT VALID")
+
+    def heal(self) -> None:
+        """They succeed again."""
+        self._execute("ALTER TABLE partibus.lane DROP CONSTRAINT broken")
+
+    def _execute(self, statement: LiteralString) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(statement)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for all tests of a process."""
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.remove()
+
+
+_lane_numbers = itertools.count()
+
+
+@pytest.fixture
+def lanes(postgres: PostgresServer) -> Lanes:
+    """A lane that no other test uses."""
+    return Lanes(postgres, next(_lane_numbers))

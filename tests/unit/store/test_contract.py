@@ -2,7 +2,8 @@
 
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -43,12 +44,42 @@ class Engine:
         return self._reopen(self)
 
 
-@pytest.fixture(params=["memory", "segment", "sealed"])
-def engine(request: pytest.FixtureRequest, pump: Any, stores: Any) -> Engine:
+POSTGRES = pytest.param("postgres", marks=pytest.mark.group("postgres"))
+
+
+@pytest.fixture(params=["memory", "segment", "sealed", POSTGRES])
+def engine(request: pytest.FixtureRequest, pump: Any, stores: Any) -> Iterator[Engine]:
     if request.param == "memory":
         memory = MemoryStore(notify=pump.notify, replayable=True)
         memory.open()
-        return Engine(memory, fail=memory.fail, heal=memory.heal, reopen=lambda _: memory.open())
+        yield Engine(memory, fail=memory.fail, heal=memory.heal, reopen=lambda _: memory.open())
+    elif request.param == "postgres":
+        with postgres_engine(request.getfixturevalue("lanes"), pump) as ready:
+            yield ready
+    else:
+        yield file_engine(request.param, stores)
+
+
+@contextmanager
+def postgres_engine(lanes: Any, pump: Any) -> Iterator[Engine]:
+    def make() -> Store:
+        store: Store = lanes.make(pump.notify)
+        return store
+
+    def reopen(engine: Engine) -> Recovered:
+        engine.store.close()
+        engine.store = make()
+        return engine.store.open()
+
+    ready = make()
+    for _ in ready.open().records:
+        pass
+    made = Engine(ready, fail=lanes.fail, heal=lanes.heal, reopen=reopen)
+    yield made
+    made.store.close()
+
+
+def file_engine(kind: str, stores: Any) -> Engine:
     disk = FaultyDisk(OsDisk())
 
     def fail() -> None:
@@ -56,7 +87,7 @@ def engine(request: pytest.FixtureRequest, pump: Any, stores: Any) -> Engine:
 
     def make() -> Store:
         store: SegmentStore = stores.make(disk=disk)
-        if request.param == "segment":
+        if kind == "segment":
             return store
         return SealedStore(stores.directory, store, Sealer(bytes(32)))
 
@@ -68,7 +99,7 @@ def engine(request: pytest.FixtureRequest, pump: Any, stores: Any) -> Engine:
     ready = make()
     for _ in ready.open().records:
         pass
-    if request.param == "segment":
+    if kind == "segment":
         return Engine(ready, fail=fail, heal=disk.heal, reopen=reopen)
     return Engine(
         ready,

@@ -1,0 +1,147 @@
+"""Checkpoints of a lane, and the tables that they make superfluous.
+
+Owns the thread that writes a checkpoint while appends go on, with a connection of its own, and the
+rule of deletion: the table of a segment is dropped when it lay wholly before a durable checkpoint
+and held no live body when the checkpoint was taken. Called by the store on the loop thread;
+reports to it there.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable
+from functools import partial
+from itertools import chain
+from typing import Final
+
+import psycopg
+
+from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.store.callbacks import tell
+from partibus.store.interface import Done, Increment, Notify
+from partibus.store.postgres.lane import Connection, Lane
+from partibus.store.table import SegmentTable
+from partibus.store.worker import Worker
+
+_log: Final = logging.getLogger(__name__)
+
+
+class LaneKeeper:
+    """Writes checkpoints one after the other; `position` is that of the latest durable one."""
+
+    def __init__(
+        self, lane: Lane, table: SegmentTable, notify: Notify, changed: Callable[[], None]
+    ) -> None:
+        self._lane = lane
+        self._table = table
+        self._notify = notify
+        self._changed = changed
+        self._worker = Worker(f"lane-keep-{lane.number}")
+        self._connection: Connection | None = None
+        """Of the thread."""
+        self._pages: dict[int, int] = {}
+        """The pages in the database and their lengths."""
+        self._state_bytes = 0
+        self.position = 0
+        self.written_bytes = 0
+        self.failing = False
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the latest checkpoint takes."""
+        return self._state_bytes + sum(self._pages.values())
+
+    def adopt(self, position: int, pages: dict[int, int], state_bytes: int) -> None:
+        """This is the latest checkpoint, as recovery has found it."""
+        self.position = position
+        self._pages = pages
+        self._state_bytes = state_bytes
+
+    def checkpoint(
+        self, position: int, states: dict[int, bytes], increment: Increment | None, done: Done
+    ) -> None:
+        """Write it, drop what it makes superfluous, then report."""
+        empty = self._table.empty_before(position)
+        self._worker.submit(partial(self._write, position, states, increment, empty, done))
+
+    def close(self) -> None:
+        """Finish what was begun."""
+        self._worker.submit(self._disconnect)
+        self._worker.close()
+
+    # --- on the thread ----------------------------------------------------------------------
+
+    def _write(
+        self,
+        position: int,
+        states: dict[int, bytes],
+        increment: Increment | None,
+        empty: list[int],
+        done: Done,
+    ) -> None:
+        try:
+            written = self._write_all(position, states, increment)
+        except (psycopg.Error, BusError) as error:
+            self._disconnect()
+            _log.error("%s: a checkpoint could not be written: %s", self._lane.name, error)
+            text = f"The {self._lane.name} could not write a checkpoint: {error}."
+            self._notify(partial(self._failed, StoreUnavailable(text), done))
+        else:
+            self._notify(partial(self._written, position, written, empty, done))
+
+    def _write_all(
+        self, position: int, states: dict[int, bytes], increment: Increment | None
+    ) -> int:
+        """In one transaction: the new pages, the states, and what is needed no more."""
+        new = {} if increment is None else increment.pages
+        needed = set(() if increment is None else chain.from_iterable(increment.needed))
+        gone = [number for number in self._pages if number not in needed]
+        added = [(number, b"".join(new[number]())) for number in sorted(needed & new.keys())]
+        with self._lane.checkpoint(self._connected(), position) as writer:
+            writer.drop_pages(gone)
+            writer.add_pages(added)
+            writer.put_states(states)
+        for number in gone:
+            del self._pages[number]
+        lengths = {number: len(data) for number, data in added}
+        self._pages |= lengths
+        self._state_bytes = sum(map(len, states.values()))
+        return self._state_bytes + sum(lengths.values())
+
+    def _drop(self, bases: list[int], done: Done) -> None:
+        try:
+            self._lane.drop_segments(self._connected(), bases)
+        except (psycopg.Error, BusError) as error:
+            # They hold nothing that is needed; the next start finds them again.
+            self._disconnect()
+            _log.warning("%s: obsolete tables remain: %s", self._lane.name, error)
+        self._notify(partial(tell, done, None))
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._lane.connect("checkpoint")
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                connection.close()
+
+    # --- on the loop ------------------------------------------------------------------------
+
+    def _failed(self, error: BusError, done: Done) -> None:
+        self.failing = True
+        self._changed()
+        tell(done, error)
+
+    def _written(self, position: int, written: int, empty: list[int], done: Done) -> None:
+        self.position = position
+        self.written_bytes = written
+        self.failing = False
+        self._changed()
+        # What an earlier checkpoint gave up meanwhile is gone from the table already.
+        going = [base for base in empty if self._table.holds_nothing(base)]
+        for base in going:
+            self._table.remove(base)
+        if not self._worker.submit(partial(self._drop, going, done)):
+            tell(done, None)  # closed meanwhile: the next start finds the tables again

@@ -1,0 +1,309 @@
+"""One lane in a PostgreSQL database: the statements, and what makes them safe.
+
+Owns compare-and-append: an entry becomes durable only in one transaction with the move of the
+lane's tail, and that move succeeds only with the epoch of this writer and the tail it knows.
+Whoever takes the lane over raises the epoch under the row lock, so that a statement of an earlier
+writer, or of a lost connection of this one, changes nothing afterwards. Blocks; each connection
+belongs to one thread. Encodes nothing. Called by the threads of `store.PostgresStore`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from partibus.domain.errors import StoreUnavailable
+from partibus.store.interface import Ref
+from partibus.store.postgres.schema import SCHEMA, migrate, segment_table
+
+CONNECT_S: Final = 5
+STATEMENT_MS: Final = 10_000
+"""No statement may wait longer: the lane is down then, and is probed."""
+LOCK_MS: Final = 3_000
+"""How long a start waits for a server that is ending, or whose end was not noticed yet."""
+ROWS_PER_FETCH: Final = 16
+LANE_LOCK: Final = 0x6C616E65
+"""The first half of the key of the advisory locks; the number of the lane is the second."""
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class Fenced(StoreUnavailable):
+    """Another server has taken the lane over, so this one can write to it no more."""
+
+
+class LaneRow(NamedTuple):
+    """What the database knows of a lane."""
+
+    log_id: bytes
+    epoch: int
+    tail: int
+    checkpoint: int
+
+
+class Lane:
+    """The statements for one lane; `epoch` is that of this writer."""
+
+    def __init__(self, dsn: str, number: int, owner: str) -> None:
+        self._dsn = dsn
+        self.number = number
+        self._owner = owner
+        self.epoch = 0
+
+    @property
+    def name(self) -> str:
+        """What errors and the log call it; the password of the address is never shown."""
+        known = psycopg.conninfo.conninfo_to_dict(self._dsn)
+        host = known.get("host") or "localhost"
+        return f"lane {self.number} of the database {known.get('dbname') or ''} on {host}"
+
+    def connect(self, purpose: str) -> Connection:
+        """A connection of its own for one thread; every statement is a transaction."""
+        try:
+            return psycopg.connect(
+                self._dsn,
+                autocommit=True,
+                connect_timeout=CONNECT_S,
+                application_name=_application(purpose, self.number),
+                options=f"-c statement_timeout={STATEMENT_MS}"
+                f" -c idle_in_transaction_session_timeout={STATEMENT_MS}"
+                " -c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1"
+                " -c tcp_keepalives_count=3",
+                tcp_user_timeout=STATEMENT_MS,
+                prepare_threshold=1,
+            )
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"The {self.name} cannot be reached: {error}") from error
+
+    # --- ownership --------------------------------------------------------------------------
+
+    def take_over(self, connection: Connection, log_id: bytes, first: int) -> LaneRow:
+        """Become the one writer of the lane; makes it when it is new."""
+        migrate(connection)
+        self._lock(connection)
+        with connection.transaction():
+            connection.execute(
+                "INSERT INTO partibus.lane VALUES (%s, %s, 0, %s, %s, '') ON CONFLICT DO NOTHING",
+                (self.number, log_id, first, first),
+            )
+            # Waits for a checkpoint that an earlier writer has under way (see `checkpoint`).
+            connection.execute(
+                "SELECT 1 FROM partibus.lane WHERE lane = %s FOR UPDATE", (self.number,)
+            )
+            row = connection.execute(
+                "UPDATE partibus.lane SET epoch = epoch + 1, owner = %s WHERE lane = %s"
+                " RETURNING log_id, epoch, tail, checkpoint",
+                (self._owner, self.number),
+            ).fetchone()
+        assert row is not None
+        self.epoch = row[1]
+        return LaneRow(*row)
+
+    def take_back(self, connection: Connection, durable: int, lost_backend: int) -> None:
+        """Go on after a failure of which nobody knows what it left: nothing behind `durable` was
+        acknowledged, so it is deleted. Raises `Fenced` when another has the lane."""
+        # The server may not have noticed that the connection is lost, which holds the lock.
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE pid = %s"
+            " AND application_name = %s",
+            (lost_backend, _application("append", self.number)),
+        )
+        self._lock(connection)
+        with connection.transaction():
+            cursor = connection.execute(
+                "UPDATE partibus.lane SET epoch = epoch + 1, tail = %s"
+                " WHERE lane = %s AND epoch = %s RETURNING epoch",
+                (durable, self.number, self.epoch),
+            )
+            row = cursor.fetchone()
+            if row is None:
+                raise self._fenced()
+            for base in self.segments(connection):
+                connection.execute(
+                    sql.SQL("DELETE FROM {} WHERE position >= %s").format(self._table(base)),
+                    (durable,),
+                )
+        self.epoch = row[0]
+
+    def _lock(self, connection: Connection) -> None:
+        """One server at a time tries; it is the epoch that makes this safe."""
+        try:
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
+                connection.execute("SELECT pg_advisory_lock(%s, %s)", (LANE_LOCK, self.number))
+        except psycopg.errors.LockNotAvailable as error:
+            raise StoreUnavailable(
+                f"The {self.name} is in use by another server. Stop that server, or give each its "
+                "own database."
+            ) from error
+
+    def _fenced(self) -> Fenced:
+        return Fenced(
+            f"The {self.name} was taken over by another server. Stop one of the two; clients "
+            "reconnect by themselves."
+        )
+
+    # --- the log ----------------------------------------------------------------------------
+
+    def add_segment(self, connection: Connection, base: int) -> None:
+        """A table for the entries from `base` on; it may be there already."""
+        with connection.transaction():
+            connection.execute(
+                "INSERT INTO partibus.segment SELECT lane, %s FROM partibus.lane"
+                " WHERE lane = %s AND epoch = %s ON CONFLICT DO NOTHING",
+                (base, self.number, self.epoch),
+            )
+            create = sql.SQL(
+                "CREATE TABLE IF NOT EXISTS {table} (position bigint PRIMARY KEY,"
+                " epoch bigint NOT NULL, payload bytea NOT NULL)"
+                " WITH (autovacuum_enabled = false, toast.autovacuum_enabled = false)"
+            )
+            external = sql.SQL("ALTER TABLE {table} ALTER COLUMN payload SET STORAGE EXTERNAL")
+            connection.execute(create.format(table=self._table(base)))
+            connection.execute(external.format(table=self._table(base)))
+
+    def drop_segments(self, connection: Connection, bases: Iterable[int]) -> None:
+        """Give back the space of entries that nobody needs."""
+        for base in bases:
+            with connection.transaction():
+                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self._table(base)))
+                connection.execute(
+                    "DELETE FROM partibus.segment WHERE lane = %s AND base = %s",
+                    (self.number, base),
+                )
+
+    def segments(self, connection: Connection) -> list[int]:
+        """Where the tables of the lane begin, in order."""
+        rows = connection.execute(
+            "SELECT base FROM partibus.segment WHERE lane = %s ORDER BY base", (self.number,)
+        ).fetchall()
+        return [row[0] for row in rows]
+
+    def append(
+        self, connection: Connection, base: int, position: int, tail: int, end: int, entry: bytes
+    ) -> None:
+        """Make an entry durable at `position` of the segment `base`, if the lane ends at `tail`."""
+        cursor = connection.execute(
+            self._append_statement(base),
+            (end, self.number, self.epoch, tail, position, self.epoch, entry),
+            binary=True,
+        )
+        if cursor.rowcount != 1:
+            raise self._fenced()
+
+    def _append_statement(self, base: int) -> sql.Composed:
+        return sql.SQL(
+            "WITH moved AS (UPDATE partibus.lane SET tail = %s"
+            " WHERE lane = %s AND epoch = %s AND tail = %s RETURNING 1)"
+            " INSERT INTO {} SELECT %s, %s, %s FROM moved"
+        ).format(self._table(base))
+
+    def entries(self, connection: Connection, base: int, start: int) -> Iterator[tuple[int, bytes]]:
+        """Position and bytes of the rows of a segment from `start` on, in order."""
+        with connection.transaction(), connection.cursor("tail", binary=True) as cursor:
+            cursor.itersize = ROWS_PER_FETCH
+            cursor.execute(
+                sql.SQL(
+                    "SELECT position, payload FROM {} WHERE position >= %s ORDER BY position"
+                ).format(self._table(base)),
+                (start,),
+            )
+            yield from cursor
+
+    def read(self, connection: Connection, base: int, refs: Sequence[Ref]) -> list[bytes]:
+        """The bytes at these places of a segment; empty where there are none."""
+        rows = connection.execute(
+            sql.SQL(
+                "SELECT substring(e.payload FROM (r.place - e.position + 1)::integer FOR r.length)"
+                " FROM unnest(%s::bigint[], %s::integer[]) WITH ORDINALITY AS r(place, length, i)"
+                " LEFT JOIN LATERAL (SELECT position, payload FROM {} WHERE position <= r.place"
+                " ORDER BY position DESC LIMIT 1) AS e ON true ORDER BY r.i"
+            ).format(self._table(base)),
+            ([position for position, _ in refs], [length for _, length in refs]),
+            binary=True,
+        ).fetchall()
+        return [row[0] or b"" for row in rows]
+
+    def _table(self, base: int) -> sql.Identifier:
+        return sql.Identifier(SCHEMA, segment_table(self.number, base))
+
+    # --- checkpoints ------------------------------------------------------------------------
+
+    def states(self, connection: Connection) -> dict[int, bytes]:
+        """The states of all fragments as of the latest checkpoint."""
+        return dict(
+            connection.execute(
+                "SELECT fragment, data FROM partibus.state WHERE lane = %s",
+                (self.number,),
+                binary=True,
+            ).fetchall()
+        )
+
+    def pages(self, connection: Connection) -> list[tuple[int, int]]:
+        """Number and length of every page of the latest checkpoint."""
+        return connection.execute(
+            "SELECT number, octet_length(data) FROM partibus.page WHERE lane = %s", (self.number,)
+        ).fetchall()
+
+    def page(self, connection: Connection, number: int) -> bytes | None:
+        """A page of the latest checkpoint."""
+        row = connection.execute(
+            "SELECT data FROM partibus.page WHERE lane = %s AND number = %s",
+            (self.number, number),
+            binary=True,
+        ).fetchone()
+        return None if row is None else row[0]
+
+    @contextmanager
+    def checkpoint(self, connection: Connection, position: int) -> Iterator["CheckpointWriter"]:
+        """Write a checkpoint whole or not at all.
+
+        The key-share lock lets appends move the tail, and makes a takeover wait: so a checkpoint
+        never becomes durable after the lane has another writer."""
+        held = "SELECT 1 FROM partibus.lane WHERE lane = %s AND epoch = %s FOR KEY SHARE"
+        with connection.transaction():
+            if connection.execute(held, (self.number, self.epoch)).fetchone() is None:
+                raise self._fenced()
+            yield CheckpointWriter(connection, self.number)
+            connection.execute(
+                "UPDATE partibus.lane SET checkpoint = %s WHERE lane = %s", (position, self.number)
+            )
+
+
+class CheckpointWriter:
+    """What is written into the transaction of a checkpoint."""
+
+    def __init__(self, connection: Connection, lane: int) -> None:
+        self._connection = connection
+        self._lane = lane
+
+    def put_states(self, states: dict[int, bytes]) -> None:
+        """In the place of those of the checkpoint before."""
+        self._connection.execute("DELETE FROM partibus.state WHERE lane = %s", (self._lane,))
+        statement = "COPY partibus.state (lane, fragment, data) FROM STDIN (FORMAT BINARY)"
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            self._write(copy, states.items())
+
+    def add_pages(self, pages: Iterable[tuple[int, bytes]]) -> None:
+        """Pages that no checkpoint has had."""
+        statement = "COPY partibus.page (lane, number, data) FROM STDIN (FORMAT BINARY)"
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            self._write(copy, pages)
+
+    def drop_pages(self, numbers: list[int]) -> None:
+        """Pages that no state mentions any more."""
+        self._connection.execute(
+            "DELETE FROM partibus.page WHERE lane = %s AND number = ANY(%s)", (self._lane, numbers)
+        )
+
+    def _write(self, copy: psycopg.Copy, rows: Iterable[tuple[int, bytes]]) -> None:
+        copy.set_types(["int4", "int8", "bytea"])
+        for number, data in rows:
+            copy.write_row((self._lane, number, data))
+
+
+def _application(purpose: str, lane: int) -> str:
+    """How a connection is listed in `pg_stat_activity`."""
+    return f"partibus-{purpose}-{lane}"

@@ -1,0 +1,60 @@
+"""The newest entries of a lane in memory, from which nearly all deliveries are served.
+
+Owns the bytes of entries up to a limit, oldest out first. Knows positions and nothing of records.
+Lives on the loop thread; called by the store.
+"""
+
+from bisect import bisect_right
+from typing import Final
+
+from partibus.store.interface import Ref
+
+RECENT_BYTES: Final = 32 << 20
+TRIM_COUNT: Final = 1024
+
+
+class RecentEntries:
+    """Entries by position, each with its bytes."""
+
+    __slots__ = ("_entries", "_first", "_limit", "_positions", "held_bytes")
+
+    def __init__(self, limit_bytes: int = RECENT_BYTES) -> None:
+        self._limit = limit_bytes
+        self._positions: list[int] = []
+        self._entries: list[bytes] = []
+        self._first = 0
+        """The index of the oldest that is held; those before it were let go."""
+        self.held_bytes = 0
+
+    def add(self, position: int, entry: bytes) -> None:
+        """The newest entry."""
+        self._positions.append(position)
+        self._entries.append(entry)
+        self.held_bytes += len(entry)
+        while self.held_bytes > self._limit:
+            self._let_oldest_go()
+
+    def _let_oldest_go(self) -> None:
+        first = self._first
+        self.held_bytes -= len(self._entries[first])
+        self._entries[first] = b""
+        self._first = first + 1
+        if self._first >= TRIM_COUNT:
+            del self._positions[: self._first], self._entries[: self._first]
+            self._first = 0
+
+    def find(self, ref: Ref) -> bytes | None:
+        """The bytes at a place; None when they are not held."""
+        position, length = ref
+        index = bisect_right(self._positions, position) - 1
+        if index < self._first:
+            return None
+        offset = position - self._positions[index]
+        found = self._entries[index][offset : offset + length]
+        return found if len(found) == length else None
+
+    def cut(self, tail: int) -> None:
+        """What lies behind `tail` never became durable."""
+        while len(self._positions) > self._first and self._positions[-1] >= tail:
+            self._positions.pop()
+            self.held_bytes -= len(self._entries.pop())

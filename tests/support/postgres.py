@@ -1,0 +1,114 @@
+"""PostgreSQL servers for the tests: made, started, killed and removed by the test that needs one.
+
+Owns a data directory of its own and the process; the binaries are Debian's. PostgreSQL refuses to
+run as root, so root becomes the user `postgres` for it.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import psycopg
+
+SETTINGS: Final = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "100",
+    "shared_buffers": "64MB",
+    "autovacuum": "off",
+    "max_wal_size": "256MB",
+}
+
+
+def binaries() -> Path | None:
+    """Where `initdb` and `postgres` are, of the newest version that is installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=_version)
+    if found:
+        return found[-1].parent
+    which = shutil.which("initdb")
+    return None if which is None else Path(which).parent
+
+
+def _version(initdb: Path) -> int:
+    return int(initdb.parents[1].name)
+
+
+class PostgresServer:
+    """One server on a free port of the loopback interface."""
+
+    def __init__(self) -> None:
+        tools = binaries()
+        assert tools is not None, "the group postgres is marked as present"
+        self._tools = tools
+        self._root = Path(tempfile.mkdtemp(prefix="pb-postgres-"))
+        self._data = self._root / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        if self._as_user:
+            shutil.chown(self._root, "postgres", "postgres")
+        self._run("initdb", "-D", self._data, "-U", "partibus", "--auth=trust", "--no-sync")
+        self.port = _free_port()
+
+    @property
+    def dsn(self) -> str:
+        """The address of its database."""
+        return f"postgresql://partibus@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        """Run it; returns when it takes connections."""
+        options = [f"-c{name}={value}" for name, value in SETTINGS.items()]
+        command = [self._tools / "postgres", "-D", self._data, "-k", self._root]
+        self._process = subprocess.Popen(
+            [*self._as_user, *command, "-p", str(self.port), *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while not self._takes_connections():
+            assert self._process.poll() is None, "PostgreSQL ended while it was starting"
+
+    def kill(self) -> None:
+        """End it as a crash does; what was committed is found by the next start."""
+        if self._process is not None:
+            self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop", check=False)
+            self._process.wait()
+            self._process = None
+
+    def remove(self) -> None:
+        """End it and delete its data."""
+        self.kill()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def pause(self) -> None:
+        """Let no process of it run until `resume`."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        for process in [postmaster, *map(int, children)]:
+            os.kill(process, number)
+
+    def _takes_connections(self) -> bool:
+        try:
+            psycopg.connect(self.dsn, connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _run(self, tool: str, *arguments: object, check: bool = True) -> None:
+        command = [*self._as_user, str(self._tools / tool), *map(str, arguments)]
+        subprocess.run(command, check=check, stdout=subprocess.DEVNULL, cwd="/")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
