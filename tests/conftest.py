@@ -7,11 +7,15 @@ that brings it; under PARTIBUS_CI every omission is a failure.
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from rulebook import rule_ids
 
 from support.groups import GROUPS, absent_groups
+
+if TYPE_CHECKING:
+    from support.postgres import PostgresServer
 
 IN_CI = bool(os.environ.get("PARTIBUS_CI"))
 
@@ -31,6 +35,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 raise pytest.UsageError(f"{item.nodeid} is of the unknown group {name!r}")
             if name in absent:
                 item.add_marker(pytest.mark.skip(reason=f"needs {absent[name].needs}"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["PostgresServer"]:
+    """A PostgreSQL server for all tests of a process; each uses lanes of its own."""
+    from support.postgres import PostgresServer
+
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.remove()
 
 
 @pytest.hookimpl(wrapper=True)

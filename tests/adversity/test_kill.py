@@ -207,9 +207,9 @@ async def _take_all(inboxes: list[Inbox], account: Account) -> None:
         await inbox.drain()
 
 
-def live_and_die(new_server: NewServer, seed: int, lives: int) -> None:
+def live_and_die(new_server: NewServer, seed: int, lives: int, *flags: str) -> None:
     rng = random.Random(seed)
-    victim = new_server()
+    victim = new_server(None, *flags)
     victim.start()
     accounts = [Account(queue) for queue in QUEUES]
     for number in range(lives):

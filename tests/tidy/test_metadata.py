@@ -21,6 +21,7 @@ EXTRAS = {
     "src/partibus/control/jwt_tokens.py": "jwt",
     "src/partibus/integrations/kombu.py": "celery",
     "src/partibus/cli/": "spark",
+    "src/partibus/store/postgres/": "postgres",
     "src/partibus/testing/": "testing",
     "src/partibus/testing/containers.py": "testcontainers",
     "src/pyspark_servicebus/java_runtime.py": "java",

@@ -53,6 +53,7 @@ from partibus.domain.limits import SELFHOST, Profile, profile_named
 from partibus.domain.quantities import size_bytes
 from partibus.server import emulator
 from partibus.server.testing import reset as testing
+from partibus.store.postgres.address import SCHEMES, is_database, lane_name
 from partibus.store.room import FREE_MIN, FreeMin
 
 ENVIRONMENT_PREFIX: Final = "PARTIBUS_"
@@ -118,8 +119,25 @@ class ServeSettings:
         if self.memory:
             return ()
         if self.store_places:
-            return tuple(Path(place) for place in self.store_places)
+            return tuple(
+                self.data / f"store-{number}" if is_database(place) else Path(place)
+                for number, place in enumerate(self.store_places)
+            )
         return tuple(self.data / f"store-{number}" for number in range(self.stores))
+
+    @property
+    def store_databases(self) -> dict[int, str]:
+        """The addresses of the stores that are in a database and have no directory, by number."""
+        places = () if self.memory else enumerate(self.store_places)
+        return {number: place for number, place in places if is_database(place)}
+
+    def store_name(self, number: int) -> str:
+        """Where a store is, for a person: its directory, or its lane in a database."""
+        if self.memory:
+            return "memory"
+        if number in self.store_databases:
+            return lane_name(self.store_databases[number], number)
+        return str(self.store_directories[number])
 
     @property
     def loopback_only(self) -> bool:
@@ -344,7 +362,14 @@ def _read_stores(value: object) -> dict[str, object]:
     places = tuple(str(place) for place in value)
     if not places or not all(places) or not all(isinstance(p, str | Path) for p in value):
         raise ArgumentError("a number or a list of places is expected.")
-    if len(set(places)) != len(places):
+    directories = [place for place in places if not is_database(place)]
+    unknown = next((place for place in directories if "://" in place), None)
+    if unknown is not None:
+        raise ArgumentError(
+            f"'{unknown}' is not a place for a store; allowed are a directory and an address that "
+            f"begins with {SCHEMES[0]}."
+        )
+    if len(set(directories)) != len(directories):
         raise ArgumentError("a place is named twice; each store needs its own.")
     return {"stores": len(places), "store_places": places}
 

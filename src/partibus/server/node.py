@@ -26,7 +26,7 @@ from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.live import LiveNamespace
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.clock import Clock, SystemClock
-from partibus.domain.errors import BusError, ConfigError, StoreCorrupt
+from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Lane
@@ -150,7 +150,6 @@ class Node:
         loop = asyncio.get_running_loop()
         scheduler = LoopScheduler(loop)
         self._time = BusTime(self._clock, scheduler, loop if self._settings.fake_time else None)
-        self._refuse_what_is_not_offered()
         vault = vault_of(self._settings, makes=self._membership is None)
         stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler, vault)
         with contextlib.ExitStack() as undo:
@@ -284,11 +283,6 @@ class Node:
 
     # --- parts ----------------------------------------------------------------------------
 
-    def _refuse_what_is_not_offered(self) -> None:
-        for place in self._settings.store_places:
-            if "://" in place:
-                raise ConfigError(f"--store {place}: this version keeps stores in directories.")
-
     async def _open(
         self, stores: StoreMaker, scheduler: LoopScheduler, undo: contextlib.ExitStack
     ) -> None:
@@ -353,13 +347,15 @@ class Node:
 
     def _open_broker(self, number: int, broker: Broker) -> None:
         if not self._settings.memory:
+            is_lane = number in self._settings.store_databases
             directory = self._settings.store_directories[number]
-            broker.retell = words_for_clients(number, directory)
+            name = self._settings.store_name(number) if is_lane else directory
+            broker.retell = words_for_clients(number, name)
         try:
             broker.open(self._progress)
         except StoreCorrupt as error:
             # What contradicts itself within the log does not know where the log lies.
-            place = str(self._settings.store_directories[number])
+            place = self._settings.store_name(number)
             text = error.text if place in error.text else f"{place}: {error.text}."
             raise StoreCorrupt(text) from error
         self._brokers[number] = broker

@@ -12,10 +12,11 @@ from pathlib import Path
 from partibus.domain.errors import BusError
 
 
-def words_for_clients(number: int, directory: Path) -> Callable[[BusError], None]:
-    """What retells the errors of a store in a directory."""
+def words_for_clients(number: int, place: Path | str) -> Callable[[BusError], None]:
+    """What retells the errors of a store in a directory, or in a lane of that name."""
     # The longer one first: a relative path may be the end of the resolved one.
-    places = sorted({str(directory), str(directory.resolve())}, key=len, reverse=True)
+    resolved = str(place.resolve()) if isinstance(place, Path) else place
+    places = sorted({str(place), resolved}, key=len, reverse=True)
     return partial(_retell, f"store {number}", places)
 
 
@@ -23,6 +24,7 @@ def _retell(name: str, places: list[str], error: BusError) -> None:
     text = error.text
     for place in places:
         text = text.replace(f"The store {place}", name.capitalize())
+        text = text.replace(f"The {place}", name.capitalize())
         text = text.replace(f"{place}/", f"{name}: ").replace(place, name)
     error.text = text
     error.args = (text,)

@@ -1,12 +1,15 @@
 """The stores of this process, made as the settings say.
 
-Owns the choice between memory and directories, and whether a store can be made to fail on
-demand. It opens nothing. Called by the node.
+Owns the choice between memory, directories and databases, and whether a store can be made to fail
+on demand. It opens nothing. Called by the node.
 """
 
+import os
 import secrets
+import socket
 from collections.abc import Callable
 
+from partibus.domain.errors import ConfigError
 from partibus.fragment.broker import Scheduler
 from partibus.sealing.keys import Vault
 from partibus.server.config import ServeSettings
@@ -38,6 +41,8 @@ class StoreMaker:
         """The store of that number, not open yet."""
         if self._settings.memory:
             return self._in_memory(number)
+        if number in self._settings.store_databases:
+            return self._in_database(number, self._settings.store_databases[number])
         store = self._on_disk(number)
         if self._vault is None:
             return store
@@ -53,6 +58,22 @@ class StoreMaker:
         store = SegmentStore(directory, notify=self._notify, disk=disk, free_min=free_min)
         self.faults[number] = DiskFaults(store, disk)
         return store
+
+    def _in_database(self, number: int, address: str) -> Store:
+        if self._vault is not None:
+            raise ConfigError(
+                f"Store {number} is in a database, which is not encrypted by this server: have the "
+                "database encrypt its own disk, and start without an encryption key."
+            )
+        try:
+            from partibus.store.postgres.store import PostgresStore
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"Store {number} is in a database, and the driver is missing: "
+                "pip install 'partibus[postgres]'."
+            ) from error
+        owner = f"{socket.gethostname()} process {os.getpid()}"
+        return PostgresStore(address, number, notify=self._notify, owner=owner)
 
     def _in_memory(self, number: int) -> Store:
         if not self._settings.faults:

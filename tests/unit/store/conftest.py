@@ -160,15 +160,6 @@ class Lanes:
             connection.execute(statement)
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """One server for all tests of a process."""
-    server = PostgresServer()
-    server.start()
-    yield server
-    server.remove()
-
-
 _lane_numbers = itertools.count()
 
 

@@ -128,7 +128,8 @@ class Belonging:
         begun = set(known)
         if self._identity.namespace() is None:  # of an earlier release, which noted no stores
             begun = {p.store for r in self._catalog.entities() for p in r.fragments}
-        for number in sorted(begun):
+        # What a database holds is compared when the store is open.
+        for number in sorted(begun.difference(self._settings.store_databases)):
             self._check_begun(number, directories[number])
 
     def _check_begun(self, number: int, directory: Path) -> None:
@@ -145,7 +146,7 @@ class Belonging:
 
     def check_store(self, number: int, store: Held) -> None:
         """The store is the one that it is taken for, and the catalog knows all that it holds."""
-        directory = self._settings.store_directories[number]
+        directory = Path(self._settings.store_name(number))
         marks = store.marks
         if marks.namespace:
             self._check_namespace(directory, marks.namespace)

@@ -62,9 +62,19 @@ def refuse_encrypted(settings: ServeSettings, verb: str) -> None:
         )
 
 
+def refuse_databases(settings: ServeSettings) -> None:
+    """For verbs that work on files."""
+    for number in settings.store_databases:
+        raise ConfigError(
+            f"Store {number} is the {settings.store_name(number)}, and this verb works on "
+            "directories only: use the tools of the database. Nothing was changed."
+        )
+
+
 @contextlib.contextmanager
 def claimed(settings: ServeSettings) -> Iterator[contextlib.ExitStack]:
     """The data directory is ours for as long as the block runs."""
+    refuse_databases(settings)
     with contextlib.ExitStack() as cleanup:
         claim_data_directory(settings, cleanup)
         yield cleanup

@@ -23,7 +23,7 @@ from partibus.files.private import make_private_directory, sync_directory, write
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.check import PartReport, check_data
 from partibus.server.data_directory.directory import CATALOG_NAME, RESTORING_NAME
-from partibus.server.data_directory.offline import OpenStore
+from partibus.server.data_directory.offline import OpenStore, refuse_databases
 from partibus.store.lock import DirectoryLock
 
 RESTORING: Final = b"A restore is under way here, or was interrupted.\n"
@@ -64,6 +64,7 @@ def restore(
 
 
 def _refuse_used(settings: ServeSettings) -> None:
+    refuse_databases(settings)
     for directory in (settings.data, *settings.store_directories):
         if not directory.exists():
             continue

@@ -169,12 +169,11 @@ class Administration:
                 placed[placement.store] = placed.get(placement.store, 0) + 1
         unknown = dict.fromkeys(("live_bytes", "disk_bytes", "damaged", "free_bytes", "shortage"))
         silent = {"worker": None, "state": NO_ANSWER, **unknown}
-        places = self._settings.store_directories
         return {
             "stores": [
                 {
                     "store": number,
-                    "place": "memory" if self._settings.memory else str(places[number]),
+                    "place": self._settings.store_name(number),
                     "fragments": placed.get(number, 0),
                     **told.get(str(number), silent),
                 }

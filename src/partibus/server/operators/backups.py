@@ -118,6 +118,11 @@ class BackupService:
                 f"The backup {self._holding.name} is being made; try again when it is over. One "
                 f"whose reader is gone is given up {LEASE_MS // 1000} seconds after its last sign."
             )
+        for number in self._settings.store_databases:
+            raise InvalidOperation(
+                f"Store {number} is the {self._settings.store_name(number)}, which this backup "
+                "cannot include: back up the database with its own tools."
+            )
         for number, store in self._stores.items():
             if store.shortage is not None:
                 raise StoreUnavailable(

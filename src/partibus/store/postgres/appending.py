@@ -24,6 +24,7 @@ from partibus.store.postgres.lane import Connection, Fenced, Lane
 ROW_BYTES_MAX: Final = 4 << 20
 """What waits beyond this goes into the next row; one entry alone may be larger."""
 PROBE_INTERVAL_S: Final = 1.0
+IDLE_PING_S: Final = 1.0
 
 _log: Final = logging.getLogger(__name__)
 
@@ -129,6 +130,9 @@ class AppendThread:
         while (group := self._take()) is not None:
             started = time.monotonic()
             try:
+                if not group:
+                    self._ping()
+                    continue
                 self._commit(group)
             except (psycopg.Error, BusError) as error:
                 self._fail(group, error)
@@ -137,16 +141,22 @@ class AppendThread:
                 self._report(partial(self._owner.committed, group, time.monotonic() - started))
 
     def _take(self) -> list[LaneEntry] | None:
-        """The entries of one segment that wait, as far as one row takes them; None at the end."""
+        """The entries of one segment that wait, as far as one row takes them; [] after an idle
+        while, None at the end."""
         with self._wake:
-            while not self._waiting and not self._closing:
-                self._wake.wait()
+            if not self._waiting and not self._closing:
+                self._wake.wait(IDLE_PING_S)
             waiting = self._waiting
             if not waiting:
-                return None
+                return None if self._closing else []
             count = _fitting(waiting)
             self._waiting = waiting[count:]
             return waiting[:count]
+
+    def _ping(self) -> None:
+        """An idle lane finds out by itself that its database is gone."""
+        assert self._connection is not None
+        self._connection.execute("SELECT 1")
 
     def _commit(self, group: list[LaneEntry]) -> None:
         first, end = group[0], group[-1].end

@@ -16,6 +16,7 @@ from psycopg import sql
 
 from partibus.domain.errors import StoreUnavailable
 from partibus.store.interface import Ref
+from partibus.store.postgres.address import lane_name
 from partibus.store.postgres.schema import SCHEMA, migrate, segment_table
 
 CONNECT_S: Final = 5
@@ -55,9 +56,7 @@ class Lane:
     @property
     def name(self) -> str:
         """What errors and the log call it; the password of the address is never shown."""
-        known = psycopg.conninfo.conninfo_to_dict(self._dsn)
-        host = known.get("host") or "localhost"
-        return f"lane {self.number} of the database {known.get('dbname') or ''} on {host}"
+        return lane_name(self._dsn, self.number)
 
     def connect(self, purpose: str) -> Connection:
         """A connection of its own for one thread; every statement is a transaction."""
@@ -201,14 +200,16 @@ class Lane:
         ).format(self._table(base))
 
     def entries(self, connection: Connection, base: int, start: int) -> Iterator[tuple[int, bytes]]:
-        """Position and bytes of the rows of a segment from `start` on, in order."""
+        """Position and bytes of the rows of a segment in order, from the one that holds `start`."""
         with connection.transaction(), connection.cursor("tail", binary=True) as cursor:
             cursor.itersize = ROWS_PER_FETCH
             cursor.execute(
                 sql.SQL(
-                    "SELECT position, payload FROM {} WHERE position >= %s ORDER BY position"
-                ).format(self._table(base)),
-                (start,),
+                    "SELECT position, payload FROM {table} WHERE position >= coalesce("
+                    "(SELECT max(position) FROM {table} WHERE position <= %s), %s)"
+                    " ORDER BY position"
+                ).format(table=self._table(base)),
+                (start, start),
             )
             yield from cursor
 

@@ -153,15 +153,15 @@ class PostgresStore:
                 if after > row.checkpoint:
                     for position, data in self._lane.entries(connection, base, row.checkpoint):
                         self._recent.add(position, data)  # likely to be delivered soon
-                        yield from self._records(position, data)
+                        yield from self._records(position, data, row.checkpoint)
             if self._connection is None:
                 raise InvalidOperation("The store was closed while its records were read.")
             self._begin(connection, bases, row.tail)
         except psycopg.Error as error:
             raise StoreUnavailable(f"The {self._lane.name} cannot be read: {error}") from error
 
-    def _records(self, position: int, data: bytes) -> Iterator[RecoveredRecord]:
-        """The records of all entries in one row."""
+    def _records(self, position: int, data: bytes, covered: int) -> Iterator[RecoveredRecord]:
+        """The records of the entries in one row; a checkpoint may cover the first of them."""
         offset = 0
         while offset < len(data):
             header = unpack_header(self._seed, data, offset)
@@ -173,7 +173,8 @@ class PostgresStore:
                     f"The {self._lane.name}: position {position + offset:#x}: an entry is damaged. "
                     "Restore the database from a backup; nothing was changed."
                 )
-            yield from entry_records(self._lane.name, 0, header, payload)
+            if header.position >= covered:
+                yield from entry_records(self._lane.name, 0, header, payload)
             offset = start + header.length
 
     def _begin(self, connection: Connection, bases: list[int], tail: int) -> None:

@@ -177,6 +177,19 @@ def test_pages_come_back_and_go_when_no_state_mentions_them(
     again.close()
 
 
+def test_a_checkpoint_may_lie_within_a_row(store: PostgresStore, lanes: Any, pump: Any) -> None:
+    ends: list[int] = []
+    for number in range(50):
+        store.append([Record(1, 1, b"%d" % number)], lambda error: ends.append(store.position))
+    pump.until(lambda: len(ends) == 50)
+    for covered in (0, 17, 48):
+        assert pump.checkpoint(store, {}, Increment(ends[covered], {}, [])) is None
+        store.close()
+        store = lanes.make(pump.notify)
+        assert ready(store) == [b"%d" % number for number in range(covered + 1, 50)]
+    store.close()
+
+
 def test_what_waits_is_committed_in_one_row(store: PostgresStore, lanes: Any, pump: Any) -> None:
     told: list[BusError | None] = []
     for number in range(50):
