@@ -43,8 +43,8 @@ HOT: Final = {
     "fragment.cursors": "behaviour changes commands effects feature retention",
     "fragment.outbox": "changes commands departures feature marks records sealing state transfers",
     "fragment.queue": (
-        "arrivals delivery dispatch duplicates expiry feature history kept_locks scheduling"
-        " settlement subqueue table"
+        "arrivals delivery dispatch duplicates expiry feature history kept_locks recovery"
+        " scheduling settlement subqueue table"
     ),
     "fragment.sessions": "dispatch feature lane locks numbers records session_state state",
     "fragment.stages": "behaviour changes commands departures effects feature records state",

@@ -33,8 +33,8 @@ from partibus.fragment.effects import (
 )
 from partibus.fragment.machine import Machine
 from partibus.fragment.queue.kept_locks import restore_locks
-from partibus.fragment.replay import NO_SPEC, finish
-from partibus.fragment.spec import FragmentSpec
+from partibus.fragment.replay import finish
+from partibus.fragment.spec import NO_SPEC, FragmentSpec
 from partibus.fragment.state import State
 from partibus.fragment.topics.commands import DueUnread, PublishDue
 from partibus.fragment.topics.state import Topic

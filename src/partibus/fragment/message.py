@@ -125,3 +125,8 @@ class Held:
         """It was received by its number; given back, it goes to the deferred messages."""
         self.busy = False
         """A settlement of this message is on its way to the store; no other may begin."""
+
+    def lay_over(self, overlay: Overlay | None) -> None:
+        """Add an overlay to what the message carries already."""
+        if overlay is not None:
+            self.overlay = overlay if self.overlay is None else self.overlay.merged(overlay)

@@ -13,20 +13,13 @@ from functools import partial
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.fragment.claims import state as claims
-from partibus.fragment.claims.state import Claims
-from partibus.fragment.cursors import retention
-from partibus.fragment.cursors.retention import Retention
+from partibus.fragment.feature import SnapshotSection
+from partibus.fragment.machine import FEATURES
 from partibus.fragment.message import Held
-from partibus.fragment.outbox.records import dump_outbox, load_outbox, load_unpaged_outbox
-from partibus.fragment.paging import PAGE_BYTES_MIN, NewPages, encode_bytes, encode_words
-from partibus.fragment.queue.history import Part, Shard
-from partibus.fragment.queue.kept_locks import dump_locks
+from partibus.fragment.paging import PAGE_BYTES_MIN, NewPages, encode_bytes
+from partibus.fragment.queue.history import Part
 from partibus.fragment.queue.table import MessageTable
-from partibus.fragment.sessions.records import dump_sessions, load_sessions
 from partibus.fragment.spec import FragmentSpec
-from partibus.fragment.stages import state as stages
-from partibus.fragment.stages.state import Stages
 from partibus.fragment.state import State
 from partibus.fragment.table_snapshot import PAGED_VERSION, TableReader, dump_table
 from partibus.store.interface import NoPages, Pages
@@ -34,20 +27,22 @@ from partibus.store.interface import NoPages, Pages
 VERSION: Final = PAGED_VERSION
 """1 had no sections; before 3 no row said that its message was scheduled, nor held a time to live
 beyond 32 bits; before 4 there were no pages."""
-SESSIONS_SECTION: Final = 1
-IDENTITIES_SECTION: Final = 2
-UNPAGED_OUTBOX_SECTION: Final = 48
-OUTBOX_SECTION: Final = 50
-MARKS_SECTION: Final = 49
-CLAIMS_SECTION: Final = 10
-CURSORS_SECTION: Final = 11
-STAGES_SECTION: Final = 12
-LOCKS_SECTION: Final = 20
 _SECTION: Final = struct.Struct("<BQ")
 _HEAD: Final = struct.Struct("<BQ")
 _PAGE: Final = struct.Struct("<Q")
 IN_PAGE: Final = 128
 """Added to the tag of a section that lies in a page, of which it has the number."""
+SECTIONS: Final[dict[int, SnapshotSection]] = {}
+"""Every section that a snapshot may have, by its tag, in the order of the features."""
+
+
+def _assemble() -> None:
+    for feature in FEATURES:
+        for section in feature.sections:
+            SECTIONS[section.tag] = section
+
+
+_assemble()
 
 
 def dump(state: State, keeps_locks: bool = False, pages: NewPages | None = None) -> bytes:
@@ -57,101 +52,23 @@ def dump(state: State, keeps_locks: bool = False, pages: NewPages | None = None)
     parts: list[Part] = [_HEAD.pack(VERSION, state.next_sequence_durable)]
     for table, loose in _tables(state):
         dump_table(table, loose, parts, pages)
-    sections = _sections(state, pages)
-    if keeps_locks and state.lock_count:
-        sections.append((LOCKS_SECTION, [dump_locks(state)]))
-    for tag, section in sections:
-        size = sum(map(_byte_count, section))
-        if pages is not None and size >= PAGE_BYTES_MIN:
-            number = pages.add(partial(encode_bytes, b"".join(section)))
-            parts += (_SECTION.pack(tag | IN_PAGE, _PAGE.size), _PAGE.pack(number))
-        else:
-            parts.append(_SECTION.pack(tag, size))
-            parts += section
+    for section in SECTIONS.values():
+        if section.dump is not None and (keeps_locks or not section.at_stop):
+            content = section.dump(state, pages)
+            if content is not None:
+                _add_section(parts, section.tag, content, pages)
     return b"".join(parts)
 
 
-def _sections(state: State, pages: NewPages | None) -> list[tuple[int, list[Part]]]:
-    """What the entity has beside messages, by tag."""
-    sections: list[tuple[int, list[Part]]] = []
-    if state.history.count:
-        sections.append((IDENTITIES_SECTION, _dump_history(state, pages)))
-    if state.sessions is not None:
-        sections.append((SESSIONS_SECTION, [dump_sessions(state.sessions)]))
-        if pages is not None:
-            pages.spent += len(state.sessions.by_id)
-    if state.outbox.next_number_durable > 1:
-        sections.append((OUTBOX_SECTION, dump_outbox(state.outbox, pages)))
-    if len(state.marks):
-        sections.append((MARKS_SECTION, [state.marks.dump()]))
-    if state.claims is not None:
-        sections.append((CLAIMS_SECTION, _dump_claims(state.claims, pages)))
-    if state.retention is not None:
-        kept: list[Part] = [retention.dump_head(state.retention)]
-        dump_table(state.retention.table, [], kept, pages)
-        sections.append((CURSORS_SECTION, kept))
-    if state.stages is not None:
-        sections.append((STAGES_SECTION, _dump_stages(state.stages, pages)))
-    return sections
-
-
-def _dump_history(state: State, pages: NewPages | None) -> list[Part]:
-    if pages is None:
-        return state.history.dump()
-
-    def page_of(shard: Shard) -> int:
-        pages.spent += 1
-        return (
-            pages.mention(shard.page)
-            if shard.page
-            else pages.add(partial(encode_words, shard.words))
-        )
-
-    return state.history.dump(page_of)
-
-
-def _dump_claims(held: Claims, pages: NewPages | None) -> list[Part]:
-    parts: list[Part] = []
-    for claim in held.by_owner.values():
-        parts.append(claims.dump_head(claim))
-        dump_table(claim.table, [], parts, pages)
-    return parts
-
-
-def _load_claims(data: bytes, tables: TableReader) -> Claims:
-    found = Claims()
-    offset = 0
-    while offset < len(data):
-        claim, offset = claims.load_head(data, offset)
-        offset = tables.load(claim.table, data, offset)
-        claim.byte_count = claim.table.byte_count()
-        found.by_owner[claim.owner] = claim
-    return found
-
-
-def _load_cursors(data: bytes, tables: TableReader) -> Retention:
-    found, offset = retention.load_head(data)
-    tables.load(found.table, data, offset)
-    found.byte_count = found.table.byte_count()
-    return found
-
-
-def _dump_stages(staged: Stages, pages: NewPages | None) -> list[Part]:
-    parts: list[Part] = [stages.dump_head(staged)]
-    for stage, is_published in stages.durable_stages(staged):
-        parts.append(stages.dump_stage(stage, is_published))
-        dump_table(stage.table, [], parts, pages)
-    return parts
-
-
-def _load_stages(data: bytes, tables: TableReader) -> Stages:
-    found, count, offset = stages.load_head(data)
-    for _ in range(count):
-        stage, offset = stages.load_stage(found, data, offset)
-        offset = tables.load(stage.table, data, offset)
-        stage.byte_count = stage.table.byte_count()
-        stage.next_place = stage.table.last_sequence + 1
-    return found
+def _add_section(parts: list[Part], tag: int, content: list[Part], pages: NewPages | None) -> None:
+    """Put a section into the snapshot, or into a page when it is large."""
+    size = sum(map(_byte_count, content))
+    if pages is not None and size >= PAGE_BYTES_MIN:
+        number = pages.add(partial(encode_bytes, b"".join(content)))
+        parts += (_SECTION.pack(tag | IN_PAGE, _PAGE.size), _PAGE.pack(number))
+    else:
+        parts.append(_SECTION.pack(tag, size))
+        parts += content
 
 
 def _byte_count(part: Part) -> int:
@@ -159,29 +76,13 @@ def _byte_count(part: Part) -> int:
 
 
 def _load_section(state: State, tag: int, data: bytes, tables: TableReader) -> None:
-    if tag == IDENTITIES_SECTION:
-        state.history.load(data, tables.page)
-    elif tag == SESSIONS_SECTION:
-        load_sessions(state, data)
-    elif tag == UNPAGED_OUTBOX_SECTION:
-        load_unpaged_outbox(state, data)
-    elif tag == OUTBOX_SECTION:
-        load_outbox(state, data, tables)
-    elif tag == MARKS_SECTION:
-        state.marks.load(data)
-    elif tag == CLAIMS_SECTION:
-        state.claims = _load_claims(data, tables)
-    elif tag == CURSORS_SECTION:
-        state.retention = _load_cursors(data, tables)
-    elif tag == STAGES_SECTION:
-        state.stages = _load_stages(data, tables)
-    elif tag == LOCKS_SECTION:
-        state.kept_locks = data
-    else:
+    section = SECTIONS.get(tag)
+    if section is None:
         raise StoreCorrupt(
             f"a snapshot's section {tag} is not known to this release; "
             "open the data with the release that wrote it"
         )
+    section.load(state, data, tables)
 
 
 def _load_sections(state: State, data: bytes, offset: int, tables: TableReader) -> None:

@@ -5,6 +5,7 @@ catalog. A changed entity gives the machine a new spec.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +34,7 @@ class FragmentSpec:
     """Of a topic: a message that no subscription wants is refused (ENT-4)."""
     path: str = ""
     """The entity's name, for error texts."""
+
+
+NO_SPEC: Final = FragmentSpec(lock_duration_ms=0, max_delivery_count=0)
+"""A state is rebuilt without its entity's properties; the node sets them afterwards."""

@@ -5,9 +5,10 @@ changes and what passing time means for it. The behaviour itself is in the modul
 nothing but `machine` reads this one.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
-from partibus.fragment.claims import behaviour
+from partibus.fragment.claims import behaviour, records
 from partibus.fragment.claims.changes import (
     Claiming,
     ClaimLapse,
@@ -23,7 +24,7 @@ from partibus.fragment.claims.commands import (
     RenewClaim,
     SettleClaim,
 )
-from partibus.fragment.feature import Feature
+from partibus.fragment.feature import CLAIMS_SECTION, Feature, SnapshotSection
 from partibus.fragment.state import State
 
 
@@ -36,6 +37,12 @@ def shift(state: State, delta_ms: int) -> None:
     """Claims last for an interval."""
     if state.claims is not None:
         state.claims.shift_ms(delta_ms)
+
+
+def bodies(state: State) -> Iterator[tuple[int, int]]:
+    """The messages that claims hold."""
+    if state.claims is not None:
+        yield from state.claims.bodies()
 
 
 CLAIMS: Final = Feature(
@@ -57,4 +64,7 @@ CLAIMS: Final = Feature(
     on_tick=behaviour.lapse_claims,
     deadlines=deadlines,
     shift=shift,
+    replays=dict.fromkeys(records.KINDS, records.replay_claim),
+    sections=(SnapshotSection(CLAIMS_SECTION, records.load_claims, records.dump_claims),),
+    bodies=bodies,
 )

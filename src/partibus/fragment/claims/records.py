@@ -1,4 +1,4 @@
-"""The durable facts about claims, as records, and their replay.
+"""The durable facts about claims: records with their replay, and the section of a snapshot.
 
 Owns the encoding: epoch, end, owner and start, then what the kind adds. Runs while a fragment
 serves only to make records; replay happens before it does.
@@ -9,9 +9,11 @@ from array import array
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.fragment.claims.state import Claim, Claims, runs_of
+from partibus.fragment.claims.state import Claim, Claims, dump_head, load_head, runs_of
 from partibus.fragment.cursors.retention import keep_replayed
 from partibus.fragment.message import Held
+from partibus.fragment.paging import NewPages
+from partibus.fragment.queue.history import Part
 from partibus.fragment.records import (
     CLAIM_LAPSED,
     CLAIM_RELEASED,
@@ -20,6 +22,7 @@ from partibus.fragment.records import (
     CLAIMED,
 )
 from partibus.fragment.state import State
+from partibus.fragment.table_snapshot import TableReader, dump_table
 from partibus.store.record import Record
 
 KINDS: Final = (CLAIMED, CLAIM_RENEWED, CLAIM_SETTLED, CLAIM_LAPSED, CLAIM_RELEASED)
@@ -35,7 +38,7 @@ def claim_record(
     return Record(state.fragment_id, kind, head + encoded_owner + encoded_start + tail, b"")
 
 
-def replay_claim(state: State, kind: int, meta: bytes) -> None:
+def replay_claim(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
     """Apply one record about a claim."""
     epoch, expires_ms, owner_size, start_size = _CLAIM.unpack_from(meta, 0)
     owner_end = _CLAIM.size + owner_size
@@ -115,3 +118,28 @@ def take_all(claim: Claim) -> list[Held]:
     """Empty the table of a claim."""
     table = claim.table
     return [table.pop() for _ in range(len(table))]
+
+
+# --- snapshots -----------------------------------------------------------------------------------
+
+
+def dump_claims(state: State, pages: NewPages | None) -> list[Part] | None:
+    """Each claim, followed by the table of its messages."""
+    if state.claims is None:
+        return None
+    parts: list[Part] = []
+    for claim in state.claims.by_owner.values():
+        parts.append(dump_head(claim))
+        dump_table(claim.table, [], parts, pages)
+    return parts
+
+
+def load_claims(state: State, data: bytes, tables: TableReader) -> None:
+    """The claims that `dump_claims` wrote."""
+    found = state.claims = Claims()
+    offset = 0
+    while offset < len(data):
+        claim, offset = load_head(data, offset)
+        offset = tables.load(claim.table, data, offset)
+        claim.byte_count = claim.table.byte_count()
+        found.by_owner[claim.owner] = claim

@@ -228,7 +228,7 @@ def _tables(state: State, lane: Lane | None) -> list[MessageTable]:
 # --- recovery -------------------------------------------------------------------------------------
 
 
-def replay_cursor(state: State, kind: int, meta: bytes) -> None:
+def replay_cursor(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
     """Apply one record about cursors."""
     retention = _retention(state)
     if kind == CURSOR_PLACED:

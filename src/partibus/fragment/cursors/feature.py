@@ -7,7 +7,7 @@ nothing but `machine` reads this one.
 
 from typing import Final
 
-from partibus.fragment.cursors import behaviour
+from partibus.fragment.cursors import behaviour, retention
 from partibus.fragment.cursors.changes import CursorDrop, CursorPlacement, Trim
 from partibus.fragment.cursors.commands import (
     DropCursor,
@@ -18,7 +18,7 @@ from partibus.fragment.cursors.commands import (
     ReadRange,
 )
 from partibus.fragment.effects import Effects
-from partibus.fragment.feature import Feature
+from partibus.fragment.feature import CURSORS_SECTION, Feature, SnapshotSection
 from partibus.fragment.state import State
 from partibus.fragment.upkeep.slices import Allowance
 
@@ -49,4 +49,8 @@ CURSORS: Final = Feature(
     },
     on_tick=on_tick,
     deadlines=deadlines,
+    replays=dict.fromkeys(behaviour.KINDS, behaviour.replay_cursor),
+    sections=(
+        SnapshotSection(CURSORS_SECTION, retention.load_retention, retention.dump_retention),
+    ),
 )

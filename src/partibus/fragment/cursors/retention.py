@@ -14,8 +14,11 @@ from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.cursors.commands import CursorSummary
 from partibus.fragment.effects import Effects
 from partibus.fragment.message import Held
+from partibus.fragment.paging import NewPages
+from partibus.fragment.queue.history import Part
 from partibus.fragment.queue.table import MessageTable
 from partibus.fragment.state import State
+from partibus.fragment.table_snapshot import TableReader, dump_table
 
 CURSORS_MAX: Final = 1000
 """Cursors of a fragment; each costs little, but nobody needs more."""
@@ -121,23 +124,28 @@ def keep_replayed(state: State, held: Held) -> None:
         retention.add(held)
 
 
-def dump_head(retention: Retention) -> bytes:
-    """Everything but the kept messages."""
-    parts = [_HEAD.pack(retention.floor, len(retention.cursors))]
+def dump_retention(state: State, pages: NewPages | None) -> list[Part] | None:
+    """The cursors, followed by the table of the kept messages."""
+    retention = state.retention
+    if retention is None:
+        return None
+    parts: list[Part] = [_HEAD.pack(retention.floor, len(retention.cursors))]
     parts += [encode_cursor(cursor) for cursor in retention.cursors.values()]
-    return b"".join(parts)
+    dump_table(retention.table, [], parts, pages)
+    return parts
 
 
-def load_head(data: bytes) -> tuple[Retention, int]:
-    """The cursors at the beginning of a section, and the offset behind them."""
-    retention = Retention()
+def load_retention(state: State, data: bytes, tables: TableReader) -> None:
+    """What `dump_retention` wrote."""
+    retention = state.retention = Retention()
     retention.floor, count = _HEAD.unpack_from(data, 0)
     offset = _HEAD.size
     for _ in range(count):
         cursor, offset = decode_cursor(data, offset)
         retention.cursors[cursor.name] = cursor
     retention.trim()
-    return retention, offset
+    tables.load(retention.table, data, offset)
+    retention.byte_count = retention.table.byte_count()
 
 
 def encode_cursor(cursor: CursorSummary) -> bytes:

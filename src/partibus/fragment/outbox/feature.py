@@ -7,8 +7,14 @@ nothing but `machine` reads this one.
 
 from typing import Final
 
-from partibus.fragment.feature import Feature
-from partibus.fragment.outbox import departures, sealing, transfers
+from partibus.fragment.feature import (
+    MARKS_SECTION,
+    OUTBOX_SECTION,
+    UNPAGED_OUTBOX_SECTION,
+    Feature,
+    SnapshotSection,
+)
+from partibus.fragment.outbox import departures, records, sealing, transfers
 from partibus.fragment.outbox.changes import (
     BroughtBack,
     Departure,
@@ -27,6 +33,23 @@ from partibus.fragment.outbox.commands import (
     Seal,
     Transfer,
 )
+from partibus.fragment.queue.table import MessageTable
+from partibus.fragment.records import (
+    BROUGHT_BACK,
+    DEPARTED,
+    HANDED_OVER,
+    REDIRECTED,
+    SEALED,
+    TAKEN,
+    TRANSFERRED,
+)
+from partibus.fragment.state import State
+
+
+def tables(state: State) -> list[MessageTable]:
+    """The messages in the outbox."""
+    return [state.outbox.table]
+
 
 OUTBOX: Final = Feature(
     {
@@ -47,4 +70,19 @@ OUTBOX: Final = Feature(
         Redirection: (transfers.redirected, transfers.abort_decision),
         Sealing: (sealing.sealed, sealing.abort_seal),
     },
+    replays={
+        DEPARTED: records.replay_departed,
+        TRANSFERRED: records.replay_transferred,
+        HANDED_OVER: records.replay_handed_over,
+        BROUGHT_BACK: records.replay_brought_back,
+        REDIRECTED: records.replay_redirected,
+        TAKEN: records.replay_taken,
+        SEALED: records.replay_sealed,
+    },
+    sections=(
+        SnapshotSection(UNPAGED_OUTBOX_SECTION, records.load_unpaged_outbox),
+        SnapshotSection(OUTBOX_SECTION, records.load_outbox, records.dump_used_outbox),
+        SnapshotSection(MARKS_SECTION, records.load_marks, records.dump_marks),
+    ),
+    tables=tables,
 )

@@ -5,7 +5,6 @@ record like any other; `DEPARTED` in the same entry, or a later one, says that i
 """
 
 import struct
-from collections.abc import Callable
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
@@ -15,6 +14,7 @@ from partibus.fragment.outbox.marks import Mark
 from partibus.fragment.outbox.state import TRANSFER_SEQUENCES, Outbox, Parcel, Purpose
 from partibus.fragment.paging import NewPages
 from partibus.fragment.queue.history import Part
+from partibus.fragment.queue.recovery import take
 from partibus.fragment.queue.table import ROW_BYTES
 from partibus.fragment.records import (
     BROUGHT_BACK,
@@ -41,9 +41,6 @@ _PAGED_SECTION: Final = struct.Struct("<QI")
 _SECTION: Final = struct.Struct("<QQII")
 _ROUTE: Final = struct.Struct("<BH")
 _NUMBER: Final = struct.Struct("<Q")
-
-Take = Callable[[State, int], Held]
-"""Takes a message out of whichever table it is in."""
 
 
 # --- records -------------------------------------------------------------------------------------
@@ -98,30 +95,22 @@ def sealed(fragment_id: int, origin_id: int, number: int) -> Record:
 # --- replay --------------------------------------------------------------------------------------
 
 
-def replay_outbox(
-    state: State, kind: int, meta: bytes, position: int, length: int, take: Take
-) -> bool:
-    """Apply a record of these kinds; False when it is of another."""
-    if kind == DEPARTED:
-        _replay_departed(state, meta, take)
-    elif kind == TRANSFERRED:
-        _replay_transferred(state, meta, position, length)
-    elif kind == HANDED_OVER:
-        for number in unpack_sequences(meta):
-            _left_session(state, _parcel(state, number).held)
-    elif kind == BROUGHT_BACK:
-        _replay_brought_back(state, meta)
-    elif kind == REDIRECTED:
-        _replay_redirected(state, meta)
-    elif kind == TAKEN:
-        origin_id, number = _TAKEN.unpack(meta)
-        state.marks.set(origin_id, Mark(number, 0))
-    elif kind == SEALED:
-        origin_id, number = _TAKEN.unpack(meta)
-        state.marks.set(origin_id, Mark(state.marks.of(origin_id).taken, number))
-    else:
-        return False
-    return True
+def replay_handed_over(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+    """Parcels are the destination's."""
+    for number in unpack_sequences(meta):
+        _left_session(state, _parcel(state, number).held)
+
+
+def replay_taken(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+    """Messages of an origin have arrived."""
+    origin_id, number = _TAKEN.unpack(meta)
+    state.marks.set(origin_id, Mark(number, 0))
+
+
+def replay_sealed(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+    """Nothing more up to a number will arrive from an origin."""
+    origin_id, number = _TAKEN.unpack(meta)
+    state.marks.set(origin_id, Mark(state.marks.of(origin_id).taken, number))
 
 
 def _parcel(state: State, number: int) -> Parcel:
@@ -131,17 +120,20 @@ def _parcel(state: State, number: int) -> Parcel:
     return parcel
 
 
-def _replay_departed(state: State, meta: bytes, take: Take) -> None:
+def replay_departed(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+    """Messages of a lane are in the outbox."""
     number, purpose, size = _DEPARTED.unpack_from(meta, 0)
     end = _DEPARTED.size + size
     path = meta[_DEPARTED.size : end].decode()
     for sequence in unpack_sequences(meta, end):
-        state.outbox.enter(number, take(state, sequence), Purpose(purpose), path)
+        held, _ = take(state, sequence)
+        state.outbox.enter(number, held, Purpose(purpose), path)
         number += 1
     state.outbox.next_number = number
 
 
-def _replay_transferred(state: State, meta: bytes, position: int, length: int) -> None:
+def replay_transferred(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+    """A message was given to the outbox alone."""
     number, enqueued_ms, size = _TRANSFERRED.unpack_from(meta, 0)
     path = meta[_TRANSFERRED.size : _TRANSFERRED.size + size].decode()
     sequence = TRANSFER_SEQUENCES | number
@@ -150,13 +142,13 @@ def _replay_transferred(state: State, meta: bytes, position: int, length: int) -
     state.outbox.next_number = number + 1
 
 
-def _replay_brought_back(state: State, meta: bytes) -> None:
+def replay_brought_back(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+    """Parcels are in a lane again."""
     overlay, offset = unpack_overlay(meta, 1)
     ready = state.lanes[meta[0]].ready
     for number in unpack_sequences(meta, offset):
         held = _parcel(state, number).held
-        if overlay is not None:
-            held.overlay = overlay if held.overlay is None else held.overlay.merged(overlay)
+        held.lay_over(overlay)
         ready.insert(held)
         if meta[0] != Lane.MAIN:
             _left_session(state, held)
@@ -167,7 +159,8 @@ def _left_session(state: State, held: Held) -> None:
         state.sessions.forget([held.sequence])
 
 
-def _replay_redirected(state: State, meta: bytes) -> None:
+def replay_redirected(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+    """Parcels are bound to a path under new numbers."""
     first, size = _REDIRECTED.unpack_from(meta, 0)
     end = _REDIRECTED.size + size
     path = meta[_REDIRECTED.size : end].decode()
@@ -212,7 +205,7 @@ def _load_routes(outbox: Outbox, data: bytes, offset: int, count: int) -> int:
     return offset
 
 
-def load_unpaged_outbox(state: State, data: bytes) -> None:
+def load_unpaged_outbox(state: State, data: bytes, tables: TableReader) -> None:
     """An outbox as releases before have written it: routes, overlays, rows, words."""
     outbox = state.outbox
     next_number, row_count, route_count, overlay_count = _SECTION.unpack_from(data, 0)
@@ -229,3 +222,18 @@ def load_unpaged_outbox(state: State, data: bytes) -> None:
         raise StoreCorrupt("a snapshot's outbox is cut short")
     outbox.table.load(data[offset:rows_end], overlays)
     outbox.words.load(data, rows_end)
+
+
+def dump_used_outbox(state: State, pages: NewPages | None) -> list[Part] | None:
+    """The outbox of a fragment that ever had a parcel."""
+    return dump_outbox(state.outbox, pages) if state.outbox.next_number_durable > 1 else None
+
+
+def dump_marks(state: State, pages: NewPages | None) -> list[Part] | None:
+    """How far each origin's parcels were taken."""
+    return [state.marks.dump()] if len(state.marks) else None
+
+
+def load_marks(state: State, data: bytes, tables: TableReader) -> None:
+    """What `dump_marks` wrote."""
+    state.marks.load(data)

@@ -34,7 +34,6 @@ from partibus.fragment.outbox.records import transferred as transferred_record
 from partibus.fragment.outbox.state import TRANSFER_SEQUENCES, Parcel, Purpose
 from partibus.fragment.queue.arrivals import full
 from partibus.fragment.queue.dispatch import dispatch
-from partibus.fragment.queue.settlement import lay_over
 from partibus.fragment.stages.departures import depart_published
 from partibus.fragment.state import State
 
@@ -198,7 +197,7 @@ def brought_back(state: State, change: Change, now_ms: int, out: Effects) -> Non
     assert isinstance(change, BroughtBack)
     messages = [parcel.held for parcel in _leave(state, change.numbers)]
     for held in messages:
-        lay_over(held, change.overlay)
+        held.lay_over(change.overlay)
     if state.sessions is not None and change.lane is not Lane.MAIN:
         # On its way a message is in its session still, and dead letters are in none.
         state.sessions.forget([held.sequence for held in messages])

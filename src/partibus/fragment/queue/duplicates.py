@@ -95,7 +95,7 @@ def let_go(state: State, sieve: Sieve) -> None:
     state.history.pending.difference_update(sieve.identities)
 
 
-def replay_identities(state: State, meta: bytes) -> None:
+def replay_identities(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
     """Identities that were made durable before a restart."""
     (seen_ms,) = IDENTIFIED_META.unpack_from(meta, 0)
     stamp = stamp_of(seen_ms)

@@ -33,9 +33,23 @@ from partibus.fragment.commands import (
     Undelivered,
 )
 from partibus.fragment.effects import Effects
-from partibus.fragment.feature import Feature
-from partibus.fragment.queue import arrivals, browsing, dispatch, scheduling, settlement
+from partibus.fragment.feature import IDENTITIES_SECTION, LOCKS_SECTION, Feature, SnapshotSection
+from partibus.fragment.queue import arrivals, browsing, dispatch, recovery, scheduling, settlement
+from partibus.fragment.queue.duplicates import replay_identities
 from partibus.fragment.queue.expiry import expire, next_sweep_ms
+from partibus.fragment.records import (
+    ACTIVATED,
+    DEAD_LETTERED,
+    DEFERRED,
+    DEFERRED_COUNTED,
+    ENQUEUED,
+    ENQUEUED_DUE,
+    IDENTIFIED,
+    REMOVED,
+    RETURNED,
+    RETURNED_UNCOUNTED,
+    SCHEDULED,
+)
 from partibus.fragment.state import State
 from partibus.fragment.upkeep.slices import Allowance
 
@@ -99,4 +113,24 @@ QUEUE: Final = Feature(
     on_tick=on_tick,
     deadlines=deadlines,
     shift=shift,
+    replays={
+        ENQUEUED: recovery.replay_enqueued,
+        ENQUEUED_DUE: recovery.replay_enqueued,
+        REMOVED: recovery.replay_removed,
+        RETURNED: recovery.replay_returned,
+        RETURNED_UNCOUNTED: recovery.replay_returned,
+        DEAD_LETTERED: recovery.replay_dead_lettered,
+        DEFERRED: recovery.replay_deferred,
+        DEFERRED_COUNTED: recovery.replay_deferred,
+        SCHEDULED: recovery.replay_scheduled,
+        ACTIVATED: recovery.replay_activated,
+        IDENTIFIED: replay_identities,
+    },
+    sections=(
+        SnapshotSection(IDENTITIES_SECTION, recovery.load_identities, recovery.dump_identities),
+        SnapshotSection(
+            LOCKS_SECTION, recovery.load_kept_locks, recovery.dump_kept_locks, at_stop=True
+        ),
+    ),
+    tables=recovery.tables,
 )

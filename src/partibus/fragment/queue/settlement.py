@@ -197,7 +197,7 @@ def returned(state: State, change: Change, now_ms: int, out: Effects) -> None:
     lane = state.lanes[change.lane]
     for held in change.messages:
         held.delivery_count += change.counted
-        lay_over(held, change.overlay)
+        held.lay_over(change.overlay)
         lane.unlock(held)
         lane.put_back(held)
     dispatch(state, lane, now_ms, out)
@@ -209,7 +209,7 @@ def deferred(state: State, change: Change, now_ms: int, out: Effects) -> None:
     lane = state.lanes[change.lane]
     for held in change.messages:
         held.delivery_count += change.counted
-        lay_over(held, change.overlay)
+        held.lay_over(change.overlay)
         lane.unlock(held)
         held.deferred = True
         held.state = MessageState.DEFERRED
@@ -226,7 +226,7 @@ def dead_lettered(state: State, change: Change, now_ms: int, out: Effects) -> No
         held.delivery_count += change.counted
         held.deferred = False
         held.state = MessageState.ACTIVE
-        lay_over(held, change.overlay)
+        held.lay_over(change.overlay)
         if not change.first_number:
             state.dead.ready.insert(held)
     if change.first_number:
@@ -270,9 +270,3 @@ def abort_answer(state: State, change: Change, error: BusError, out: Effects) ->
     command = change.command
     assert command.port is not None
     out.outward.append(Settled(command.port, command.request, change.lost, error))
-
-
-def lay_over(held: Held, overlay: Overlay | None) -> None:
-    """Add an overlay to what a message carries already."""
-    if overlay is not None:
-        held.overlay = overlay if held.overlay is None else held.overlay.merged(overlay)

@@ -18,8 +18,9 @@ from partibus.fragment.commands import (
     SetSessionState,
 )
 from partibus.fragment.effects import Effects
-from partibus.fragment.feature import Feature
-from partibus.fragment.sessions import locks, session_state
+from partibus.fragment.feature import SESSIONS_SECTION, Feature, SnapshotSection
+from partibus.fragment.records import IN_SESSIONS, SESSION_STATE
+from partibus.fragment.sessions import locks, records, session_state
 from partibus.fragment.state import State
 from partibus.fragment.upkeep.slices import Allowance
 
@@ -49,4 +50,7 @@ SESSIONS: Final = Feature(
     {SessionStateChange: (session_state.state_was_set, session_state.abort_state)},
     on_tick=on_tick,
     shift=shift,
+    replays={IN_SESSIONS: records.replay_in_sessions, SESSION_STATE: records.replay_state},
+    sections=(SnapshotSection(SESSIONS_SECTION, records.load_sessions, records.dump_sessions),),
+    bodies=records.state_bodies,
 )

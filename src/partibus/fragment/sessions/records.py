@@ -11,9 +11,12 @@ from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.message import NewMessage
+from partibus.fragment.paging import NewPages
+from partibus.fragment.queue.history import Part
 from partibus.fragment.records import IN_SESSIONS, SESSION_STATE
 from partibus.fragment.sessions.state import NO_STATE, Session, Sessions
 from partibus.fragment.state import State
+from partibus.fragment.table_snapshot import TableReader
 from partibus.store.record import Record
 
 _RUN: Final = struct.Struct("<QIH")
@@ -60,7 +63,7 @@ def copies_in_sessions(fragment_id: int, members: Sequence[tuple[int, str]]) -> 
     return Record(fragment_id, IN_SESSIONS, b"".join(parts))
 
 
-def replay_in_sessions(state: State, meta: bytes) -> None:
+def replay_in_sessions(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
     """Messages of the same entry belong to sessions."""
     sessions = rebuilt_sessions(state)
     offset = 0
@@ -89,7 +92,7 @@ def session_state(fragment_id: int, session_id: str, updated_ms: int, body: byte
     return Record(fragment_id, SESSION_STATE, meta, body or b"")
 
 
-def replay_state(state: State, meta: bytes, position: int, length: int) -> None:
+def replay_state(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
     """A session's state was set."""
     updated_ms, is_there = _STATE.unpack_from(meta, 0)
     sessions = rebuilt_sessions(state)
@@ -100,16 +103,24 @@ def replay_state(state: State, meta: bytes, position: int, length: int) -> None:
     sessions.drop_if_empty(session)
 
 
-def state_bodies(sessions: Sessions) -> list[tuple[int, int]]:
-    """(position, length) of every state in the store."""
+def state_bodies(state: State) -> list[tuple[int, int]]:
+    """(position, length) of every session state in the store."""
+    sessions = state.sessions
+    if sessions is None:
+        return []
     return [(s.state_position, s.state_length) for s in sessions if s.state_length > 0]
 
 
 # --- snapshots -----------------------------------------------------------------------------------
 
 
-def dump_sessions(sessions: Sessions) -> bytes:
+def dump_sessions(state: State, pages: NewPages | None) -> list[Part] | None:
     """Every session, then the session number of every message."""
+    sessions = state.sessions
+    if sessions is None:
+        return None
+    if pages is not None:
+        pages.spent += len(sessions.by_id)
     parts = [_HEAD.pack(len(sessions.by_id))]
     for session in sessions:
         encoded = encode_id(session.session_id)
@@ -124,10 +135,10 @@ def dump_sessions(sessions: Sessions) -> bytes:
         )
         parts.append(encoded)
     sessions.numbers.dump(parts)
-    return b"".join(parts)
+    return [b"".join(parts)]
 
 
-def load_sessions(state: State, data: bytes) -> None:
+def load_sessions(state: State, data: bytes, tables: TableReader) -> None:
     """The sessions that `dump_sessions` wrote."""
     sessions = state.sessions = Sessions()
     (count,) = _HEAD.unpack_from(data, 0)

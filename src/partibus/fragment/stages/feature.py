@@ -5,10 +5,11 @@ changes and what passing time means for it. The behaviour itself is in the modul
 nothing but `machine` reads this one.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
-from partibus.fragment.feature import Feature
-from partibus.fragment.stages import behaviour, departures
+from partibus.fragment.feature import STAGES_SECTION, Feature, SnapshotSection
+from partibus.fragment.stages import behaviour, departures, records
 from partibus.fragment.stages.changes import (
     StageArrival,
     StageDeparture,
@@ -30,6 +31,12 @@ def shift(state: State, delta_ms: int) -> None:
         state.stages.shift_ms(delta_ms)
 
 
+def bodies(state: State) -> Iterator[tuple[int, int]]:
+    """The messages of stages."""
+    if state.stages is not None:
+        yield from state.stages.bodies()
+
+
 STAGES: Final = Feature(
     {
         StageMessages: behaviour.stage_messages,
@@ -46,4 +53,7 @@ STAGES: Final = Feature(
     on_tick=behaviour.drop_abandoned,
     deadlines=deadlines,
     shift=shift,
+    replays=dict.fromkeys(records.KINDS, records.replay_stage),
+    sections=(SnapshotSection(STAGES_SECTION, records.load_stages, records.dump_stages),),
+    bodies=bodies,
 )

@@ -1,4 +1,4 @@
-"""The durable facts about stages, as records, and their replay.
+"""The durable facts about stages: records with their replay, and the section of a snapshot.
 
 Owns the encodings, and what a fact means for stages in recovery as in service. Records are made
 while a fragment serves; replay happens before it does.
@@ -10,6 +10,8 @@ from typing import Final
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.message import NEVER_MS, Held
 from partibus.fragment.outbox.state import TRANSFER_SEQUENCES, Purpose
+from partibus.fragment.paging import NewPages
+from partibus.fragment.queue.history import Part
 from partibus.fragment.records import (
     STAGE_DEPARTED,
     STAGED,
@@ -19,8 +21,20 @@ from partibus.fragment.records import (
     pack_sequences,
     unpack_sequences,
 )
-from partibus.fragment.stages.state import Stage, Stages, Writer, pack_text, unpack_text
+from partibus.fragment.stages.state import (
+    Stage,
+    Stages,
+    Writer,
+    dump_head,
+    dump_stage,
+    durable_stages,
+    load_head,
+    load_stage,
+    pack_text,
+    unpack_text,
+)
 from partibus.fragment.state import State
+from partibus.fragment.table_snapshot import TableReader, dump_table
 from partibus.store.record import Record
 
 KINDS: Final = (STAGED, STAGED_MESSAGE, STAGES_PUBLISHED, STAGES_DROPPED, STAGE_DEPARTED)
@@ -170,3 +184,28 @@ def depart(state: State, stages: Stages, first_number: int, count: int) -> list[
     if not len(stage.table):
         stages.published.popleft()
     return leaving
+
+
+# --- snapshots -----------------------------------------------------------------------------------
+
+
+def dump_stages(state: State, pages: NewPages | None) -> list[Part] | None:
+    """The writers, then each stage, followed by the table of its messages."""
+    stages = state.stages
+    if stages is None:
+        return None
+    parts: list[Part] = [dump_head(stages)]
+    for stage, is_published in durable_stages(stages):
+        parts.append(dump_stage(stage, is_published))
+        dump_table(stage.table, [], parts, pages)
+    return parts
+
+
+def load_stages(state: State, data: bytes, tables: TableReader) -> None:
+    """The stages that `dump_stages` wrote."""
+    state.stages, count, offset = load_head(data)
+    for _ in range(count):
+        stage, offset = load_stage(state.stages, data, offset)
+        offset = tables.load(stage.table, data, offset)
+        stage.byte_count = stage.table.byte_count()
+        stage.next_place = stage.table.last_sequence + 1

@@ -10,9 +10,10 @@ import struct
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.queue.recovery import push_next
 from partibus.fragment.queue.table import WAS_SCHEDULED
 from partibus.fragment.records import DUE_PUBLISHED, NUMBERED, PUBLISHED
-from partibus.fragment.replay import NO_SPEC, push_next
+from partibus.fragment.spec import NO_SPEC
 from partibus.fragment.state import State
 from partibus.store.record import Record
 

@@ -8,6 +8,7 @@ nothing but `machine` reads this one.
 from typing import Final
 
 from partibus.fragment.feature import Feature
+from partibus.fragment.records import SCHEDULED_LONG, SCHEDULED_UNDER
 from partibus.fragment.transactions import behaviour, numbered_arrivals
 from partibus.fragment.transactions.behaviour import Discharge, Releasing
 from partibus.fragment.transactions.commands import CheckLocks, EnqueueNumbered, ReserveNumbers
@@ -23,5 +24,9 @@ TRANSACTIONS: Final = Feature(
         NumberedArrival: (numbered_arrivals.numbered_arrived, numbered_arrivals.abort_numbered),
         Releasing: (behaviour.released, behaviour.abort_release),
         Discharge: (behaviour.discharged, behaviour.abort_discharge),
+    },
+    replays={
+        SCHEDULED_UNDER: numbered_arrivals.replay_numbered,
+        SCHEDULED_LONG: numbered_arrivals.replay_numbered,
     },
 )

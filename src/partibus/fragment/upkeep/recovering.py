@@ -12,8 +12,9 @@ from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.records import DROPPED
-from partibus.fragment.replay import NO_SPEC, replay
+from partibus.fragment.replay import replay
 from partibus.fragment.snapshot import load
+from partibus.fragment.spec import NO_SPEC
 from partibus.fragment.state import State
 from partibus.fragment.topics.records import TOPIC_KINDS, replay_topic
 from partibus.fragment.upkeep.store_marks import STORE_FRAGMENT, StoreMarks

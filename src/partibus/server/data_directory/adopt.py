@@ -16,8 +16,9 @@ from partibus.control.catalog import Catalog
 from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.fragment.records import DROPPED
-from partibus.fragment.replay import NO_SPEC, finish
+from partibus.fragment.replay import finish
 from partibus.fragment.snapshot import dump
+from partibus.fragment.spec import NO_SPEC
 from partibus.fragment.state import State
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import holds_store

@@ -10,7 +10,7 @@ from partibus.fragment.outbox.records import dump_outbox, load_outbox, load_unpa
 from partibus.fragment.outbox.state import Outbox, Purpose
 from partibus.fragment.queue.history import Part
 from partibus.fragment.records import pack_overlay
-from partibus.fragment.replay import NO_SPEC
+from partibus.fragment.spec import NO_SPEC
 from partibus.fragment.state import State
 from partibus.fragment.table_snapshot import PAGED_VERSION, TableReader
 from partibus.store.interface import NoPages
@@ -92,11 +92,12 @@ def test_a_snapshot_of_the_release_before_holds_all_of_it(outbox: Outbox) -> Non
         parts += (struct.pack("<Q", number), pack_overlay(overlay))
     data = joined([*parts, *outbox.table.dump_rows(), outbox.words.dump()])
     state = State(1, NO_SPEC)
-    load_unpaged_outbox(state, data)
+    tables = TableReader(PAGED_VERSION, NoPages())
+    load_unpaged_outbox(state, data, tables)
     check_copy(state.outbox, outbox)
     for cut in (len(data) - 1, len(data) - 3000):
         with pytest.raises(StoreCorrupt):
-            load_unpaged_outbox(State(1, NO_SPEC), data[:cut])
+            load_unpaged_outbox(State(1, NO_SPEC), data[:cut], tables)
 
 
 def joined(parts: list[Part]) -> bytes:

@@ -4,7 +4,7 @@ import pytest
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment.records import DUE_PUBLISHED, NUMBERED, PUBLISHED
-from partibus.fragment.replay import NO_SPEC
+from partibus.fragment.spec import NO_SPEC
 from partibus.fragment.state import State
 from partibus.fragment.topics.records import numbered, pack_due, pack_published, replay_topic
 
