@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from partibus.domain.errors import BusError
 from partibus.fragment.message import NewMessage
 from partibus.gateway.gateway import Gateway
-from partibus.gateway.links.submission import Submission, fragment_unavailable
+from partibus.gateway.links.submission import Submissions
 from partibus.gateway.namespace import Entity
 from partibus.gateway.router import Router
 
@@ -31,28 +31,11 @@ class Sending:
 
     async def send(self, messages: list[NewMessage]) -> None:
         """Return when all are durable; raise when some were refused."""
-        submissions = self._route(messages)
-        self._missing = len(submissions)
-        for submission in submissions:
-            submission.submit()
+        submissions = Submissions(self, self._entity.fragments)
+        size = sum([len(message.body) for message in messages])
+        self._missing = submissions.route(messages, 0, size)
+        submissions.submit()
         await self._ended
-
-    def _route(self, messages: list[NewMessage]) -> list[Submission]:
-        if len(self._entity.fragments) == 1:
-            return [self._submission(None, messages, 0)]
-        groups = self.router.group(messages)
-        for key, _ in groups:
-            # A batch is split only when every part can be stored: a retry would double the rest.
-            if len(groups) > 1 and key is not None and not self.router.keyed(key).is_available:
-                raise fragment_unavailable(self.router.keyed(key), self.path)
-        return [self._submission(key, group, n) for n, (key, group) in enumerate(groups)]
-
-    def _submission(self, key: str | None, messages: list[NewMessage], number: int) -> Submission:
-        fragment = self.router.keyed(key) if key is not None else self.router.next_keyless()
-        assert fragment is not None
-        submission = Submission(self, fragment, key is not None)
-        submission.add(messages, number)
-        return submission
 
     # --- from the fragments -----------------------------------------------------------------
 

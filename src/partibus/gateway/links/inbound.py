@@ -19,10 +19,8 @@ from partibus.domain.errors import (
     BusError,
     MalformedMessage,
 )
-from partibus.fragment.commands import Enqueue
-from partibus.fragment.message import NewMessage
 from partibus.gateway.error_mapping import amqp_error, rejection
-from partibus.gateway.links.submission import Submission, fragment_unavailable
+from partibus.gateway.links.submission import Submissions
 from partibus.gateway.namespace import Entity, require_session_ids, too_large
 from partibus.gateway.router import Router
 from partibus.gateway.transactions.enlistment import enlist_messages, place_messages
@@ -45,7 +43,6 @@ class InboundLink:
     """One sending link of a client."""
 
     __slots__ = (
-        "_byte_count",
         "_connection",
         "_credit_used",
         "_detects_duplicates",
@@ -53,13 +50,10 @@ class InboundLink:
         "_granted",
         "_is_gone",
         "_is_open",
-        "_is_partitioned",
         "_last_presettled",
         "_link",
         "_message_bytes",
-        "_messages",
         "_parts",
-        "_requests",
         "_requires_session",
         "_stands_alone",
         "_submissions",
@@ -82,7 +76,6 @@ class InboundLink:
         self._entity = entity
         self._via = via
         """The transfer entity that a transaction's messages pass through (TXN-6)."""
-        self._is_partitioned = len(entity.fragments) > 1
         self._requires_session = entity.spec.requires_session
         self._detects_duplicates = entity.spec.requires_duplicate_detection
         self._stands_alone = entity.refuses_unwanted
@@ -95,9 +88,6 @@ class InboundLink:
         """All that it needs the right to send to (TXN-6)."""
         if via is not None:
             self.paths = (self.path, via.record.path)
-        self._messages: list[NewMessage] = []
-        self._requests: list[int] = []
-        self._byte_count = 0
         self._credit_used = 0
         self._granted = CREDIT
         self._message_bytes = MESSAGE_BYTES_GUESS
@@ -106,8 +96,8 @@ class InboundLink:
         self._last_presettled = -1
         self._unconfirmed: dict[int, int] = {}
         """Bytes of each send under way, by delivery id; those sent settled have negative ids."""
-        self._submissions: dict[tuple[int, bool], Submission] = {}
-        """What this read brought for the fragments of a partitioned entity."""
+        self._submissions = Submissions(self, entity.fragments)
+        """What this read brought."""
         self._parts: dict[int, int] = {}
         """Parts of a split batch that are not confirmed yet, by delivery id."""
 
@@ -149,14 +139,11 @@ class InboundLink:
         if event.settled:
             # No outcome is owed and nobody is told when it fails (SEED-91).
             request = self._last_presettled = self._last_presettled - 1
-        if not self._messages and not self._submissions:
+        if self._submissions.is_empty:
             self._connection.has_sends(self)
-        if self._is_partitioned:
-            self._route(messages, request)
-        else:
-            self._messages += messages
-            self._requests.append(request)
-            self._byte_count += size
+        part_count = self._submissions.route(messages, request, size)
+        if part_count > 1:
+            self._parts[request] = part_count
         self._message_bytes = size
         self._unconfirmed[request] = size
         self._connection.unconfirmed_bytes += size
@@ -182,28 +169,6 @@ class InboundLink:
             self._link.settle(event.delivery_id, transactional_state(txn_id, ACCEPTED))
         self._top_up()
 
-    def _route(self, messages: list[NewMessage], request: int) -> None:
-        """Put the messages of one send with others for the same fragment."""
-        groups = self.router.group(messages)
-        if len(groups) > 1:
-            self._require_available(groups)
-            self._parts[request] = len(groups)
-        for key, group in groups:
-            fragment = self.router.keyed(key) if key is not None else self.router.next_keyless()
-            assert fragment is not None
-            place = (fragment.index, key is not None)
-            submission = self._submissions.get(place)
-            if submission is None:
-                submission = Submission(self, fragment, key is not None)
-                self._submissions[place] = submission
-            submission.add(group, request)
-
-    def _require_available(self, groups: list[tuple[str | None, list[NewMessage]]]) -> None:
-        """A batch is split only when every part can be stored: a retry would double the rest."""
-        for key, _ in groups:
-            if key is not None and not self.router.keyed(key).is_available:
-                raise fragment_unavailable(self.router.keyed(key), self.path)
-
     def _unpack(self, payload: bytes) -> list[bytes]:
         try:
             encoded = split_batch(payload)
@@ -216,15 +181,8 @@ class InboundLink:
         return encoded
 
     def submit(self) -> None:
-        """Hand over what this read brought, as one command a fragment."""
-        if self._messages:
-            command = Enqueue(self, self._messages, self._requests, self._byte_count)
-            self._messages, self._requests, self._byte_count = [], [], 0
-            self._entity.fragments[0].submit(command)
-        if self._submissions:
-            submissions, self._submissions = self._submissions, {}
-            for submission in submissions.values():
-                submission.submit()
+        """Hand over what this read brought, as one command for each fragment."""
+        self._submissions.submit()
         self._top_up()
 
     # --- from the fragment ----------------------------------------------------------------

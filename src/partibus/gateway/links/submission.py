@@ -1,9 +1,10 @@
-"""Sends on their way to a fragment of a partitioned entity.
+"""Sends on their way to the fragments of an entity.
 
-Owns what one command carries for one sender: which sends it answers for, and what to try when
-the fragment's store is down. Messages without a key go to another fragment, so that the
+Owns which fragment each message of a sender goes to, what one command carries, and what to try
+when a fragment's store is down. Messages without a key go to another fragment, so that the
 send succeeds in spite of the outage (SEED-40); messages with a key fail at once with an
-error that names their fragment (SEED-29, SEED-43).
+error that names their fragment (SEED-29, SEED-43). Used by sending links, by sends over HTTP and
+by the bulk path, so that all three choose and fail in the same way.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from partibus.gateway.router import Router
 
 
 class Sender(SendPort, Protocol):
-    """Who sends: a link, or one request over HTTP."""
+    """A link, one request over HTTP, or a batch of the bulk path."""
 
     path: str
     router: Router
@@ -27,49 +28,113 @@ class Sender(SendPort, Protocol):
 class Submission:
     """Messages of one sender for one fragment, all with a key or all without."""
 
-    __slots__ = ("_fragment", "_is_keyed", "_link", "_messages", "_requests", "_tried")
+    __slots__ = (
+        "_byte_count",
+        "_fragment",
+        "_is_keyed",
+        "_messages",
+        "_requests",
+        "_sender",
+        "_tried",
+    )
 
-    def __init__(self, link: Sender, fragment: Fragment, is_keyed: bool) -> None:
-        self._link = link
+    def __init__(self, sender: Sender, fragment: Fragment, is_keyed: bool) -> None:
+        self._sender = sender
         self._fragment = fragment
         self._is_keyed = is_keyed
         self._messages: list[NewMessage] = []
         self._requests: list[int] = []
+        self._byte_count = 0
         self._tried: frozenset[int] = frozenset()
 
-    def add(self, messages: list[NewMessage], request: int) -> None:
-        """Messages of one send, or of one part of a batch."""
+    def add(self, messages: list[NewMessage], request: int, byte_count: int) -> None:
+        """Add the messages of one send, or of one part of a batch."""
         self._messages += messages
         self._requests.append(request)
+        self._byte_count += byte_count
 
     def submit(self) -> None:
         """Hand over to the fragment."""
-        size = sum([len(message.body) for message in self._messages])
-        command = Enqueue(self, self._messages, self._requests, size)
+        command = Enqueue(self, self._messages, self._requests, self._byte_count)
         self._fragment.submit(command)
 
     def confirmed(
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
     ) -> None:
         """All is durable."""
-        self._link.confirmed(requests, first_sequence)
+        self._sender.confirmed(requests, first_sequence, dropped)
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
-        """Try another fragment for what is bound to none; tell the client otherwise."""
+        """Try another fragment for messages without a key; report the error otherwise."""
         if not isinstance(error, StoreUnavailable):
-            self._link.refused(requests, error)
+            self._sender.refused(requests, error)
         elif self._is_keyed:
             if not isinstance(error, StoreFull):
-                error = fragment_unavailable(self._fragment, self._link.path)
-            self._link.refused(requests, error)
+                error = fragment_unavailable(self._fragment, self._sender.path)
+            self._sender.refused(requests, error)
         else:
             self._tried |= {self._fragment.index}
-            other = self._link.router.next_keyless(self._tried)
+            other = self._sender.router.next_keyless(self._tried)
             if other is None:
-                self._link.refused(requests, error)
+                self._sender.refused(requests, error)
             else:
                 self._fragment = other
                 self.submit()
+
+
+class Submissions:
+    """What a sender has gathered: one command for each fragment, and for keyed and keyless."""
+
+    __slots__ = ("_by_place", "_fragments", "_sender")
+
+    def __init__(self, sender: Sender, fragments: Sequence[Fragment]) -> None:
+        self._sender = sender
+        self._fragments = fragments
+        self._by_place: dict[int, Submission] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits to be submitted."""
+        return not self._by_place
+
+    def route(self, messages: list[NewMessage], request: int, byte_count: int) -> int:
+        """Put the messages of one send with others for the same fragment.
+
+        Returns the number of parts, each of which is confirmed or refused for itself."""
+        if len(self._fragments) == 1:
+            self._to(self._fragments[0], False).add(messages, request, byte_count)
+            return 1
+        router = self._sender.router
+        groups = router.group(messages)
+        if len(groups) > 1:
+            self._require_available(groups)
+        for key, group in groups:
+            fragment = router.keyed(key) if key is not None else router.next_keyless()
+            assert fragment is not None
+            size = sum([len(message.body) for message in group])
+            self._to(fragment, key is not None).add(group, request, size)
+        return len(groups)
+
+    def _to(self, fragment: Fragment, is_keyed: bool) -> Submission:
+        place = fragment.index * 2 + is_keyed
+        submission = self._by_place.get(place)
+        if submission is None:
+            submission = self._by_place[place] = Submission(self._sender, fragment, is_keyed)
+        return submission
+
+    def _require_available(self, groups: list[tuple[str | None, list[NewMessage]]]) -> None:
+        """A batch is split only when every part can be stored: a retry would double the rest."""
+        router = self._sender.router
+        for key, _ in groups:
+            if key is not None and not router.keyed(key).is_available:
+                raise fragment_unavailable(router.keyed(key), self._sender.path)
+
+    def submit(self) -> None:
+        """Hand over everything, as one command for each place."""
+        if self._by_place:
+            submissions, self._by_place = self._by_place, {}
+            for submission in submissions.values():
+                submission.submit()
 
 
 def fragment_unavailable(fragment: Fragment, path: str) -> StoreUnavailable:
