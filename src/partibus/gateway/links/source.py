@@ -109,7 +109,7 @@ class Source:
         self, request: object | None, tokens: list[int], outcome: Outcome, overlay: Overlay | None
     ) -> None:
         """Settle locks of this fragment; `request` None wants no answer."""
-        port = self._link if request is not None else None
+        port = self if request is not None else None
         self._fragment.submit(Settle(port, request, self._lane, tokens, outcome, overlay))
 
     def close(self) -> None:
@@ -129,6 +129,10 @@ class Source:
             self.settle(None, tokens, Outcome.RELEASE, None)
         else:
             self._link.write(self, messages, bodies)
+
+    def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
+        """A settlement ended."""
+        self._link.settled(request, lost, error)
 
     def drained(self) -> None:
         """It has no more for the demand."""
