@@ -15,7 +15,9 @@ from partibus.domain.errors import BusError, NotImplementedHere
 
 Payload = dict[str, Any]
 """A JSON object."""
-Handler = Callable[[Payload], Payload]
+Reply = Payload | Awaitable[Payload]
+Handler = Callable[[Payload], Reply]
+"""Answers at once, or later when the answer depends on a store."""
 
 
 class FarWorkers(Protocol):
@@ -55,8 +57,8 @@ class ControlHub:
         far = list(self._far.numbers) if self._far is not None else []
         return sorted([self.worker, *far])
 
-    def answer(self, name: str, payload: Payload) -> Payload:
-        """What this process says to a question."""
+    def answer(self, name: str, payload: Payload) -> Reply:
+        """The answer of this process to a question."""
         handler = self._handlers.get(name)
         if handler is None:
             raise NotImplementedHere(f"No part of this server answers '{name}'.")
@@ -65,7 +67,8 @@ class ControlHub:
     async def ask(self, worker: int, name: str, payload: Payload) -> Payload:
         """Put a question to one worker; raises a BusError when it cannot answer."""
         if worker == self.worker:
-            return self.answer(name, payload)
+            answer = self.answer(name, payload)
+            return answer if isinstance(answer, dict) else await answer
         if self._far is None or worker not in self._far.numbers:
             raise NotImplementedHere(f"There is no worker {worker}.")
         return await self._far.ask(worker, name, payload)

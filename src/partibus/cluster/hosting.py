@@ -7,7 +7,9 @@ take. When the far process is gone its receivers leave, and what was under way t
 unlocked (DLV-5). It knows no socket: `cluster.peers` carries the rows.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from partibus.cluster.command_rows import DECODERS
@@ -70,8 +72,9 @@ UNANSWERED_BYTES_MAX: Final = 32 * 1024 * 1024
 """Sends of one far process that may wait for the stores before it is read no more."""
 
 
-Answerer = Callable[[str, bytes], bytes]
-"""Answers administrative questions: a name and a JSON object in, a JSON object out."""
+Answerer = Callable[[str, bytes], bytes | asyncio.Future[bytes]]
+"""Answers administrative questions, at once or later: a name and a JSON object in, a JSON object
+out."""
 
 
 class Host:
@@ -165,8 +168,21 @@ class Host:
             answer = self._answer(row[3], row[4])
         except BusError as error:
             self.post((FAILED, row[1], error_row(error)))
-        else:
+            return
+        if isinstance(answer, bytes):
             self.post((ANSWERED, row[1], answer))
+        else:
+            answer.add_done_callback(partial(self._answered_later, row[1]))
+
+    def _answered_later(self, request: int, answer: "asyncio.Future[bytes]") -> None:
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is None:
+            self.post((ANSWERED, request, answer.result()))
+        else:
+            assert isinstance(error, BusError), "the answerer reports no other error"
+            self.post((FAILED, request, error_row(error)))
 
     def _be_quiet(self, row: Row) -> None:
         self.is_quiet = True

@@ -10,7 +10,7 @@ rows and their meaning are `cluster.remote`'s and `cluster.hosting`'s.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -64,6 +64,8 @@ class Peers:
         self._control = control
         self._far = {worker: FarBroker(worker, scheduler) for worker in membership.others}
         self._connectors: list[asyncio.Task[None]] = []
+        self._answering: set[asyncio.Task[bytes]] = set()
+        """Answers that wait for a store; the loop itself keeps only weak references."""
         self._all_connected = asyncio.Event()
         self._heard_from = {worker: asyncio.Event() for worker in membership.others}
         """Set by the greeting of a worker, which can be reached at that moment."""
@@ -223,15 +225,32 @@ class Peers:
             raise OperationTimeout(f"Worker {worker} did not answer '{name}' in time.") from None
         return msgspec.json.decode(line, type=Payload)
 
-    def _answer(self, name: str, payload: bytes) -> bytes:
-        try:
+    def _answer(self, name: str, payload: bytes) -> bytes | asyncio.Future[bytes]:
+        with _failures_of(name):
             answer = self._control.answer(name, msgspec.json.decode(payload, type=Payload))
-            return msgspec.json.encode(answer)
-        except BusError:
-            raise
-        except Exception as cause:
-            log.exception("the question '%s' of another worker failed", name)
-            raise BusError(f"The question '{name}' failed; see the log.") from cause
+            if isinstance(answer, dict):
+                return msgspec.json.encode(answer)
+        task = self.loop.create_task(_encoded_later(name, answer))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+        return task
+
+
+async def _encoded_later(name: str, answer: Awaitable[Payload]) -> bytes:
+    with _failures_of(name):
+        return msgspec.json.encode(await answer)
+
+
+@contextlib.contextmanager
+def _failures_of(name: str) -> Iterator[None]:
+    """A failing handler is logged here and reported to the worker that asked."""
+    try:
+        yield
+    except BusError:
+        raise
+    except Exception as cause:
+        log.exception("the question '%s' of another worker failed", name)
+        raise BusError(f"The question '{name}' failed; see the log.") from cause
 
 
 def greeting(membership: Membership) -> Row:

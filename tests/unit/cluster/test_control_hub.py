@@ -48,3 +48,12 @@ async def test_a_handler_with_a_fault_is_no_silence() -> None:
     hub.register("broken", lambda payload: {"n": payload["absent"]})
     with pytest.raises(KeyError):
         await hub.ask_all("broken", {})
+
+
+async def test_a_handler_may_answer_later() -> None:
+    async def later(payload: Payload) -> Payload:
+        return {"n": payload["n"] + 1}
+
+    hub = ControlHub()
+    hub.register("next", later)
+    assert await hub.ask(0, "next", {"n": 1}) == {"n": 2}

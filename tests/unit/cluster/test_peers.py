@@ -235,6 +235,27 @@ async def test_a_slow_answer_is_not_waited_for(
         await one.control.ask(1, "anything", {})
 
 
+async def test_answers_that_take_a_while_and_their_errors(workers: list[Worker]) -> None:
+    one, two = workers
+    go_on = asyncio.Event()
+
+    async def later(payload: dict[str, int]) -> dict[str, int]:
+        await go_on.wait()
+        if not payload["n"]:
+            raise StoreUnavailable
+        return {"n": 10 // (payload["n"] - 1)}
+
+    two.control.register("later", later)
+    asked = [asyncio.ensure_future(one.control.ask(1, "later", {"n": n})) for n in (3, 0, 1)]
+    two.control.register("now", lambda payload: {})
+    assert await one.control.ask(1, "now", {}) == {}
+    go_on.set()
+    done, refused, broken = await asyncio.gather(*asked, return_exceptions=True)
+    assert done == {"n": 5}
+    assert isinstance(refused, StoreUnavailable)
+    assert isinstance(broken, BusError) and "see the log" in broken.text
+
+
 async def test_a_worker_that_asks_nothing_more_says_so(workers: list[Worker]) -> None:
     one, other = workers
     assert one.peers.is_at_rest

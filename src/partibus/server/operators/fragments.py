@@ -1,33 +1,27 @@
-"""What operators are told about an entity, and change about it, fragment by fragment and over all
-workers.
+"""Questions and changes of operators about an entity, fragment by fragment and over all workers.
 
-Owns the question to every worker, the answers in the order of the fragments, and the wait until
-a change is seen in all of them. What is asked and changed is said by the desks that stand on it
-(`pipelines`, `stages`); it knows no command.
+Owns the question to every worker, the answers in the order of the fragments, and the wait for the
+answer of each fragment's own command. Which command makes a change is up to the services that use
+it (`pipelines`, `stages`).
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from partibus.bulk.answers import CountAnswer
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.domain.address import parse_address
-from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.domain.errors import StoreUnavailable
+from partibus.fragment.commands import Command
 from partibus.fragment.handle import LocalFragment
 from partibus.gateway.namespace import Namespace
 
-POLL_S: Final = 0.02
-CHANGE_S_MAX: Final = 10.0
+CHANGE_S_MAX: Final = 4.0
+"""How long a worker waits for its stores; the worker that asks it waits for 5 seconds."""
 
-
-class Unheard:
-    """The answer to a command is looked up, not waited for."""
-
-    def done(self, count: int) -> None:
-        pass
-
-    def failed(self, error: BusError) -> None:
-        pass
+CommandOf = Callable[[LocalFragment, Payload, CountAnswer], Command | None]
+"""The command that makes a change at a fragment; None when there is nothing to change there."""
 
 
 class FragmentQuestions:
@@ -62,18 +56,48 @@ class FragmentQuestions:
         fragments = {index: told for answer in answers.values() for index, told in answer.items()}
         return path, {index: fragments[index] for index in sorted(fragments, key=int)}
 
-    async def until(self, path: str, is_done: Callable[[Payload], bool]) -> None:
-        """Wait until every fragment that answers says so; one whose store is down does not."""
-        deadline = asyncio.get_running_loop().time() + CHANGE_S_MAX
-        while True:
-            _, fragments = await self.ask(path)
-            open_ = [index for index, told in fragments.items() if not is_done(told)]
-            down = [index for index in open_ if not fragments[index]["available"]]
-            if not open_:
-                return
-            if down or asyncio.get_running_loop().time() > deadline:
-                raise out_of_reach(path, down or open_)
-            await asyncio.sleep(POLL_S)
+    def register_change(self, name: str, command_of: CommandOf) -> None:
+        """Make a change at the fragments of this worker whenever any worker asks for it."""
+
+        async def change(payload: Payload) -> Payload:
+            return await self._change_local(payload, command_of)
+
+        self._control.register(name, change)
+
+    async def _change_local(self, payload: Payload, command_of: CommandOf) -> Payload:
+        """Submit the command to every fragment here, and wait for all of their answers."""
+        failed: list[str] = []
+        answers: dict[str, CountAnswer] = {}
+        for fragment in self.local(payload["entity"]):
+            answer = CountAnswer()
+            command = command_of(fragment, payload, answer)
+            if command is not None and not fragment.is_available:
+                failed.append(str(fragment.index))
+            elif command is not None:
+                answers[str(fragment.index)] = answer
+                fragment.submit(command)
+        counts: dict[str, int] = {}
+        if answers:
+            await asyncio.wait([one.value for one in answers.values()], timeout=CHANGE_S_MAX)
+        for index, answer in answers.items():
+            if not answer.value.done() or isinstance(answer.value.exception(), StoreUnavailable):
+                failed.append(index)
+            else:
+                counts[index] = answer.value.result()
+        return {"counts": counts, "failed": failed}
+
+    async def change(self, name: str, question: str, payload: Payload) -> tuple[str, int | None]:
+        """Make a change at every fragment of an entity; returns its path and the sum of the counts.
+
+        None means that no fragment had anything to change. Raises StoreUnavailable with the
+        fragments that did not answer."""
+        path = self._namespace.resolve(parse_address(name)).record.path
+        answers = await self._control.ask_all(question, {"entity": path, **payload})
+        failed = [index for answer in answers.values() for index in answer["failed"]]
+        if failed:
+            raise out_of_reach(path, sorted(failed, key=int))
+        counts = [count for answer in answers.values() for count in answer["counts"].values()]
+        return path, sum(counts) if counts else None
 
 
 def out_of_reach(path: str, indexes: list[str]) -> StoreUnavailable:

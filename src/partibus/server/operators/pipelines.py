@@ -7,13 +7,14 @@ side (`ops.admin`) through the administration.
 
 from typing import Any, Final
 
+from partibus.bulk.answers import CountAnswer
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.domain.errors import EntityNotFound
 from partibus.fragment.claims.commands import ReleaseClaim
 from partibus.fragment.cursors.commands import DropCursor
 from partibus.fragment.handle import LocalFragment
 from partibus.gateway.namespace import Namespace
-from partibus.server.operators.fragments import FragmentQuestions, Unheard
+from partibus.server.operators.fragments import FragmentQuestions
 
 PIPELINES: Final = "pipelines"
 RELEASE: Final = "pipelines.release"
@@ -24,35 +25,13 @@ class PipelineService:
     """Claims and cursors, for operators."""
 
     def __init__(self, namespace: Namespace, control: ControlHub) -> None:
-        self._control = control
-        self._desk = FragmentQuestions(namespace, control, PIPELINES, _state_of)
-        control.register(RELEASE, self._release)
-        control.register(DROP, self._drop)
-
-    # --- this worker ----------------------------------------------------------------------
-
-    def _release(self, payload: Payload) -> Payload:
-        """Take the owner's claims away; its run is shut out, so that it notices."""
-        for fragment in self._desk.local(payload["entity"]):
-            claims = fragment.machine.state.claims
-            claim = None if claims is None else claims.by_owner.get(payload["owner"])
-            if claim is not None:
-                epoch = claim.epoch + 1
-                fragment.submit(
-                    ReleaseClaim(Unheard(), claim.owner, epoch, bool(payload["forget"]))
-                )
-        return {}
-
-    def _drop(self, payload: Payload) -> Payload:
-        for fragment in self._desk.local(payload["entity"]):
-            fragment.submit(DropCursor(Unheard(), payload["name"]))
-        return {}
-
-    # --- all workers ----------------------------------------------------------------------
+        self._fragments = FragmentQuestions(namespace, control, PIPELINES, _state_of)
+        self._fragments.register_change(RELEASE, _release)
+        self._fragments.register_change(DROP, _drop)
 
     async def claims(self, name: str) -> Payload:
         """Every owner with what it holds."""
-        path, fragments = await self._desk.ask(name)
+        path, fragments = await self._fragments.ask(name)
         owners: dict[str, list[tuple[str, Payload]]] = {}
         for index, told in fragments.items():
             for claim in told["claims"]:
@@ -61,21 +40,15 @@ class PipelineService:
 
     async def release(self, name: str, owner: str, forget: bool) -> Payload:
         """Give back what an owner holds."""
-        path, fragments = await self._desk.ask(name)
-        mine = [c for told in fragments.values() for c in told["claims"] if c["owner"] == owner]
-        if not mine:
+        request = {"owner": owner, "forget": forget}
+        path, count = await self._fragments.change(name, RELEASE, request)
+        if count is None:
             raise EntityNotFound(f"'{path}' has no owner of claims '{owner}'.")
-        count = sum(claim["count"] for claim in mine)
-        await self._control.ask_all(RELEASE, {"entity": path, "owner": owner, "forget": forget})
-        await self._desk.until(
-            path,
-            lambda told: not any(c["owner"] == owner and c["count"] for c in told["claims"]),
-        )
         return {"name": path, "owner": owner, "released": count}
 
     async def cursors(self, name: str) -> Payload:
         """Every cursor with its positions and its lag."""
-        path, fragments = await self._desk.ask(name)
+        path, fragments = await self._fragments.ask(name)
         found: dict[str, list[tuple[str, Payload]]] = {}
         for index, told in fragments.items():
             for cursor in told["cursors"]:
@@ -88,15 +61,26 @@ class PipelineService:
 
     async def drop(self, name: str, cursor: str) -> Payload:
         """Forget a cursor and what is kept for it alone."""
-        path, fragments = await self._desk.ask(name)
-        names = {c["name"] for told in fragments.values() for c in told["cursors"]}
-        if cursor not in names:
+        path, count = await self._fragments.change(name, DROP, {"name": cursor})
+        if count is None:
             raise EntityNotFound(f"'{path}' has no cursor '{cursor}'.")
-        await self._control.ask_all(DROP, {"entity": path, "name": cursor})
-        await self._desk.until(
-            path, lambda told: not any(c["name"] == cursor for c in told["cursors"])
-        )
         return {"name": path, "cursor": cursor, "dropped": True}
+
+
+def _release(fragment: LocalFragment, payload: Payload, answer: CountAnswer) -> ReleaseClaim | None:
+    """Take the owner's claims away; its run is fenced off, so that it notices."""
+    claims = fragment.machine.state.claims
+    claim = None if claims is None else claims.by_owner.get(payload["owner"])
+    if claim is None:
+        return None
+    return ReleaseClaim(answer, claim.owner, claim.epoch + 1, bool(payload["forget"]))
+
+
+def _drop(fragment: LocalFragment, payload: Payload, answer: CountAnswer) -> DropCursor | None:
+    retention = fragment.machine.state.retention
+    if retention is None or payload["name"] not in retention.cursors:
+        return None
+    return DropCursor(answer, payload["name"])
 
 
 def _state_of(fragment: LocalFragment) -> Payload:
@@ -105,7 +89,6 @@ def _state_of(fragment: LocalFragment) -> Payload:
     cursors = [] if state.retention is None else list(state.retention.cursors.values())
     return {
         "end": state.next_sequence_durable,
-        "available": fragment.is_available,
         "claims": [
             {
                 "owner": claim.owner,
