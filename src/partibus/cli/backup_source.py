@@ -19,7 +19,7 @@ from partibus.backup.making import Description, SourceFile
 from partibus.backup.manifest import BACKUP_ID, CATALOG_PLACE, KEY_PLACE
 from partibus.cli.failures import CommandFailed, unreachable
 from partibus.cli.place import Place
-from partibus.cli.remote import PREFIX, RemoteServer, authorization, http_connection
+from partibus.cli.remote import PREFIX, RemoteServer, authorization
 
 CHUNK_BYTES: Final = 1 << 20
 DIGEST_BYTES: Final = hashlib.sha256().digest_size
@@ -56,7 +56,7 @@ class ServerSource:
         folder, _, name = file.place.partition("/")
         number = folder.removeprefix("store-")
         path = quote(f"{PREFIX}/backups/{self._id}/stores/{number}/{name}", safe="/$")
-        connection = http_connection(self._place)
+        connection = self._place.open_http()
         try:
             connection.request("GET", path, headers={"Authorization": authorization(self._place)})
             response = connection.getresponse()

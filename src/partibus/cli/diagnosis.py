@@ -20,7 +20,6 @@ from partibus import __version__
 from partibus.cli.failures import CommandFailed, plain_words, unreachable
 from partibus.cli.managing import atom_at
 from partibus.cli.place import Place
-from partibus.cli.remote import http_connection
 from partibus.client.bus import Bus, tls_context
 from partibus.client.errors import AtomError, RemoteError
 from partibus.server.failure import (
@@ -235,7 +234,7 @@ def _refusal(error: RemoteError, entity: str, right: str) -> Finding:
 def _http(place: Place) -> Finding:
     if place.connection.is_cloud:
         return Finding("HTTP", "ok", "the cloud has no health page")
-    connection = http_connection(place, SECONDS_MAX)
+    connection = place.open_http(SECONDS_MAX)
     try:
         connection.request("GET", "/health")
         answer = connection.getresponse()
@@ -268,7 +267,7 @@ def _management(place: Place) -> Finding:
 
 
 def _clock(place: Place) -> Finding:
-    connection = http_connection(place, SECONDS_MAX)
+    connection = place.open_http(SECONDS_MAX)
     try:
         connection.request("GET", "/livez")
         before = time.time()

@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from partibus.client.connection_string import (
     parse_connection_string,
 )
 from partibus.client.errors import RemoteError
+from partibus.client.http_connection import http_connection
 from partibus.server.failure import EXIT_USAGE
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 DEVELOPMENT_POLICY: Final = "RootManageSharedAccessKey"
 DEVELOPMENT_KEY: Final = "SAS_KEY_VALUE"
 DEFAULT_URL: Final = "http://127.0.0.1:5672"
+HTTP_TIMEOUT_S: Final = 60.0
 LOCAL: Final = "the default: the server of this machine"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -59,6 +62,10 @@ class Place:
             except (OSError, RemoteError) as error:
                 raise unreachable(self.amqp, error) from error
             yield bus
+
+    def open_http(self, timeout_s: float = HTTP_TIMEOUT_S) -> HTTPConnection:
+        """A connection to where HTTP is answered; nothing is sent yet."""
+        return http_connection(self.url, timeout_s, self.ca_file)
 
 
 def find_place(

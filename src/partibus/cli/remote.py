@@ -7,14 +7,13 @@ Called by the verbs that look at a server or change something there.
 
 import http.client
 import json
-import ssl
 import time
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from partibus.cli.failures import CommandFailed, unreachable
-from partibus.cli.place import Place
+from partibus.cli.place import HTTP_TIMEOUT_S, Place
 from partibus.client.cbs import sas_token
 from partibus.server.failure import (
     EXIT_FAILED,
@@ -24,7 +23,6 @@ from partibus.server.failure import (
 )
 
 PREFIX: Final = "/$partibus"
-TIMEOUT_S: Final = 60.0
 TOKEN_LIFETIME_S: Final = 300
 
 _ARGUMENT_ERROR: Final = "com.microsoft:argument-error"
@@ -41,24 +39,10 @@ def authorization(place: Place) -> str:
     return sas_token(f"{place.url}/", connection.policy, connection.key, expires_at)
 
 
-def http_connection(place: Place, timeout_s: float = TIMEOUT_S) -> http.client.HTTPConnection:
-    """A connection to where the place answers HTTP; nothing is sent yet."""
-    parts = urlsplit(place.url)
-    assert parts.hostname is not None
-    if parts.scheme == "http":
-        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
-    context = ssl.create_default_context()
-    if place.ca_file is not None:
-        context.load_verify_locations(place.ca_file)
-    return http.client.HTTPSConnection(
-        parts.hostname, parts.port, timeout=timeout_s, context=context
-    )
-
-
 class RemoteServer:
     """A server to put questions to."""
 
-    def __init__(self, place: Place, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, place: Place, timeout_s: float = HTTP_TIMEOUT_S) -> None:
         self.place = place
         self._timeout_s = timeout_s
 
@@ -87,7 +71,7 @@ class RemoteServer:
         raise error
 
     def _exchange(self, method: str, path: str, body: Answer | None) -> tuple[int, bytes]:
-        connection = http_connection(self.place, self._timeout_s)
+        connection = self.place.open_http(self._timeout_s)
         headers = {"Authorization": authorization(self.place)}
         content = None if body is None else json.dumps(body)
         try:

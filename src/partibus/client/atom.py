@@ -5,13 +5,11 @@ followed to the end. Documents are `client.atom_documents`'. Refusals are AtomEr
 status and the server's words. Works against Partibus and against the vendor's cloud.
 """
 
-import http.client
 import re
-import ssl
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from partibus.client.atom_documents import (
     Entry,
@@ -29,6 +27,7 @@ from partibus.client.cbs import sas_token
 from partibus.client.connection_string import ConnectionString
 from partibus.client.entity_fields import Kind
 from partibus.client.errors import AtomError
+from partibus.client.http_connection import http_connection
 
 API_VERSION: Final = "2021-05"
 PAGE: Final = 100
@@ -57,20 +56,7 @@ class AtomClient:
     ) -> None:
         self._place = place
         self._url = url or place.http_url
-        parts = urlsplit(self._url)
-        assert parts.hostname is not None
-        self._connection: http.client.HTTPConnection
-        if parts.scheme == "http":
-            self._connection = http.client.HTTPConnection(
-                parts.hostname, parts.port, timeout=timeout_s
-            )
-        else:
-            context = ssl.create_default_context()
-            if ca_file is not None:
-                context.load_verify_locations(ca_file)
-            self._connection = http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=timeout_s, context=context
-            )
+        self._connection = http_connection(self._url, timeout_s, ca_file)
 
     def __enter__(self) -> Self:
         return self

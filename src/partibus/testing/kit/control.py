@@ -7,13 +7,13 @@ requests mean is for those who make them.
 
 import http.client
 import json
-import ssl
 import time
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from partibus.client.cbs import sas_token
 from partibus.client.connection_string import ConnectionString
+from partibus.client.http_connection import http_connection
 
 PREFIX: Final = "/$partibus"
 TIMEOUT_S: Final = 120.0
@@ -54,7 +54,7 @@ class Control:
         raise BusRefused(str(error.get("text")), status, str(error.get("condition")))
 
     def _exchange(self, method: str, address: str, body: Answer | None) -> tuple[int, bytes]:
-        connection = self._open()
+        connection = http_connection(self.url, TIMEOUT_S, self.ca_file)
         content = None if body is None else json.dumps(body)
         try:
             connection.request(method, address, content, {"Authorization": self._token()})
@@ -62,16 +62,6 @@ class Control:
             return response.status, response.read()
         finally:
             connection.close()
-
-    def _open(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        assert parts.hostname is not None
-        if parts.scheme == "http":
-            return http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_S)
-        context = ssl.create_default_context(cafile=self.ca_file)
-        return http.client.HTTPSConnection(
-            parts.hostname, parts.port, timeout=TIMEOUT_S, context=context
-        )
 
     def _token(self) -> str:
         connection = self.connection

@@ -1,0 +1,25 @@
+"""A connection to the HTTP side of a bus, plain or over TLS.
+
+Owns how an address, a CA file and a time limit become a connection; nothing is sent yet. Used by
+the command line, the management client and the test kit.
+"""
+
+import http.client
+import ssl
+from urllib.parse import urlsplit
+
+
+def http_connection(
+    url: str, timeout_s: float, ca_file: str | None = None
+) -> http.client.HTTPConnection:
+    """The CA file is trusted in addition to the certificate authorities of the system."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        context.load_verify_locations(ca_file)
+    return http.client.HTTPSConnection(
+        parts.hostname, parts.port, timeout=timeout_s, context=context
+    )
