@@ -2,14 +2,17 @@
 
 `tomllib` gives lines for syntax errors only, so complaints about values need this scan. It
 runs over text that has been parsed without error, and so it need not be a parser: headers
-and keys are recognised, values are stepped over. Keys inside inline tables are not listed;
-the line of the key that holds them is near enough.
+and keys are recognised, values are skipped. Keys inside inline tables are not listed; they have
+the line of the key that holds them. Used wherever a file that people write is checked.
 """
 
 import re
-from typing import Final
+import tomllib
+from collections.abc import Iterator
+from typing import Any, Final
 
-from partibus.control.declared.source import Where
+Where = tuple[str | int, ...]
+"""The keys and indexes from the top of the document."""
 
 _KEY: Final = r"(?:[A-Za-z0-9_-]+|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*')"
 _DOTTED: Final = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
@@ -50,6 +53,42 @@ def toml_lines(text: str) -> dict[Where, int]:
         else:  # not TOML after all: what was found so far has to do
             return lines
     return lines
+
+
+class TomlLines:
+    """The lines of one valid document."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = toml_lines(text)
+        self._paths = list(_paths(tomllib.loads(text)))
+
+    def line(self, *path: str | int) -> int | None:
+        """The line of a key, or of the nearest thing around it."""
+        while path and path not in self._lines:
+            path = path[:-1]
+        return self._lines.get(path)
+
+    def exact(self, *path: str | int) -> int | None:
+        """The line of a key; None when the document does not have it."""
+        return self.line(*path) if path in self._paths else None
+
+    def within(self, table: Where, key: str) -> int | None:
+        """The line of a key anywhere in a table, or else the line of the table."""
+        for path in self._paths:
+            if path[: len(table)] == table and path[-1] == key and len(path) > len(table):
+                return self.line(*path)
+        return self.line(*table)
+
+
+def _paths(value: Any, path: Where = ()) -> Iterator[Where]:
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _paths(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _paths(item, (*path, index))
 
 
 def _enter(header: str, counts: dict[Where, int], *, is_entry: bool) -> Where:

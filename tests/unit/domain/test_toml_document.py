@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_servicebus.pipelines.run.toml_lines import TomlLines
+from partibus.domain.toml_lines import TomlLines
 
 TEXT = '''\
 name = "x"  # [not.a.table]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partibus.control.declared.source import Where
-from partibus.control.declared.toml_lines import toml_lines
+from partibus.domain.toml_lines import toml_lines
 
 TRICKY = '''\
 # [[queue]] in a comment

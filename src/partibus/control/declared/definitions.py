@@ -15,8 +15,7 @@ from typing import Final, cast
 from partibus.control.declared import fields
 from partibus.control.declared.fields import Field, Table
 from partibus.control.declared.jwt_config import read_jwt
-from partibus.control.declared.source import DefinitionSource, Where, read_text
-from partibus.control.declared.toml_lines import toml_lines
+from partibus.control.declared.source import DefinitionSource, read_text
 from partibus.control.jwt_tokens import JwtSettings
 from partibus.control.policies import ROOT_POLICY_NAME
 from partibus.domain.address import path_key, subscription_path
@@ -32,6 +31,7 @@ from partibus.domain.entity import (
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.property_value import PropertyValue
 from partibus.domain.rights import Rights, rights_from_names
+from partibus.domain.toml_lines import Where, toml_lines
 
 _ROOT_KEYS: Final = ("server", "tls", "limits", "namespace", "jwt", "policy", "queue", "topic")
 _PARTITIONS: Final = (1, 2, 4)  # CON-1

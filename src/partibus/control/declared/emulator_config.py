@@ -20,7 +20,7 @@ from partibus.control.declared.definitions import (
 )
 from partibus.control.declared.fields import Field, Table
 from partibus.control.declared.json_lines import json_lines, strip_comments
-from partibus.control.declared.source import DefinitionSource, Where
+from partibus.control.declared.source import DefinitionSource
 from partibus.domain.address import subscription_path
 from partibus.domain.entity import (
     FilterType,
@@ -31,6 +31,7 @@ from partibus.domain.entity import (
 )
 from partibus.domain.errors import ConfigError
 from partibus.domain.limits import HOUR_MS, SECOND_MS
+from partibus.domain.toml_lines import Where
 
 _LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
 # The emulator's own defaults (EMU-11).

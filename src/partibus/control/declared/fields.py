@@ -10,11 +10,12 @@ import datetime
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, TypeVar, cast
 
-from partibus.control.declared.source import DefinitionSource, Where
+from partibus.control.declared.source import DefinitionSource
 from partibus.domain.duration import parse_duration
 from partibus.domain.entity import CorrelationFilter, EntityStatus
 from partibus.domain.errors import ArgumentError
 from partibus.domain.property_value import PropertyValue, TimeKind, TimeValue
+from partibus.domain.toml_lines import Where
 
 Table = Mapping[str, object]
 _Spec = TypeVar("_Spec")

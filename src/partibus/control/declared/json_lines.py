@@ -9,7 +9,7 @@ import json
 import re
 from typing import Final
 
-from partibus.control.declared.source import Where
+from partibus.domain.toml_lines import Where
 
 _STRING: Final = r'"(?:[^"\\\n]|\\.)*"'
 _COMMENT_OR_STRING: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)

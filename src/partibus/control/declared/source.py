@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from partibus.domain.errors import ConfigError
+from partibus.domain.toml_lines import Where
 
-Where = tuple[str | int, ...]
 LineScan = Callable[[str], dict[Where, int]]
 Spelling = Callable[[str], Where]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from partibus.domain.toml_lines import TomlLines
 from pyspark_servicebus.options import SINK_OPTIONS, SOURCE_OPTIONS
 from pyspark_servicebus.pipelines.declaring.schedule import Schedule
 from pyspark_servicebus.pipelines.kinds import PipelineKind, kind_of
@@ -20,7 +21,6 @@ from pyspark_servicebus.pipelines.run.place import BusPlace
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 from pyspark_servicebus.pipelines.run.settings_table import settings_of
 from pyspark_servicebus.pipelines.run.state import checked_name
-from pyspark_servicebus.pipelines.run.toml_lines import TomlLines
 from pyspark_servicebus.pipelines.transforming.outlets import (
     ConsoleOutlet,
     DeltaOutlet,

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from partibus.amqp.codec.types import Timestamp
+from partibus.domain.toml_lines import TomlLines
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 from pyspark_servicebus.pipelines.run.settings_table import read_table, setting, settings_of
 from pyspark_servicebus.pipelines.triage.rules import (
@@ -34,7 +35,6 @@ from pyspark_servicebus.pipelines.triage.rules import (
 
 _EVER: Final = 1 << 31
 _RANGE: Final = re.compile(r"(?P<sign><=|>=|<|>|=|)\s*(?P<number>\d+)")
-_HEADER: Final = re.compile(r"^\s*\[\[\s*rule\s*\]\]")
 _OWN_KEYS: Final = ("when", "set", "remove", "body_merge")
 _NEEDLESS: Final = {
     "target": SENDING,
@@ -125,9 +125,7 @@ class _Reading:
 
     def __init__(self, text: str, name: str) -> None:
         self._name = name
-        self._lines = text.splitlines()
-        starts = [n for n, line in enumerate(self._lines) if _HEADER.match(line)]
-        self._blocks = list(zip(starts, [*starts, len(self._lines)][1:], strict=True))
+        self._lines = TomlLines(text)
         self.complaints: list[str] = []
         self._rule_name = ""
 
@@ -138,15 +136,8 @@ class _Reading:
         self.complaints.append(f"{where}{rule}, {key}: {text}")
 
     def _line(self, index: int | None, key: str) -> int:
-        """Where a key stands, or else its rule begins."""
-        first, last = 0, len(self._lines)
-        if index is not None and index < len(self._blocks):
-            first, last = self._blocks[index]
-        pattern = re.compile(rf"(?:^|[\s{{,.\[])[\"']?{re.escape(key)}[\"']?\s*(?:=|\.|\])")
-        for number in range(first, last):
-            if pattern.search(self._lines[number].partition("#")[0]):
-                return number + 1
-        return first + 1
+        """The line of a key, or else the line where its rule begins."""
+        return self._lines.within(() if index is None else ("rule", index), key) or 1
 
     # --- a rule ---------------------------------------------------------------------------
 
