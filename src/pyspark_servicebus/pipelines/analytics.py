@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark_servicebus.pipelines.analytics_settings import AnalyticsSettings
 from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.choosing import chosen_entities, known_entities, told_plainly
 from pyspark_servicebus.pipelines.run.place import EntityInfo
@@ -28,6 +27,7 @@ from pyspark_servicebus.pipelines.traffic.frames import (
     windows_and_fragments,
 )
 from pyspark_servicebus.pipelines.traffic.report import CursorLag, TrafficReport, entity_traffic
+from pyspark_servicebus.pipelines.traffic.settings import AnalyticsSettings
 from pyspark_servicebus.pipelines.traffic.writing import write_report
 
 if TYPE_CHECKING:

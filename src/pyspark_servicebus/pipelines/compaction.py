@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from pyspark_servicebus.pipelines.lake.delta import compact_table, is_delta
 from pyspark_servicebus.pipelines.lake.files import REPORT_DDL, REPORT_SCHEMA, StagedFile
-from pyspark_servicebus.pipelines.lake.folder import OWN, Lake
+from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import (
     STAGING,
     CapturedFile,
@@ -29,32 +29,18 @@ from pyspark_servicebus.pipelines.lake.manifest import (
     load_windows,
     save_compaction,
 )
+from pyspark_servicebus.pipelines.lake.settings import CompactSettings
 from pyspark_servicebus.pipelines.lake.target import DESCRIPTION, files_told
+from pyspark_servicebus.pipelines.lake.template import OWN
 from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, plain_words
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import read_table, setting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["CompactReport", "CompactSettings", "compact", "main"]
 COMPACTING: Final = f"{OWN}/compacting"
-FILE_BYTES: Final = 128 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactSettings:
-    """Which capture, and how large its files become."""
-
-    target: str = setting("The folder or bucket of the capture.")
-    file_size_bytes: int = setting(
-        "Files grow up to this size.", "size", default=FILE_BYTES, least=64 * 1024
-    )
-
-    @classmethod
-    def from_table(cls, table: Mapping[str, object]) -> "CompactSettings":
-        """Settings from a file, from options, or from code."""
-        return read_table(cls, table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,13 +28,12 @@ from pyspark_servicebus.pipelines.run.choosing import chosen_entities, known_ent
 from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
 from pyspark_servicebus.pipelines.run.progress import SILENT, Progress
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import read_table, setting
 from pyspark_servicebus.pipelines.triage.carrying_out import EntityWork, Outcome, carry_out
 from pyspark_servicebus.pipelines.triage.reading import Triage, dead_letters
 from pyspark_servicebus.pipelines.triage.report import DeadLetterReport, RuleCount
 from pyspark_servicebus.pipelines.triage.rewriting import Destination, own_entity
 from pyspark_servicebus.pipelines.triage.rules import NO_RULE, SENDING, Rule, fits_any
-from pyspark_servicebus.pipelines.triage.rules_file import load_rules
+from pyspark_servicebus.pipelines.triage.settings import DeadLetterSettings
 from pyspark_servicebus.pipelines.triage.tables import Tables
 from pyspark_servicebus.pipelines.triage.writing import write_report
 from pyspark_servicebus.source.reading import Reading, good
@@ -42,51 +41,11 @@ from pyspark_servicebus.source.reading import Reading, good
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["DeadLetterSettings", "deadletters", "main", "prepared"]
 NAME: Final = "deadletters"
-PATIENCE_MS: Final = 60_000
 LOCK_MS: Final = 60_000
 LOCK_GRACE_MS: Final = 5_000
 SIDE_BY_SIDE: Final = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterSettings:
-    """What is read, what is reported, and what is done about it."""
-
-    bus: BusPlace = setting("The bus.", "bus")
-    entities: tuple[str, ...] = setting(
-        "Which queues and subscriptions, as globs: orders*, events/Subscriptions/*. All if left "
-        "out.",
-        "texts",
-        default=(),
-    )
-    rules: str | None = setting("A file of rules to carry out.", default=None)
-    dry_run: bool = setting("Only count what the rules would do.", "switch", default=False)
-    output: str | None = setting(
-        "A directory for the report: HTML, JSON, text and Parquet.", default=None
-    )
-    samples: int = setting("Dead letters shown for each cause.", "number", default=3, least=0)
-    sample_characters: int = setting(
-        "How many characters of each body to show.", "number", default=200, least=0
-    )
-    wait_ms: int | None = setting(
-        "How long to wait for messages that another receiver has locked. (default: the lock "
-        "duration of the entity)",
-        "duration",
-        default=None,
-    )
-    retry_ms: int = setting(
-        "How long to wait for a bus that is unreachable.", "duration", default=PATIENCE_MS
-    )
-
-    @classmethod
-    def from_table(cls, table: Mapping[str, object]) -> "DeadLetterSettings":
-        """Settings by name; SettingsError says what is wrong."""
-        return read_table(cls, table)
-
-    def loaded_rules(self) -> tuple[Rule, ...]:
-        """The rules of the file; none without one."""
-        return load_rules(Path(self.rules)) if self.rules is not None else ()
 
 
 def deadletters(

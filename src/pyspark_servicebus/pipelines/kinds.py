@@ -1,8 +1,7 @@
 """The ready-made pipelines by the names that a declared file calls them.
 
 Owns the table of kinds: where their settings and their function are, imported when they are asked
-for, and which of their settings name an entity of the bus or a place for files. A kind that is not
-installed is told by its name. Called by declared pipelines.
+for. Called by declared pipelines and by the verbs of `partibus pipeline`.
 """
 
 import dataclasses
@@ -27,21 +26,18 @@ class PipelineKind:
     """A ready-made pipeline."""
 
     name: str
-    module: str
+    """Also that of its function and of the module that has it."""
+    folder: str
+    """Where its settings are declared."""
     settings: str
-    function: str
-    entities: tuple[str, ...] = ()
-    """Settings that name an entity which must exist."""
-    paths: tuple[str, ...] = ()
-    """Settings that name a file or a folder."""
     nice: int = 0
-    """How far it gives way to other processes, unless it is told."""
+    """How far it lowers its priority (nice) by default."""
     jvm_options: str = ""
     """For its JVM, where that is on this machine."""
 
     def settings_type(self) -> Any:
         """Its dataclass of settings."""
-        return getattr(self._module(), self.settings)
+        return getattr(_module(f"{self.folder}.settings"), self.settings)
 
     def read(self, table: Mapping[str, object]) -> Any:
         """Its settings, from a table."""
@@ -49,7 +45,7 @@ class PipelineKind:
 
     def run(self, spark: "SparkSession", settings: Any, progress: "Progress") -> "Report":
         """The pipeline itself."""
-        function: Callable[..., Report] = getattr(self._module(), self.function)
+        function: Callable[..., Report] = getattr(_module(self.name), self.name)
         return function(spark, settings, progress)
 
     def in_state_dir(self, settings: Any, directory: Path) -> Any:
@@ -61,41 +57,19 @@ class PipelineKind:
         file = directory / "replays" / f"{replay_name(settings)}.json"
         return dataclasses.replace(settings, state=str(file))
 
-    def _module(self) -> Any:
-        try:
-            return importlib.import_module(f"pyspark_servicebus.pipelines.{self.module}")
-        except ModuleNotFoundError as error:
-            if error.name and error.name.startswith("pyspark_servicebus"):
-                raise SettingsError(f"kind: this version has no pipeline '{self.name}'.") from None
-            raise
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"pyspark_servicebus.pipelines.{name}")
 
 
 KINDS: Final[dict[str, PipelineKind]] = {
     kind.name: kind
     for kind in (
-        PipelineKind(
-            "transform", "transform", "TransformSettings", "transform", paths=("checkpoint",)
-        ),
-        PipelineKind(
-            *("capture", "capture", "CaptureSettings", "capture"),
-            entities=("entity",),
-            paths=("target",),
-            nice=BACKGROUND,
-            jvm_options=LIGHT_JVM,
-        ),
-        PipelineKind(
-            *("replay", "replay", "ReplaySettings", "replay"),
-            entities=("entity",),
-            paths=("source", "state"),
-        ),
-        PipelineKind(
-            *("deadletters", "deadletters", "DeadLetterSettings", "deadletters"),
-            paths=("rules", "output"),
-        ),
-        PipelineKind(
-            *("analytics", "analytics", "AnalyticsSettings", "analytics"),
-            paths=("output", "captured"),
-        ),
+        PipelineKind("transform", "transforming", "TransformSettings"),
+        PipelineKind("capture", "lake", "CaptureSettings", nice=BACKGROUND, jvm_options=LIGHT_JVM),
+        PipelineKind("replay", "replaying", "ReplaySettings"),
+        PipelineKind("deadletters", "triage", "DeadLetterSettings"),
+        PipelineKind("analytics", "traffic", "AnalyticsSettings"),
     )
 }
 

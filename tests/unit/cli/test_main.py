@@ -14,7 +14,10 @@ from partibus import __version__
 from partibus.cli.main import app
 
 RUNNER = CliRunner()
-HEAVY = ("asyncio", "cryptography", "sqlite3", "starlette", "uvicorn", "uvloop", "partibus.server")
+HEAVY = (
+    *("asyncio", "cryptography", "sqlite3", "starlette", "uvicorn", "uvloop", "partibus.server"),
+    *("pyspark", "pyarrow", "http.client"),
+)
 
 
 def shown(*arguments: str) -> str:
@@ -92,6 +95,9 @@ def test_an_unknown_verb_is_exit_code_two() -> None:
         ["doctor", "--help"],
         ["queue", "create", "--help"],
         ["namespace", "import", "--help"],
+        ["pipeline", "--help"],
+        ["pipeline", "capture", "run", "--help"],
+        ["pipeline", "transform", "--help"],
         ["version"],
     ],
 )

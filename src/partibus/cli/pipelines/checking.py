@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @contextmanager
 def session_for_check(running: "Running") -> "Iterator[SparkSession]":
     """A session for the time of the block."""
-    from pyspark_servicebus.pipelines.run.arguments import pairs
     from pyspark_servicebus.pipelines.run.session import spark_session
+    from pyspark_servicebus.pipelines.run.settings import pairs
     from pyspark_servicebus.pipelines.transform import own_session
 
     conf = pairs(running.conf or [])

@@ -5,11 +5,11 @@ the translation of their errors. Every verb of `partibus pipeline` that starts o
 pipeline goes through `run_pipeline`; all of them stand inside `pipelines_ready`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
 
@@ -83,8 +83,9 @@ def run_pipeline(
     settings: Settings,
 ) -> None:
     """Run a pipeline in a session of its own and print its report; an error if it falls short."""
-    from pyspark_servicebus.pipelines.run.arguments import Job, pairs, run_job
+    from pyspark_servicebus.pipelines.run.arguments import Job, run_job
     from pyspark_servicebus.pipelines.run.reports import all_done
+    from pyspark_servicebus.pipelines.run.settings import pairs
     from pyspark_servicebus.pipelines.run.state import checked_name
 
     name = checked_name(running.name or kind)
@@ -133,11 +134,6 @@ def check_entity(bus: "BusPlace", entity: str) -> None:
             hint = " Is the server running? Start it with: partibus serve"
         code = codes.get(error.condition, failure.EXIT_FAILED)
         raise CommandFailed(f"{error.text}{hint}", code) from error
-
-
-def given(**values: Any) -> Mapping[str, object]:
-    """The settings that were given, as `from_table` takes them."""
-    return {key: value for key, value in values.items() if value not in (None, [], ())}
 
 
 def _text(connection: "ConnectionString") -> str:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pyspark_servicebus.pipelines.declaring.file import Declared
 from pyspark_servicebus.pipelines.run.progress import PipelineFailed
 from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.settings_table import keys_of
 from pyspark_servicebus.pipelines.transforming.check import (
     check_entities,
     check_transform,
@@ -49,9 +50,10 @@ def check_names(declared: Declared) -> None:
     settings = declared.settings
     try:
         if isinstance(settings, TransformSettings):
-            check_entities(settings)
-        for key in declared.kind.entities:
-            find_entity(settings.bus, key, getattr(settings, key))
+            check_entities(settings)  # its target may be no entity
+        else:
+            for key in keys_of(type(settings), "entity"):
+                find_entity(settings.bus, key, getattr(settings, key))
         if look := _LOOKS.get(declared.kind.name):
             look(settings)
     except SettingsError as error:

@@ -19,7 +19,7 @@ from pyspark_servicebus.pipelines.declaring.schedule import Schedule
 from pyspark_servicebus.pipelines.kinds import PipelineKind, kind_of
 from pyspark_servicebus.pipelines.run.place import BusPlace
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
-from pyspark_servicebus.pipelines.run.settings_table import settings_of
+from pyspark_servicebus.pipelines.run.settings_table import keys_of, settings_of
 from pyspark_servicebus.pipelines.run.state import checked_name
 from pyspark_servicebus.pipelines.transforming.outlets import (
     ConsoleOutlet,
@@ -227,7 +227,7 @@ class _Reader:
 
     def _settings(self, kind: PipelineKind, name: str, schedule: Schedule) -> Any:
         own = dict(self._section(kind.name))
-        for key in kind.paths:
+        for key in keys_of(kind.settings_type(), "path"):
             if isinstance(written := own.get(key), str):
                 own[key] = _place(self._file.parent, written)
         needs_bus = not any(key in own for key in ("connection_string", "connection_string_ref"))

@@ -10,16 +10,15 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow.fs as fs
 
+from pyspark_servicebus.pipelines.lake.template import OWN
 from pyspark_servicebus.pipelines.run.one_process import in_one_process
 from pyspark_servicebus.pipelines.run.progress import PipelineFailed
 from pyspark_servicebus.pipelines.run.settings import SettingsError
 from pyspark_servicebus.pipelines.run.state import write_atomically
-
-OWN: Final = "_capture"
 
 
 class Lake:

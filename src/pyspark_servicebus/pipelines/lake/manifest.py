@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from pyspark_servicebus.pipelines.lake.folder import OWN, Lake
+from pyspark_servicebus.pipelines.lake.folder import Lake
+from pyspark_servicebus.pipelines.lake.template import OWN
 
 SCHEMA_VERSION: Final = 1
 """Of the columns in the files; a new meaning gets a new number."""

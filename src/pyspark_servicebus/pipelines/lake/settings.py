@@ -1,22 +1,21 @@
-"""The settings of a capture, and what goes with what among them.
+"""The settings of a capture and of a compaction, and which of them may be combined.
 
 Owns their names, defaults and help. The command line, scripts and files all read them here.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark_servicebus.pipelines.lake.folder import OWN
 from pyspark_servicebus.pipelines.lake.template import (
     DEFAULT_TEMPLATE,
+    OWN,
     PathTemplate,
     check_template,
     path_template,
 )
 from pyspark_servicebus.pipelines.run.place import BusPlace, entity_options
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import read_table, setting
+from pyspark_servicebus.pipelines.run.settings_table import Declaration, Typed, setting
 
 FORMATS: Final = ("parquet", "delta")
 MEBIBYTE: Final = 1024 * 1024
@@ -24,16 +23,27 @@ WINDOW_BYTES: Final = 128 * MEBIBYTE
 WINDOW_TIME_MS: Final = 5 * 60 * 1000
 RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 RETENTION_BYTES: Final = 10 * 1024 * MEBIBYTE
+FILE_BYTES: Final = 128 * MEBIBYTE
 RETRY_MS: Final = 5 * 60 * 1000
+_WINDOWS: Final = Typed(panel="Windows")
+_CURSOR: Final = Typed(panel="The cursor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureSettings:
+class CaptureSettings(Declaration):
     """What to capture, where to, and in which windows."""
 
     bus: BusPlace = setting("The bus.", "bus")
-    entity: str = setting("A queue, or a subscription: TOPIC/Subscriptions/NAME.")
-    target: str = setting("The folder or bucket to write to; it holds one capture.")
+    entity: str = setting(
+        "A queue, or a subscription: TOPIC/Subscriptions/NAME.",
+        "entity",
+        typed=Typed(is_argument=True),
+    )
+    target: str = setting(
+        "The folder, or the URI of a bucket, to write to; it holds one capture.",
+        "path",
+        typed=Typed(is_argument=True, metavar="TARGET"),
+    )
     format: str = setting(
         "parquet: files in folders; delta: a Delta table, one commit a window.",
         default="parquet",
@@ -43,15 +53,27 @@ class CaptureSettings:
         "The folder of a message, with {namespace}, {entity}, {fragment} and the time it was"
         " enqueued: {yyyy}, {MM}, {dd}, {HH}, {mm}, by windows, in UTC.",
         default=DEFAULT_TEMPLATE,
+        typed=Typed(metavar="PATH", default="all of these in this order"),
     )
     window_size_bytes: int = setting(
         "Close the window when this much data is waiting.",
         "size",
         default=WINDOW_BYTES,
         least=64 * 1024,
+        typed=_WINDOWS,
     )
     window_time_ms: int = setting(
-        "Close the window after this time.", "duration", default=WINDOW_TIME_MS, least=1000
+        "Close the window after this time.",
+        "duration",
+        default=WINDOW_TIME_MS,
+        least=1000,
+        typed=_WINDOWS,
+    )
+    empty_windows: bool = setting(
+        "Write a file without rows for a window in which nothing came.",
+        "switch",
+        default=False,
+        typed=_WINDOWS,
     )
     continuous: bool = setting(
         "Run until stopped; without it, process what is there and end.", "switch", default=False
@@ -59,27 +81,32 @@ class CaptureSettings:
     run_time_ms: int | None = setting(
         "Stop a continuous capture after this time.", "duration", default=None
     )
-    empty_windows: bool = setting(
-        "Write a file without rows for a window in which nothing came.", "switch", default=False
-    )
     include_amqp: bool = setting(
         "Also keep the encoded message (raw_amqp), for exact replay.", "switch", default=False
     )
     starting: str | None = setting(
-        "Where a new capture begins: with the oldest message, or with the next.",
+        "Where a new capture begins: with the oldest message (this is the default), or with the"
+        " next.",
         default=None,
         choices=("earliest", "latest"),
+        typed=_CURSOR,
     )
     cursor: str | None = setting(
-        "The name of its cursor on the bus; by default one is generated.", default=None
+        "The name of its cursor on the bus; by default one is generated.",
+        default=None,
+        typed=_CURSOR,
     )
     retention_ms: int = setting(
         "How long the bus keeps messages that are not captured yet.",
         "duration",
         default=RETENTION_MS,
+        typed=_CURSOR,
     )
     retention_size_bytes: int = setting(
-        "How much uncaptured data the bus keeps for each fragment.", "size", default=RETENTION_BYTES
+        "How much uncaptured data the bus keeps for each fragment.",
+        "size",
+        default=RETENTION_BYTES,
+        typed=_CURSOR,
     )
     retry_ms: int = setting(
         "How long to wait for a bus that is unreachable.", "duration", default=RETRY_MS
@@ -89,6 +116,7 @@ class CaptureSettings:
         "is an error.",
         "switch",
         default=False,
+        typed=_CURSOR,
     )
     namespace: str | None = setting(
         "The value of {namespace}; by default the first part of the host name.", default=None
@@ -108,11 +136,6 @@ class CaptureSettings:
             complaints.append(f"target: name the folder that holds {OWN}, not {OWN} itself.")
         if complaints:
             raise SettingsError.of(complaints)
-
-    @classmethod
-    def from_table(cls, table: Mapping[str, object]) -> "CaptureSettings":
-        """Settings from a file, from options, or from code."""
-        return read_table(cls, table)
 
     def namespace_name(self) -> str:
         """What stands for {namespace}."""
@@ -136,3 +159,17 @@ class CaptureSettings:
             "retryDuration": f"{self.retry_ms}ms",
             "failOnDataLoss": str(not self.accept_loss).lower(),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactSettings(Declaration):
+    """Which capture, and how large its files become."""
+
+    target: str = setting(
+        "The folder, or the URI of a bucket, that holds the capture.",
+        "path",
+        typed=Typed(is_argument=True, metavar="TARGET"),
+    )
+    file_size_bytes: int = setting(
+        "Files grow up to this size.", "size", default=FILE_BYTES, least=64 * 1024
+    )

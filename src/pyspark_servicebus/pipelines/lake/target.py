@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from partibus.domain.sequence import SEQUENCE_MAX
 from pyspark_servicebus.pipelines.lake.delta import commit_window, is_delta
-from pyspark_servicebus.pipelines.lake.folder import OWN, Lake
+from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import (
     SCHEMA_VERSION,
     STAGING,
@@ -31,6 +31,7 @@ from pyspark_servicebus.pipelines.lake.manifest import (
     window_numbers,
 )
 from pyspark_servicebus.pipelines.lake.settings import CaptureSettings
+from pyspark_servicebus.pipelines.lake.template import OWN
 from pyspark_servicebus.pipelines.run.settings import SettingsError
 from pyspark_servicebus.schema import COLUMNS, RAW_COLUMN, arrow_schema
 from pyspark_servicebus.source.stream_reader import by_index, by_name

@@ -12,6 +12,8 @@ from typing import Final
 
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
+OWN: Final = "_capture"
+"""The folder in a target that holds the capture's own files: no message is in it."""
 DEFAULT_TEMPLATE: Final = "{namespace}/{entity}/{fragment}/{yyyy}/{MM}/{dd}/{HH}/{mm}"
 WORDS: Final = ("namespace", "entity", "fragment", "yyyy", "MM", "dd", "HH", "mm")
 _TIMES: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M"}

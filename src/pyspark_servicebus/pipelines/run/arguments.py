@@ -7,10 +7,10 @@ that a script and a verb behave alike.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.pipelines.run.place import PLACE_KEYS
@@ -21,8 +21,8 @@ from pyspark_servicebus.pipelines.run.progress import (
     Several,
 )
 from pyspark_servicebus.pipelines.run.reports import Made, Report, all_done
-from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import bus_field, settings_of
+from pyspark_servicebus.pipelines.run.settings import SettingsError, pairs
+from pyspark_servicebus.pipelines.run.settings_table import Setting, bus_field, settings_of
 from pyspark_servicebus.pipelines.run.state import RecordedProgress, default_state_dir
 from pyspark_servicebus.pipelines.run.termination import EXIT_INTERRUPTED, terminated_as_interrupted
 
@@ -118,17 +118,6 @@ def table_of(kind: type[object], given: argparse.Namespace) -> dict[str, object]
     return {key: value for key, value in values.items() if value is not None}
 
 
-def pairs(texts: Iterable[str], option: str = "conf") -> dict[str, str]:
-    """K=V texts as a dict."""
-    found: dict[str, str] = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise SettingsError(f"{option}: '{text}' is not of the form K=V.")
-        found[name.strip()] = value
-    return found
-
-
 def script_main(
     argv: Sequence[str] | None,
     *,
@@ -174,13 +163,13 @@ def _flag(key: str) -> str:
     return "--" + key.replace("_", "-")
 
 
-def _add(parser: argparse.ArgumentParser, found: Any) -> None:
-    text = found.help.replace("%", "%%")
+def _add(parser: argparse.ArgumentParser, found: Setting) -> None:
+    text = found.full_help().replace("%", "%%")
+    names = dict.fromkeys((_flag(found.key), *found.typed.flags))
     if found.form == "switch":
         action = argparse.BooleanOptionalAction
-        parser.add_argument(_flag(found.key), action=action, default=None, help=text)
-    elif found.form == "texts":
-        parser.add_argument(_flag(found.key), action="append", metavar="TEXT", help=text)
-    else:
-        metavar = "|".join(found.choices) if found.choices else found.form.upper()
-        parser.add_argument(_flag(found.key), metavar=metavar, help=text)
+        parser.add_argument(*names, dest=found.key, action=action, default=None, help=text)
+        return
+    metavar = "|".join(found.choices) if found.choices else found.metavar
+    action_name = "append" if found.form == "texts" else "store"
+    parser.add_argument(*names, dest=found.key, action=action_name, metavar=metavar, help=text)

@@ -1,30 +1,31 @@
-"""Where the bus of a pipeline is, and what there is on it.
+"""Where the bus of a pipeline is, and which entities it has.
 
 Owns the way from a reference or a connection string to the options of the data source and to the
 management API. A secret stays inside: it is in no `repr`, no error and no report.
+The client is imported when the bus is asked: the command line reads settings without it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from partibus.client.atom import AtomClient, subscription_path
-from partibus.client.connection_string import ConnectionString
-from partibus.client.entity_fields import Kind
-from pyspark_servicebus.credentials import Credentials
-from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
+
+if TYPE_CHECKING:
+    from partibus.client.atom import AtomClient
+    from partibus.client.connection_string import ConnectionString
+    from partibus.client.entity_fields import Kind
 
 PLACE_KEYS: Final = ("connection_string_ref", "connection_string", "ca_file")
 
 
 @dataclass(frozen=True, slots=True)
 class EntityInfo:
-    """An entity as the management API told it."""
+    """An entity as the management API describes it."""
 
     path: str
     """The name of a queue or topic; TOPIC/Subscriptions/NAME of a subscription."""
-    kind: Kind
+    kind: "Kind"
     fields: Mapping[str, Any] = field(repr=False, compare=False)
     """Its properties and counts, by their names in snake case."""
 
@@ -82,8 +83,11 @@ class BusPlace:
         }
         return {name: value for name, value in named.items() if value}
 
-    def connection(self) -> ConnectionString:
+    def connection(self) -> "ConnectionString":
         """The connection string, read now and taken apart."""
+        from pyspark_servicebus.credentials import Credentials
+        from pyspark_servicebus.given_options import OptionsError
+
         try:
             reference, literal = self.connection_string_ref, self.connection_string
             return Credentials(reference, literal, self.ca_file).place()
@@ -97,12 +101,16 @@ class BusPlace:
         is_address = ":" in host or host.replace(".", "").isdigit()
         return host.replace(":", "-") if is_address else host.partition(".")[0]
 
-    def admin(self) -> AtomClient:
+    def admin(self) -> "AtomClient":
         """The management API; use it as a context manager."""
+        from partibus.client.atom import AtomClient
+
         return AtomClient(self.connection(), ca_file=self.ca_file)
 
     def entities(self) -> list[EntityInfo]:
         """Every queue, topic and subscription, in this order."""
+        from partibus.client.atom import subscription_path
+
         with self.admin() as admin:
             queues = [EntityInfo(told["name"], "queue", told) for told in admin.list("queue")]
             topics = [EntityInfo(told["name"], "topic", told) for told in admin.list("topic")]

@@ -22,3 +22,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     close = difflib.get_close_matches(name, names, 1, 0.0)
     return close[0] if close else names[0]
+
+
+def pairs(texts: Iterable[str], option: str = "conf") -> dict[str, str]:
+    """Texts of the form K=V as a dict."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise SettingsError(f"{option}: '{text}' is not of the form K=V.")
+        found[name.strip()] = value
+    return found

@@ -1,8 +1,10 @@
 """Settings from a table: TOML, command-line options or a dict of code, read by the same rules.
 
-Owns the forms of values (durations, sizes, moments, switches) and the complaints about them. The
-fields of a settings dataclass, made with `setting`, say what there is; a key is the field's name
-without its unit (`window_time` for `window_time_ms`). Combinations are for each pipeline to judge.
+Owns the declaration of a setting (`setting`: help, form, default, choices, how it is typed), the
+forms of values (durations, sizes, moments, switches) and the errors about them. A key is the name
+of a dataclass field without its unit (`window_time` for `window_time_ms`). The verbs of `partibus
+pipeline`, the scripts for spark-submit and declared files are all derived from these declarations.
+Each pipeline checks which settings may be combined. Neither Spark nor Arrow is imported here.
 """
 
 import dataclasses
@@ -10,17 +12,34 @@ import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from partibus.domain import quantities
 from partibus.domain.errors import ArgumentError
 from pyspark_servicebus.pipelines.run.place import PLACE_KEYS, BusPlace
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 
-Form = Literal["text", "texts", "number", "real", "switch", "duration", "size", "moment", "bus"]
+Value = Literal["text", "texts", "number", "real", "switch", "duration", "size", "moment"]
+Form = Value | Literal["entity", "path", "bus"]
 Settings = TypeVar("Settings")
 _UNITS: Final = ("_ms", "_bytes")
 _SWITCHES: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """How a setting is typed on a command line, where its key and form do not say that already."""
+
+    is_argument: bool = False
+    """It has a position instead of a flag."""
+    flags: tuple[str, ...] = ()
+    """Instead of `--` and the key."""
+    metavar: str = ""
+    """What stands for the value in the help; by default that of the form."""
+    panel: str = ""
+    """The heading in the help under which it is listed."""
+    default: str = ""
+    """What the help says of a default that is too long for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +53,30 @@ class Setting:
     default: object
     choices: tuple[str, ...]
     least: float | None
+    typed: Typed
 
     @property
     def is_required(self) -> bool:
         """Whether there is no default."""
         return self.default is dataclasses.MISSING
+
+    @property
+    def flag(self) -> str:
+        """The flag that its key gives; `--no-KEY` turns a switch off that is on by default."""
+        words = self.key.replace("_", "-")
+        return f"--no-{words}" if self.default is True else f"--{words}"
+
+    @property
+    def metavar(self) -> str:
+        """What stands for the value in the help."""
+        return self.typed.metavar or _METAVARS.get(self.form, "TEXT")
+
+    def full_help(self) -> str:
+        """The help with the default, where there is one to name."""
+        default = self.default
+        if self.is_required or default in (None, "", ()) or isinstance(default, bool):
+            return self.help
+        return f"{self.help} (default {self.typed.default or _written(self.form, default)})"
 
 
 def setting(
@@ -48,32 +86,40 @@ def setting(
     default: object = dataclasses.MISSING,
     choices: tuple[str, ...] = (),
     least: float | None = None,
+    typed: Typed = Typed(),  # noqa: B008 - it is immutable
 ) -> Any:
-    """A field of a settings dataclass, with what people are told about it.
+    """Declare a field of a settings dataclass.
 
     The form `bus` is for a field of the type BusPlace, read from the keys of that class."""
-    metadata = {"help": help_text, "form": form, "choices": choices, "least": least}
+    metadata = {"help": help_text, "form": form, "choices": choices, "least": least, "typed": typed}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def settings_of(kind: type[object]) -> Iterator[Setting]:
-    """The settings of a dataclass, but the bus, in their order."""
+    """The settings of a dataclass, except the bus, in their order."""
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
-        told = field.metadata
-        if told.get("form", "bus") == "bus":
+        if field.metadata.get("form", "bus") == "bus":
             continue
         key = field.name
         for unit in _UNITS:
             key = key.removesuffix(unit)
-        yield Setting(
-            key,
-            field.name,
-            told["help"],
-            told["form"],
-            field.default,
-            told["choices"],
-            told["least"],
-        )
+        yield Setting(key=key, field=field.name, default=field.default, **field.metadata)
+
+
+def keys_of(kind: type[object], form: Form) -> list[str]:
+    """The keys of the settings that have this form."""
+    return [found.key for found in settings_of(kind) if found.form == form]
+
+
+class Declaration:
+    """A settings dataclass: it is read from a table."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, object]) -> Self:
+        """Settings from a file, from options or from code; SettingsError says what is wrong."""
+        return read_table(cls, table)
 
 
 def bus_field(kind: type[object]) -> str | None:
@@ -83,7 +129,7 @@ def bus_field(kind: type[object]) -> str | None:
 
 
 def read_table(kind: type[Settings], table: Mapping[str, object]) -> Settings:
-    """Settings of this kind; SettingsError tells everything that is wrong with the table."""
+    """Settings of this kind; SettingsError lists everything that is wrong with the table."""
     known = {found.key: found for found in settings_of(kind)}
     place = bus_field(kind)
     keys = (*known, *(PLACE_KEYS if place else ()), *((place,) if place else ()))
@@ -201,8 +247,37 @@ def _quantity(read: Callable[[str], int], key: str, given: object) -> int:
         raise SettingsError(f"{key}: {error.text}") from None
 
 
+def _written(form: Form, value: Any) -> str:
+    """A default as a person would type it."""
+    if form == "duration":
+        return _in_units(value, quantities.UNIT_MS)
+    if form == "size":
+        return _in_units(value, _SIZE_UNITS)
+    return str(value)
+
+
+def _in_units(value: int, units: Mapping[str, int]) -> str:
+    """The value in the largest unit of which it is a multiple; 90s rather than 1m30s."""
+    name, unit = max(
+        ((name, unit) for name, unit in units.items() if value % unit == 0), key=lambda u: u[1]
+    )
+    return f"{value // unit}{name}"
+
+
+_SIZE_UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_METAVARS: Final[dict[Form, str]] = {
+    "number": "N",
+    "real": "N",
+    "duration": "TIME",
+    "size": "SIZE",
+    "moment": "TIME",
+    "entity": "ENTITY",
+    "path": "PATH",
+}
 _READERS: Final = {
     "text": _text,
+    "entity": _text,
+    "path": _text,
     "texts": _texts,
     "number": _number,
     "real": _real,

@@ -23,7 +23,6 @@ from pyspark_servicebus.pipelines.traffic.report import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-KEYS: Final = ("auto", "session_id", "partition_key", "subject", "message_id")
 _COLUMNS: Final = ("fragment", "enqueued_time", "delivery_count", "session_id", "partition_key")
 FACTS: Final = ("window_start", "entity", "fragment", "key")
 KEY_CHARACTERS_MAX: Final = 200

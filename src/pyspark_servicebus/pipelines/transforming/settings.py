@@ -1,114 +1,171 @@
-"""The settings of a transform: from where to where, what is done between, and what is promised.
+"""The settings of a transform: source, target, the steps between them, and the guarantees.
 
-Owns their names, defaults and what goes with what. They are read from a file, a command line or
-a dict alike. Nothing is opened here: whether entities and columns exist is `check`'s to
-say.
+Owns their names and defaults, and which of them may be combined. They are read in the same way from
+a file, a command line or a dict. Nothing is opened here: `check` finds out whether entities and
+columns exist.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark_servicebus.pipelines.run.place import BusPlace, entity_options
-from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import read_table, setting
+from pyspark_servicebus.pipelines.run.settings import SettingsError, pairs
+from pyspark_servicebus.pipelines.run.settings_table import Declaration, Typed, read_table, setting
 from pyspark_servicebus.pipelines.run.state import NAME, default_state_dir
-from pyspark_servicebus.pipelines.transforming.outlets import BusOutlet, Outlet
 from pyspark_servicebus.pipelines.transforming.steps import Step, step_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from pyspark_servicebus.pipelines.transforming.outlets import BusOutlet, Outlet
+
 DELIVERIES: Final = ("staged", "dedup", "atLeastOnce")
 ONE_STEP: Final = ("sql", "python", "rows", "stateful")
 FAILURES_MAX: Final = 100
+_ARGUMENT: Final = Typed(is_argument=True)
+_WORK: Final = Typed(panel="Transformation")
+_FUNCTION: Final = replace(_WORK, metavar="MODULE:FUNCTION")
+_READ: Final = Typed(panel="Reading")
+_PROMISE: Final = Typed(panel="Guarantees")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransformSettings:
-    """What `transform` is told."""
+class TransformSettings(Declaration):
+    """What is transformed, how, and where the result goes."""
 
     bus: BusPlace = setting("The bus.", "bus")
-    source: str = setting("The queue, or TOPIC/Subscriptions/NAME, that messages come from.")
+    source: str = setting(
+        "The queue, or TOPIC/Subscriptions/NAME, that messages come from.",
+        "entity",
+        typed=replace(_ARGUMENT, metavar="SOURCE"),
+    )
     target: str = setting(
         "The queue or topic that messages go to, unless a row has its own `target` column.",
+        "entity",
         default="",
+        typed=replace(_ARGUMENT, metavar="TARGET"),
     )
-    sql: str | None = setting("A SELECT over the view `messages`.", default=None)
+    sql: str | None = setting(
+        "A SELECT over the view `messages`; on a command line, @FILE reads it from a file.",
+        default=None,
+        typed=replace(_WORK, metavar="SELECT"),
+    )
     python: str | None = setting(
         "A function from DataFrame to DataFrame: module:function, or file.py:function.",
         default=None,
+        typed=_FUNCTION,
     )
     rows: str | None = setting(
-        "A function from a message (dict) to a message, several, or None.", default=None
+        "A function from a message (dict) to a message, several, or None.",
+        default=None,
+        typed=_FUNCTION,
     )
     stateful: str | None = setting(
-        "A stateful function (key, rows, state) -> rows; with key.", default=None
+        "A stateful function (key, rows, state) -> rows; it requires key.",
+        default=None,
+        typed=_FUNCTION,
     )
     key: tuple[str, ...] = setting(
-        "The columns that form the key; each key has its own state.", "texts", default=()
+        "With stateful: the columns that form the key; each key has its own state.",
+        "texts",
+        default=(),
+        typed=replace(_WORK, metavar="COLUMN"),
     )
     forget_after_ms: int | None = setting(
-        "Discard the state of a key idle for this long.", "duration", default=None
+        "With stateful: discard the state of keys idle for this long.",
+        "duration",
+        default=None,
+        typed=_WORK,
     )
     mode: str = setting(
         "claim consumes the messages, cursor copies them.",
         default="claim",
         choices=("claim", "cursor"),
+        typed=_READ,
     )
     deliver: str = setting(
         "staged is exactly once; dedup needs a target that detects duplicates.",
         default="staged",
         choices=DELIVERIES,
+        typed=_PROMISE,
     )
     dedup_key: tuple[str, ...] = setting(
-        "With dedup: the columns that make the id of a message.", "texts", default=()
+        "With dedup: the columns that make the id of a message.",
+        "texts",
+        default=(),
+        typed=replace(_PROMISE, metavar="COLUMN"),
     )
     extra_columns: str = setting(
         "What to do with columns that messages do not have.",
         default="refuse",
         choices=("refuse", "properties"),
+        typed=_WORK,
     )
     failure_queue: str | None = setting(
         "Where failing messages go, with the reason. Without it the first failure ends the run.",
         default=None,
+        typed=replace(_PROMISE, metavar="QUEUE"),
     )
     failures_max: int = setting(
         "End the run when more messages than this fail in one batch.",
         "number",
         default=FAILURES_MAX,
         least=1,
+        typed=_PROMISE,
     )
     continuous: bool = setting(
-        "Run until stopped; without it, process what is there and end.", "switch", default=False
+        "Run until stopped; without it, process what is there and end.",
+        "switch",
+        default=False,
+        typed=_READ,
     )
     interval_ms: int = setting(
-        "With continuous: the time between batches.", "duration", default=1000, least=100
+        "With continuous: the time between batches.",
+        "duration",
+        default=1000,
+        least=100,
+        typed=_READ,
     )
-    max_messages: int | None = setting("The most messages in one batch.", "number", default=None)
+    max_messages: int | None = setting(
+        "The most messages in one batch.", "number", default=None, typed=_READ
+    )
     watermark_ms: int | None = setting(
         "How late messages may come, by enqueued_time, for windows in SQL.",
         "duration",
         default=None,
+        typed=_READ,
     )
     owner: str = setting(
-        "The name of this pipeline on the bus; keep it the same across restarts.", default=""
+        "The name of this pipeline on the bus; keep it the same across restarts. By default"
+        " SOURCE-to-TARGET.",
+        default="",
+        typed=replace(_READ, metavar="NAME"),
     )
     checkpoint: str = setting(
-        "Where Spark keeps its checkpoint; on a cluster, a place that every node can write to.",
+        "Where Spark keeps its checkpoint; on a cluster, a place that every node can write to. By"
+        " default in the state directory.",
+        "path",
         default="",
+        typed=replace(_READ, metavar="DIR"),
     )
     source_options: tuple[str, ...] = setting(
-        "An option of the data source, K=V, for reading.", "texts", default=()
+        "An option of the data source for reading; repeat for each.",
+        "texts",
+        default=(),
+        typed=replace(_READ, flags=("--source-option",), metavar="K=V"),
     )
     sink_options: tuple[str, ...] = setting(
-        "An option of the data source, K=V, for writing.", "texts", default=()
+        "An option of the data source for writing; repeat for each.",
+        "texts",
+        default=(),
+        typed=replace(_PROMISE, flags=("--sink-option",), metavar="K=V"),
     )
     steps: tuple[Step, ...] = ()
     beside: Path | None = None
     """Where functions are looked for first."""
-    outlet: Outlet | None = None
+    outlet: "Outlet | None" = None
     """Where rows go instead of an entity of the bus."""
 
     def __post_init__(self) -> None:
@@ -124,7 +181,7 @@ class TransformSettings:
 
     @classmethod
     def from_table(
-        cls, table: Mapping[str, object], beside: Path | None = None, outlet: Outlet | None = None
+        cls, table: Mapping[str, object], beside: Path | None = None, outlet: "Outlet | None" = None
     ) -> Self:
         """Settings from the keys of a table; `step` is a list of steps."""
         given = dict(table)
@@ -138,7 +195,7 @@ class TransformSettings:
             raise SettingsError("step: write steps as tables: [[step]].")
         return replace(settings, steps=steps_of(written))
 
-    def _complaints(self) -> Any:
+    def _complaints(self) -> Iterator[str]:
         if not self.target and self.outlet is None:
             yield "target: it is missing. Name the queue or topic that messages go to."
         written = [name for name in ONE_STEP if getattr(self, name)]
@@ -198,14 +255,18 @@ class TransformSettings:
         options["claimOwner" if self.mode == "claim" else "cursor"] = self.owner
         if self.max_messages is not None:
             options["maxMessagesPerTrigger"] = str(self.max_messages)
-        return options | _pairs("source_options", self.source_options)
+        return options | pairs(self.source_options, "source_options")
 
-    def outlet_for(self, kind: str) -> Outlet:
+    def outlet_for(self, kind: str) -> "Outlet":
         """Where rows go; `kind` is the target's: queue or topic."""
+        from pyspark_servicebus.pipelines.transforming.outlets import BusOutlet
+
         return self.outlet or BusOutlet(self.target, self._write_options(kind))
 
-    def failure_outlet(self) -> BusOutlet:
+    def failure_outlet(self) -> "BusOutlet":
         """Where messages go that fail, batch by batch."""
+        from pyspark_servicebus.pipelines.transforming.outlets import BusOutlet
+
         queue = self.failure_queue or ""
         options = self.bus.options() | {"queue": queue, "deliver": "atLeastOnce"}
         if self.deliver == "staged":
@@ -222,7 +283,7 @@ class TransformSettings:
             options["dedupKey"] = ",".join(self.dedup_key)
         if self.failure_queue is not None:
             options["badRowQueue"] = self.failure_queue
-        return options | _pairs("sink_options", self.sink_options)
+        return options | pairs(self.sink_options, "sink_options")
 
 
 def steps_of(tables: list[Any]) -> tuple[Step, ...]:
@@ -233,13 +294,3 @@ def steps_of(tables: list[Any]) -> tuple[Step, ...]:
 def _owner(source: str, target: str) -> str:
     words = f"{source}-to-{target}".replace("/Subscriptions/", "-")
     return "".join(c if c.isalnum() or c in "._-" else "-" for c in words)
-
-
-def _pairs(key: str, texts: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign:
-            raise SettingsError(f"{key}: '{text}' is not of the form K=V.")
-        found[name.strip()] = value
-    return found

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyspark_servicebus.pipelines.run.arguments import pairs, parser_for, script_main, table_of
-from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.arguments import parser_for, script_main, table_of
+from pyspark_servicebus.pipelines.run.settings import SettingsError, pairs
 from pyspark_servicebus.pipelines.run.settings_table import read_table
 from unit.pyspark_servicebus.pipelines.test_settings_table import STRING, Sample
 

@@ -1,52 +1,30 @@
 """`partibus pipeline analytics`: the traffic of queues and subscriptions, in numbers and charts.
 
-Owns the options of the verb. Settings are judged, and the work is done, by
+Owns the text of its help. The settings are declared, and the work is done, in
 `pyspark_servicebus.pipelines`.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from partibus.cli.asking import on_server
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import Running, bus_of, given, run_pipeline
+from partibus.cli.pipelines.running import Running, bus_of, run_pipeline
+from partibus.cli.pipelines.settings_options import with_settings
+from pyspark_servicebus.pipelines.traffic.settings import AnalyticsSettings
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
 
-_COUNTING = "Counting"
-_STREAM = "Streams"
-
 
 @on_server
 @runs_pipeline()
+@with_settings(AnalyticsSettings, "mode")
 def analytics(
     place: "Place",
     running: Running,
-    entities: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[GLOB]...",
-            help="Which queues and subscriptions: 'orders*', 'events/Subscriptions/*'."
-            " (default all)",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Where the report goes: HTML, PNG, Parquet, JSON.",
-            show_default=False,
-        ),
-    ] = None,
-    captured: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="Analyze captured messages instead of a bus."),
-    ] = None,
+    table: dict[str, Any],
     stream: Annotated[
         bool,
         typer.Option(
@@ -54,76 +32,6 @@ def analytics(
             help="Follow the traffic with a cursor instead of examining the waiting messages.",
         ),
     ] = False,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Count in windows of this length. (default 1m)",
-            rich_help_panel=_COUNTING,
-        ),
-    ] = None,
-    key: Annotated[
-        Literal["auto", "session_id", "partition_key", "subject", "message_id"] | None,
-        typer.Option(
-            help="What the key of a message is. (default its session, or else its partition key)",
-            rich_help_panel=_COUNTING,
-        ),
-    ] = None,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="How many of the hottest keys to list. (default 20)",
-            rich_help_panel=_COUNTING,
-        ),
-    ] = None,
-    no_sizes: Annotated[
-        bool,
-        typer.Option(
-            "--no-sizes", help="Do not read bodies for their size.", rich_help_panel=_COUNTING
-        ),
-    ] = False,
-    cursor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="The name of its cursor on the bus. (default analytics)",
-            rich_help_panel=_STREAM,
-        ),
-    ] = None,
-    watermark: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How long a window waits for late messages. (default 2m)",
-            rich_help_panel=_STREAM,
-        ),
-    ] = None,
-    trigger: Annotated[
-        str | None,
-        typer.Option(
-            "--interval",
-            metavar="TIME",
-            help="How often to poll. (default 10s)",
-            rich_help_panel=_STREAM,
-        ),
-    ] = None,
-    continuous: Annotated[
-        bool,
-        typer.Option(
-            "--continuous",
-            help="Run until stopped; without it, process what is there and end.",
-            rich_help_panel=_STREAM,
-        ),
-    ] = False,
-    run_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Stop a continuous stream after this time.",
-            rich_help_panel=_STREAM,
-        ),
-    ] = None,
 ) -> None:
     """Rates, bytes, ages, lag of cursors, and skew over fragments and keys, as a report.
 
@@ -138,32 +46,18 @@ def analytics(
         partibus pipeline analytics orders -o ./traffic --stream --continuous --run-time 1h
         partibus pipeline analytics --output ./traffic --captured ./lake
     """
-    if output is None:
+    if "output" not in table:
         # As it was written before there was --output: the directory first.
-        output, *entities = entities or [""]
+        output, *table["entities"] = table.get("entities") or [""]
         if not output:
             raise typer.BadParameter("give a directory for the report: --output DIR.")
-    from pyspark_servicebus.pipelines.analytics import AnalyticsSettings, entities_of
+        table["output"] = output
+    if stream:
+        table["mode"] = "stream"
     from pyspark_servicebus.pipelines.analytics import analytics as work
+    from pyspark_servicebus.pipelines.analytics import entities_of
 
-    settings = AnalyticsSettings.from_table(
-        given(
-            bus=bus_of(place),
-            output=output,
-            entities=entities or None,
-            captured=captured,
-            mode="stream" if stream else None,
-            window=window,
-            key=key,
-            top=top,
-            sizes=False if no_sizes else None,
-            cursor=cursor,
-            watermark=watermark,
-            trigger=trigger,
-            continuous=continuous or None,
-            run_time=run_time,
-        )
-    )
-    if captured is None:
+    settings = AnalyticsSettings.from_table({**table, "bus": bus_of(place)})
+    if settings.captured is None:
         entities_of(settings)
     run_pipeline("analytics", running, work, settings)

@@ -1,24 +1,23 @@
 """`partibus pipeline capture`: what passes a queue or subscription, as Parquet or Delta.
 
-Owns the options of the verb. Settings are judged, and the work is done, by
+Owns the text of its help. The settings are declared, and the work is done, in
 `pyspark_servicebus.pipelines`.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from partibus.cli.asking import on_server
 from partibus.cli.help_pages import VerbGroup
-from partibus.cli.options import AsJson, Entity
+from partibus.cli.options import AsJson
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import Running, bus_of, check_entity, given, run_pipeline
+from partibus.cli.pipelines.running import Running, bus_of, check_entity, run_pipeline
+from partibus.cli.pipelines.settings_options import with_settings
+from pyspark_servicebus.pipelines.lake.settings import CaptureSettings, CompactSettings
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
-
-_WINDOWS = "Windows"
-_CURSOR = "The cursor"
 
 
 class CaptureGroup(VerbGroup):
@@ -41,108 +40,8 @@ app = typer.Typer(
 @app.command()
 @on_server
 @runs_pipeline()
-def run(
-    place: "Place",
-    running: Running,
-    entity: Entity,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A folder, or a URI.")],
-    format: Annotated[  # noqa: A002 - the name of the option
-        Literal["parquet", "delta"] | None,
-        typer.Option(help="Files in folders, or a Delta table. (default parquet)"),
-    ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="The folder of a message, of {namespace}, {entity}, {fragment}, {yyyy}, {MM},"
-            " {dd}, {HH}, {mm}. (default all of these in this order)",
-        ),
-    ] = None,
-    window_size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Close the window when this much data is waiting. (default 128MiB)",
-            rich_help_panel=_WINDOWS,
-        ),
-    ] = None,
-    window_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Close the window after this time. (default 5m)",
-            rich_help_panel=_WINDOWS,
-        ),
-    ] = None,
-    empty_windows: Annotated[
-        bool,
-        typer.Option(
-            "--empty-windows",
-            help="Write a file without rows for a window in which nothing came.",
-            rich_help_panel=_WINDOWS,
-        ),
-    ] = False,
-    continuous: Annotated[
-        bool,
-        typer.Option(
-            "--continuous", help="Run until stopped; without it, process what is there and end."
-        ),
-    ] = False,
-    run_time: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Stop a continuous capture after this time."),
-    ] = None,
-    include_amqp: Annotated[
-        bool,
-        typer.Option("--include-amqp", help="Also keep the encoded message."),
-    ] = False,
-    starting: Annotated[
-        Literal["earliest", "latest"] | None,
-        typer.Option(
-            help="Where a new capture begins: with the oldest message, or with the next."
-            " (default earliest)",
-            rich_help_panel=_CURSOR,
-        ),
-    ] = None,
-    cursor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="The name of its cursor on the bus. (default: generated)",
-            rich_help_panel=_CURSOR,
-        ),
-    ] = None,
-    retention: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How long the bus keeps messages that are not captured yet. (default 7d)",
-            rich_help_panel=_CURSOR,
-        ),
-    ] = None,
-    retention_size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="How much uncaptured data the bus keeps for each fragment. (default 10g)",
-            rich_help_panel=_CURSOR,
-        ),
-    ] = None,
-    accept_loss: Annotated[
-        bool,
-        typer.Option(
-            "--accept-loss",
-            help="Continue when the bus has discarded messages before they were captured.",
-            rich_help_panel=_CURSOR,
-        ),
-    ] = False,
-    retry: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="How long to wait for a bus that is unreachable. (default 5m)"
-        ),
-    ] = None,
-) -> None:
+@with_settings(CaptureSettings)
+def run(place: "Place", running: Running, table: dict[str, object]) -> None:
     """Copy what passes a queue or subscription to Parquet files or a Delta table, exactly once.
 
     Other consumers are not touched: the bus keeps a cursor for the capture, and what the cursor has
@@ -154,43 +53,17 @@ def run(
         partibus pipeline capture orders ./lake
         partibus pipeline capture orders ./lake --continuous --window-time 1m
     """
-    from pyspark_servicebus.pipelines.capture import CaptureSettings, capture
+    from pyspark_servicebus.pipelines.capture import capture
 
-    settings = CaptureSettings.from_table(
-        given(
-            bus=bus_of(place),
-            entity=entity,
-            target=target,
-            format=format,
-            template=template,
-            window_size=window_size,
-            window_time=window_time,
-            empty_windows=empty_windows,
-            continuous=continuous,
-            run_time=run_time,
-            include_amqp=include_amqp,
-            starting=starting,
-            cursor=cursor,
-            retention=retention,
-            retention_size=retention_size,
-            accept_loss=accept_loss,
-            retry=retry,
-        )
-    )
-    check_entity(settings.bus, entity)
+    settings = CaptureSettings.from_table({**table, "bus": bus_of(place)})
+    check_entity(settings.bus, settings.entity)
     run_pipeline("capture", running, capture, settings)
 
 
 @app.command()
 @runs_pipeline()
-def compact(
-    running: Running,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A folder, or a URI.")],
-    file_size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Files grow up to this size. (default 128MiB)"),
-    ] = None,
-) -> None:
+@with_settings(CompactSettings)
+def compact(running: Running, table: dict[str, object]) -> None:
     """Put the small files of a capture together, folder by folder.
 
     The capture may go on meanwhile. A reader of the files misses messages for a moment while files
@@ -200,11 +73,9 @@ def compact(
 
         partibus pipeline capture compact ./lake --file-size 256m
     """
-    from pyspark_servicebus.pipelines.compaction import CompactSettings
     from pyspark_servicebus.pipelines.compaction import compact as compact_files
 
-    settings = CompactSettings.from_table(given(target=target, file_size=file_size))
-    run_pipeline("compact", running, compact_files, settings)
+    run_pipeline("compact", running, compact_files, CompactSettings.from_table(table))
 
 
 @app.command()

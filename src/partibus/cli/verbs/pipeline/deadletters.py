@@ -1,87 +1,27 @@
 """`partibus pipeline deadletters`: why messages died, in a whole namespace, and what to do.
 
-Owns the options of the verb and the question before anything is changed. Settings and rules are
-judged, and the work is done, by `pyspark_servicebus.pipelines`.
+Owns the text of its help and the question before anything is changed. The settings are declared,
+and the work is done, in `pyspark_servicebus.pipelines`.
 """
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from partibus.cli.asking import on_server
 from partibus.cli.options import Yes
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import Running, bus_of, given, run_pipeline
+from partibus.cli.pipelines.running import Running, bus_of, run_pipeline
+from partibus.cli.pipelines.settings_options import with_settings
+from pyspark_servicebus.pipelines.triage.settings import DeadLetterSettings
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
 
-_RULES = "Rules"
-
 
 @on_server
 @runs_pipeline()
+@with_settings(DeadLetterSettings)
 def deadletters(
-    place: "Place",
-    running: Running,
-    entities: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[GLOB]...",
-            help="Which queues and subscriptions: 'orders*', 'events/Subscriptions/*'."
-            " (default all)",
-            show_default=False,
-        ),
-    ] = None,
-    rules: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Rules to carry out, in TOML: resubmit, fix, park, purge or leave.",
-            rich_help_panel=_RULES,
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Only count what the rules would do.", rich_help_panel=_RULES
-        ),
-    ] = False,
-    yes: Yes = False,
-    wait: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How long to wait for messages that another receiver has locked. "
-            "(default: the lock duration of the entity)",
-            rich_help_panel=_RULES,
-        ),
-    ] = None,
-    retry: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How long to wait for a bus that is unreachable. (default 60s)",
-            rich_help_panel=_RULES,
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Write the report there too: HTML, JSON, text and Parquet.",
-        ),
-    ] = None,
-    samples: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="How many dead letters of each cause to show. (default 3)"),
-    ] = None,
-    sample_characters: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="How many characters of each body to show. (default 200)"),
-    ] = None,
+    place: "Place", running: Running, table: dict[str, object], yes: Yes = False
 ) -> None:
     """Report on the dead letters of all queues and subscriptions, and carry out rules on them.
 
@@ -97,24 +37,12 @@ def deadletters(
         partibus pipeline deadletters 'orders*' --rules rules.toml --yes
     """
     from partibus.cli.confirming import confirm
-    from pyspark_servicebus.pipelines.deadletters import DeadLetterSettings, prepared
     from pyspark_servicebus.pipelines.deadletters import deadletters as work
+    from pyspark_servicebus.pipelines.deadletters import prepared
 
-    settings = DeadLetterSettings.from_table(
-        given(
-            bus=bus_of(place),
-            entities=entities,
-            rules=rules,
-            dry_run=dry_run,
-            output=output,
-            samples=samples,
-            sample_characters=sample_characters,
-            wait=wait,
-            retry=retry,
-        )
-    )
+    settings = DeadLetterSettings.from_table({**table, "bus": bus_of(place)})
     plan = prepared(settings)
     count = sum(plan.counted.values())
-    if plan.rules and count and not dry_run:
-        confirm(f"Carry out the rules of '{rules}' on {count:,} dead letters?", yes)
+    if plan.rules and count and not settings.dry_run:
+        confirm(f"Carry out the rules of '{settings.rules}' on {count:,} dead letters?", yes)
     run_pipeline("deadletters", running, work, settings)

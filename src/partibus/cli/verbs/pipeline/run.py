@@ -148,8 +148,8 @@ class _Sessions:
         self._session: SparkSession | None = None
 
     def get(self) -> "SparkSession":
-        from pyspark_servicebus.pipelines.run.arguments import pairs
         from pyspark_servicebus.pipelines.run.session import spark_session
+        from pyspark_servicebus.pipelines.run.settings import pairs
 
         if self._session is not None and _is_alive(self._session):
             return self._session

@@ -1,190 +1,32 @@
 """`partibus pipeline transform`: messages from entity to entity, by SQL or functions.
 
-Owns the options of the verb. The work, and the same settings for files and scripts, are in
-`pyspark_servicebus.pipelines.transform`.
+Owns the text of its help. The settings are declared, and the work is done, in
+`pyspark_servicebus.pipelines`.
 """
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from partibus.cli.asking import on_server, print_json
-from partibus.cli.completion import complete_entity
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import Running, bus_of, given, run_pipeline
+from partibus.cli.pipelines.running import Running, bus_of, run_pipeline
+from partibus.cli.pipelines.settings_options import with_settings
+from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
-    from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
-
-_WORK: Final = "Transformation"
-_PROMISE: Final = "What is promised"
-_READ: Final = "Reading"
 
 
 @on_server
 @runs_pipeline()
+@with_settings(TransformSettings)
 def transform(
     place: "Place",
     running: Running,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A queue, or a subscription: TOPIC/Subscriptions/NAME.",
-            autocompletion=complete_entity,
-        ),
-    ],
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET", help="A queue or a topic.", autocompletion=complete_entity
-        ),
-    ],
-    sql: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SELECT",
-            help="A SELECT over the view `messages`; @FILE reads it from a file.",
-            rich_help_panel=_WORK,
-        ),
-    ] = None,
-    python: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION",
-            help="A function from DataFrame to DataFrame; file.py:function works too.",
-            rich_help_panel=_WORK,
-        ),
-    ] = None,
-    rows: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION",
-            help="A function from a message (dict) to a message, several, or None.",
-            rich_help_panel=_WORK,
-        ),
-    ] = None,
-    stateful: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION",
-            help="A stateful function (key, rows, state) -> rows; with --key.",
-            rich_help_panel=_WORK,
-        ),
-    ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="With --stateful: keep one state per value of this column; may be repeated.",
-            rich_help_panel=_WORK,
-        ),
-    ] = None,
-    forget_after: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="With --stateful: discard the state of keys idle for this long.",
-            rich_help_panel=_WORK,
-        ),
-    ] = None,
-    extra_columns: Annotated[
-        Literal["refuse", "properties"] | None,
-        typer.Option(
-            help="What to do with columns that messages do not have. (default refuse)",
-            rich_help_panel=_WORK,
-            show_default=False,
-        ),
-    ] = None,
-    mode: Annotated[
-        Literal["claim", "cursor"] | None,
-        typer.Option(
-            help="claim consumes the messages, cursor copies them. (default claim)",
-            rich_help_panel=_READ,
-            show_default=False,
-        ),
-    ] = None,
-    continuous: Annotated[
-        bool,
-        typer.Option(
-            "--continuous",
-            help="Run until Ctrl-C, instead of processing what is there and ending.",
-            rich_help_panel=_READ,
-        ),
-    ] = False,
-    interval: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="With --continuous: the time between batches. (default 1s)",
-            rich_help_panel=_READ,
-        ),
-    ] = None,
-    max_messages: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="The most messages in one batch.", rich_help_panel=_READ),
-    ] = None,
-    watermark: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How late messages may come, for windows in SQL.",
-            rich_help_panel=_READ,
-        ),
-    ] = None,
-    owner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The name of this pipeline on the bus. (default SOURCE-to-TARGET)",
-            rich_help_panel=_READ,
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where Spark keeps its checkpoint. (default in the state directory)",
-            rich_help_panel=_READ,
-        ),
-    ] = None,
-    deliver: Annotated[
-        Literal["staged", "dedup", "atLeastOnce"] | None,
-        typer.Option(
-            help="staged: exactly once; dedup: with a target that detects duplicates."
-            " (default staged)",
-            rich_help_panel=_PROMISE,
-            show_default=False,
-        ),
-    ] = None,
-    dedup_key: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="With dedup: the columns that make the id of a message.",
-            rich_help_panel=_PROMISE,
-        ),
-    ] = None,
-    failure_queue: Annotated[
-        str | None,
-        typer.Option(
-            metavar="QUEUE",
-            help="Where failing messages go, with the reason; without it the first failure ends "
-            "the run.",
-            rich_help_panel=_PROMISE,
-        ),
-    ] = None,
-    failures_max: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="End the run when more messages than this fail in one batch. (default 100)",
-            rich_help_panel=_PROMISE,
-        ),
-    ] = None,
+    table: dict[str, object],
     check: Annotated[
         bool,
         typer.Option("--check", help="Check whether it would work, without touching a message."),
@@ -197,48 +39,26 @@ def transform(
 
         partibus pipeline transform orders bills --sql 'select body, subject from messages'
     """
-    from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
-
-    settings = TransformSettings.from_table(
-        given(
-            bus=bus_of(place),
-            source=source,
-            target=target,
-            sql=_statement(sql),
-            python=python,
-            rows=rows,
-            stateful=stateful,
-            key=key,
-            forget_after=forget_after,
-            extra_columns=extra_columns,
-            mode=mode,
-            continuous=continuous or None,
-            interval=interval,
-            max_messages=max_messages,
-            watermark=watermark,
-            owner=owner or running.name,
-            checkpoint=checkpoint,
-            deliver=deliver,
-            dedup_key=dedup_key,
-            failure_queue=failure_queue,
-            failures_max=failures_max,
-        )
-    )
-    if running.state_dir is not None and checkpoint is None:
+    if isinstance(sql := table.get("sql"), str):
+        table["sql"] = _statement(sql)
+    if running.name is not None:
+        table.setdefault("owner", running.name)
+    settings = TransformSettings.from_table({**table, "bus": bus_of(place)})
+    if running.state_dir is not None and "checkpoint" not in table:
         settings = settings.in_state_dir(running.state_dir)
     running = dataclasses.replace(running, name=running.name or settings.owner)
     (_check if check else _run)(settings, running)
 
 
-def _run(settings: "TransformSettings", running: Running) -> None:
+def _run(settings: TransformSettings, running: Running) -> None:
     from pyspark_servicebus.pipelines.transform import transform
     from pyspark_servicebus.pipelines.transforming.check import check_entities
 
-    check_entities(settings)  # a name that is wrong is told before Spark has started
+    check_entities(settings)  # a wrong name is reported before Spark starts
     run_pipeline("transform", running, transform, settings)
 
 
-def _check(settings: "TransformSettings", running: Running) -> None:
+def _check(settings: TransformSettings, running: Running) -> None:
     from partibus.cli.pipelines.checking import session_for_check
     from pyspark_servicebus.pipelines.transforming.check import check_transform
 
@@ -250,7 +70,5 @@ def _check(settings: "TransformSettings", running: Running) -> None:
         typer.echo(f"{settings.owner}: it would work. {checked.as_text()}")
 
 
-def _statement(sql: str | None) -> str | None:
-    if sql is None or not sql.startswith("@"):
-        return sql
-    return Path(sql[1:]).read_text(encoding="utf-8")
+def _statement(sql: str) -> str:
+    return Path(sql[1:]).read_text(encoding="utf-8") if sql.startswith("@") else sql

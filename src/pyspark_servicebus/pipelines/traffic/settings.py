@@ -1,16 +1,18 @@
-"""The settings of `pipeline analytics`: their names, defaults, and what goes together.
+"""The settings of `pipeline analytics`: their names and defaults, and which may be combined.
 
-Owns the judgement. Every complaint names the setting and says what to write; all come at once.
+Owns the checks. Every error names the setting and says what to write; all are reported at once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
 
 from pyspark_servicebus.pipelines.run.place import PLACE_KEYS, BusPlace
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import read_table, setting
-from pyspark_servicebus.pipelines.traffic.frames import KEYS, Measured
+from pyspark_servicebus.pipelines.run.settings_table import Declaration, Typed, read_table, setting
+
+if TYPE_CHECKING:
+    from pyspark_servicebus.pipelines.traffic.frames import Measured
 
 NAME: Final = "analytics"
 WINDOW_MS: Final = 60_000
@@ -19,24 +21,33 @@ TRIGGER_MS: Final = 10_000
 FACTS: Final = "facts"
 MODES: Final = ("snapshot", "stream")
 NO_BUS: Final = BusPlace(connection_string_ref="env:")
-"""What a look at captured messages is given: it asks no bus."""
+"""For an analysis of captured messages, which asks no bus."""
+KEYS: Final = ("auto", "session_id", "partition_key", "subject", "message_id")
+_COUNTING: Final = Typed(panel="Counting")
+_STREAM: Final = Typed(panel="Streams")
 _FOR_STREAMS: Final = ("cursor", "watermark", "trigger", "continuous", "run_time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyticsSettings:
+class AnalyticsSettings(Declaration):
     """What is looked at, how it is counted, and where the report goes."""
 
     bus: BusPlace = setting("The bus.", "bus")
     entities: tuple[str, ...] = setting(
-        "Which queues and subscriptions, as globs: orders*, events/Subscriptions/*. All if left "
-        "out.",
+        "Which queues and subscriptions, as globs: 'orders*', 'events/Subscriptions/*'. All if"
+        " left out.",
         "texts",
         default=(),
+        typed=Typed(is_argument=True, metavar="[GLOB]..."),
     )
-    output: str = setting("A directory for the report: HTML, PNG, Parquet, JSON and text.")
+    output: str = setting(
+        "A directory for the report: HTML, PNG, Parquet, JSON and text.",
+        "path",
+        typed=Typed(flags=("--output", "-o"), metavar="DIR"),
+    )
     captured: str | None = setting(
         "Analyze the messages captured as Parquet in this folder, instead of a bus.",
+        "path",
         default=None,
     )
     mode: str = setting(
@@ -48,37 +59,56 @@ class AnalyticsSettings:
         "What the key of a message is; auto is its session, or else its partition key.",
         default="auto",
         choices=KEYS,
+        typed=_COUNTING,
     )
-    sizes: bool = setting("Read bodies for their size.", "switch", default=True)
-    top: int = setting("How many of the hottest keys to list.", "number", default=20, least=1)
-    window_ms: int = setting("Count in windows of this length.", "duration", default=WINDOW_MS)
-    cursor: str = setting("The name of the stream's cursor on the bus.", default=NAME)
+    sizes: bool = setting(
+        "Bodies are read for their size, unless this is turned off.",
+        "switch",
+        default=True,
+        typed=_COUNTING,
+    )
+    top: int = setting(
+        "How many of the hottest keys to list.", "number", default=20, least=1, typed=_COUNTING
+    )
+    window_ms: int = setting(
+        "Count in windows of this length.", "duration", default=WINDOW_MS, typed=_COUNTING
+    )
+    cursor: str = setting(
+        "The name of the stream's cursor on the bus.", default=NAME, typed=_STREAM
+    )
     watermark_ms: int = setting(
         "How long a window waits for late messages before it is written.",
         "duration",
         default=WATERMARK_MS,
+        typed=_STREAM,
     )
-    trigger_ms: int = setting("How often a stream polls.", "duration", default=TRIGGER_MS)
+    trigger_ms: int = setting(
+        "How often a stream polls.",
+        "duration",
+        default=TRIGGER_MS,
+        typed=replace(_STREAM, flags=("--interval",)),
+    )
     continuous: bool = setting(
         "Run until stopped; without it, the stream processes what is there and ends.",
         "switch",
         default=False,
+        typed=_STREAM,
     )
     run_time_ms: int | None = setting(
-        "Stop a continuous stream after this time.", "duration", default=None
+        "Stop a continuous stream after this time.", "duration", default=None, typed=_STREAM
     )
 
     @classmethod
-    def from_table(cls, table: Mapping[str, object]) -> "AnalyticsSettings":
-        """Settings by name; SettingsError says what is wrong."""
+    def from_table(cls, table: Mapping[str, object]) -> Self:
+        """Settings from a table, checked together with what was given."""
         if "captured" in table and not {"bus", *PLACE_KEYS} & set(table):
             table = {**table, "bus": NO_BUS}
         made = read_table(cls, table)
-        made._judge(table)
+        made._check(table)
         return made
 
-    def _judge(self, given: Mapping[str, object]) -> None:
-        """Complain about what does not go together."""
+    def _check(self, given: Mapping[str, object]) -> None:
+        """Refuse what cannot be combined."""
         complaints = []
         is_stream = self.mode == "stream"
         if self.captured is not None and (is_stream or self.entities):
@@ -100,5 +130,8 @@ class AnalyticsSettings:
         """Where a stream writes its windows."""
         return f"{self.output}/{FACTS}"
 
-    def measured(self) -> Measured:
+    def measured(self) -> "Measured":
+        """What is measured of each message."""
+        from pyspark_servicebus.pipelines.traffic.frames import Measured
+
         return Measured(self.key, self.sizes)

@@ -1,0 +1,71 @@
+"""The settings of `pipeline deadletters`.
+
+Owns their names, defaults and help. The command line, scripts and files all read them here.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark_servicebus.pipelines.run.place import BusPlace
+from pyspark_servicebus.pipelines.run.settings_table import Declaration, Typed, setting
+
+if TYPE_CHECKING:
+    from pyspark_servicebus.pipelines.triage.rules import Rule
+
+RETRY_MS: Final = 60_000
+_RULES: Final = Typed(panel="Rules")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterSettings(Declaration):
+    """What is read, what is reported, and what is done about it."""
+
+    bus: BusPlace = setting("The bus.", "bus")
+    entities: tuple[str, ...] = setting(
+        "Which queues and subscriptions, as globs: 'orders*', 'events/Subscriptions/*'. All if"
+        " left out.",
+        "texts",
+        default=(),
+        typed=Typed(is_argument=True, metavar="[GLOB]..."),
+    )
+    rules: str | None = setting(
+        "A file of rules to carry out, in TOML: resubmit, fix, park, purge or leave.",
+        "path",
+        default=None,
+        typed=replace(_RULES, metavar="FILE"),
+    )
+    dry_run: bool = setting(
+        "Only count what the rules would do.", "switch", default=False, typed=_RULES
+    )
+    output: str | None = setting(
+        "A directory for the report: HTML, JSON, text and Parquet.",
+        "path",
+        default=None,
+        typed=Typed(flags=("--output", "-o"), metavar="DIR"),
+    )
+    samples: int = setting(
+        "How many dead letters of each cause to show.", "number", default=3, least=0
+    )
+    sample_characters: int = setting(
+        "How many characters of each body to show.", "number", default=200, least=0
+    )
+    wait_ms: int | None = setting(
+        "How long to wait for messages that another receiver has locked; by default the lock"
+        " duration of the entity.",
+        "duration",
+        default=None,
+        typed=_RULES,
+    )
+    retry_ms: int = setting(
+        "How long to wait for a bus that is unreachable.",
+        "duration",
+        default=RETRY_MS,
+        typed=_RULES,
+    )
+
+    def loaded_rules(self) -> "tuple[Rule, ...]":
+        """The rules of the file; none without one."""
+        from pyspark_servicebus.pipelines.triage.rules_file import load_rules
+
+        return load_rules(Path(self.rules)) if self.rules is not None else ()
