@@ -1,33 +1,78 @@
-"""What goes wrong with the bus, in its own words, and how long to try again.
+"""What goes wrong with the bus: conditions, exceptions, and how long to try again.
 
-Owns the exceptions that Spark's users see and the patience with a bus that is away or busy: what
-may work later is tried again with growing pauses until the time is up. No text here ever holds
-a token or a key.
+Owns the exceptions that Spark's users see. Each is a PySparkException with the name of a condition
+and parameters, as Spark's own are; Spark passes an error of a task or of a stream on as text, from
+which `condition_of` reads the name again. Owns the patience with a bus that is unreachable or busy,
+too: what may work later is tried again with growing pauses until the time is up. No text here ever
+holds a token or a key.
 """
 
 import contextlib
 import json
 import re
 import time
+from dataclasses import dataclass
 from typing import Final
+
+from pyspark.errors import PySparkException
 
 from partibus.domain.sequence import SEQUENCE_BITS
 
 UNREACHABLE: Final = "partibus:unreachable"
 CLAIM_LOST: Final = "partibus:claim-lost"
+_NAMES: Final = {
+    UNREACHABLE: "SERVICEBUS_UNREACHABLE",
+    CLAIM_LOST: "SERVICEBUS_CLAIM_LOST",
+    "partibus:claim-fenced": "SERVICEBUS_REPLACED_BY_LATER_RUN",
+    "partibus:stage-fenced": "SERVICEBUS_REPLACED_BY_LATER_RUN",
+    "amqp:not-found": "SERVICEBUS_ENTITY_NOT_FOUND",
+    "amqp:unauthorized-access": "SERVICEBUS_UNAUTHORIZED",
+    "com.microsoft:server-busy": "SERVICEBUS_BUSY",
+}
+"""Conditions for Spark's users by those of AMQP; all others are a request that was refused."""
 FIRST_PAUSE_S: Final = 0.1
 PAUSE_S_MAX: Final = 2.0
 _ASKED_PAUSE: Final = re.compile(r"wait (\d+) seconds? and try again", re.IGNORECASE)
 CLAIM_BACK_S: Final = 10.0
-"""How long a claim may be gone for a task: one that lapsed while the bus was away is taken back by
-the driver, as long as nobody has touched its messages."""
+"""How long a claim may be gone for a task: one that lapsed while the bus was unreachable is taken
+back by the driver, as long as nobody has touched its messages."""
 
 
-class BulkError(Exception):
+_CONDITION: Final = re.compile(r"\[(SERVICEBUS_[A-Z_]+(?:\.[A-Z_]+)?)\]")
+
+
+class ServiceBusError(PySparkException):
+    """An error of this data source, with `getCondition` and `getMessageParameters`."""
+
+    def __init__(self, condition: str, words: str, **parameters: object) -> None:
+        told = {name: str(value) for name, value in parameters.items()}
+        super().__init__(words, errorClass=condition, messageParameters=told)
+        self.words = words
+        """The text without the name of the condition."""
+
+    def getSqlState(self) -> None:  # noqa: N802 - Spark's name
+        """None: Spark's table of conditions, where it looks, has its own alone."""
+
+    def getBreakingChangeInfo(self) -> None:  # noqa: N802 - Spark's name
+        """None, likewise."""
+
+
+def condition_of(error: BaseException) -> str | None:
+    """The condition of this data source that an error has, also when Spark has wrapped it."""
+    if isinstance(error, ServiceBusError):
+        return error.getCondition()
+    match = _CONDITION.search(str(error))
+    return match[1] if match is not None else None
+
+
+class BulkError(ServiceBusError):
     """The bus refused something; `condition` is what AMQP clients are told."""
 
     def __init__(self, condition: str, text: str, retryable: bool) -> None:
-        super().__init__(f"{text} ({condition})")
+        name = _NAMES.get(condition, "SERVICEBUS_REQUEST_REFUSED")
+        super().__init__(
+            name, f"{text} ({condition})", amqpCondition=condition, text=text, retryable=retryable
+        )
         self.condition = condition
         self.text = text
         self.retryable = retryable
@@ -37,18 +82,50 @@ class ClaimLost(BulkError):
     """Messages of a claim were taken by others after it had lapsed."""
 
 
-class DataLoss(Exception):
-    """Messages that should have been read are gone."""
+@dataclass(frozen=True, slots=True)
+class LossAdvice:
+    """What somebody can do about lost messages; whoever reads the source says it in its words."""
+
+    restart: str = "Begin with a new checkpoint"
+    accept: str = "set failOnDataLoss=false to go on with what is there"
 
 
-class UnreadableMessage(Exception):
+class DataLoss(ServiceBusError):
+    """Messages that should have been read are gone.
+
+    `kind` is the second part of the condition's name, `what` a sentence, and `remedy` what would
+    help beside accepting the loss."""
+
+    def __init__(
+        self, kind: str, what: str, remedy: str, advice: LossAdvice, **parameters: object
+    ) -> None:
+        super().__init__(
+            f"SERVICEBUS_DATA_LOSS.{kind}", f"{what} {remedy}, or {advice.accept}.", **parameters
+        )
+        self.kind = kind
+
+
+class CheckpointError(ServiceBusError, ValueError):
+    """A checkpoint, or a note beside it, that this version or this query cannot use."""
+
+    def __init__(self, kind: str, words: str, **parameters: object) -> None:
+        super().__init__(f"SERVICEBUS_CHECKPOINT.{kind}", words, **parameters)
+
+
+class UnreadableMessage(ServiceBusError):
     """A message that no row can be made of; which one, and what to do."""
 
     def __init__(self, entity: str, sequence_number: int, reason: str) -> None:
+        fragment = sequence_number >> SEQUENCE_BITS
         super().__init__(
-            f"Message {sequence_number} in fragment {sequence_number >> SEQUENCE_BITS} of "
-            f"'{entity}' cannot become a row: {reason}. Receive and settle it with another "
-            "client, or leave the column out with the option columns."
+            "SERVICEBUS_MESSAGE_UNREADABLE",
+            f"Message {sequence_number} in fragment {fragment} of '{entity}' cannot become a row: "
+            f"{reason}. Receive and settle it with another client, or leave the column out with "
+            "the option columns.",
+            entity=entity,
+            fragment=fragment,
+            sequenceNumber=sequence_number,
+            reason=reason,
         )
         self.entity = entity
         self.sequence_number = sequence_number
@@ -84,7 +161,7 @@ class Patience:
         self.renew()
 
     def renew(self) -> None:
-        """Something worked: the time begins anew."""
+        """Something worked: the time starts again."""
         self._deadline = time.monotonic() + self._seconds
         self._pause_s = FIRST_PAUSE_S
         self._lapsed_at = None
@@ -101,7 +178,7 @@ class Patience:
     def bear(self, error: BulkError) -> None:
         """Wait a little after an error, or raise it: it is final, or the time is up.
 
-        A busy bus may tell how long it wants to be left alone; it is not asked before."""
+        A busy bus may say how long to wait; it is not asked earlier."""
         may_end = error.retryable or (isinstance(error, ClaimLost) and self._may_come_back())
         if not may_end or not self.wait(asked_pause_s(error.text)):
             raise error

@@ -1,22 +1,27 @@
 """Options as they were given, read one by one, with the complaints about them.
 
-Owns the kinds of values (words, switches, numbers, durations, sizes) and the one error that tells
-everything that is wrong at once. Which options there are, and what goes with what, is said by
-`options` and those that it asks.
+Owns the kinds of values (words, switches, numbers, durations, sizes) and the one error that reports
+everything that is wrong at once. `options` says which options there are and which may be combined.
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from partibus.domain.errors import ArgumentError
 from partibus.domain.quantities import duration_ms, size_bytes
+from pyspark_servicebus.errors import ServiceBusError
 
 MEBIBYTE: Final = 1024 * 1024
 
 
-class OptionsError(ValueError):
-    """Options that cannot be used; the text has a line for each complaint."""
+class OptionsError(ServiceBusError, ValueError):
+    """Options that cannot be used; the text has a line for each of the `complaints`."""
+
+    def __init__(self, text: str, complaints: Iterable[str] = ()) -> None:
+        self.complaints = tuple(complaints) or (text,)
+        words = "\n  ".join((text, *complaints))
+        super().__init__("SERVICEBUS_OPTIONS_INVALID", words, complaints="\n".join(self.complaints))
 
 
 class Given:
@@ -89,7 +94,7 @@ class Given:
 
     def finish(self) -> None:
         if self.complaints:
-            raise OptionsError("the options cannot be used:\n  " + "\n  ".join(self.complaints))
+            raise OptionsError("the options cannot be used:", self.complaints)
 
 
 def _nearest(name: str, known: list[str]) -> str:

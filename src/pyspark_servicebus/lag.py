@@ -7,7 +7,10 @@ dashboards; asks the bus nothing.
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark_servicebus.source.offsets import SourceOffset
 
 Fields = Mapping[str, Any]
 
@@ -18,21 +21,22 @@ def messages_behind(source: Fields) -> dict[int, int] | None:
     None when the report does not tell. A stream behind a cursor counts numbers, a few of which may
     be messages that are gone; one that claims is told by the bus what waits. A fragment that did
     not answer is left out."""
-    latest, end = _offset(source.get("latestOffset")), _offset(source.get("endOffset"))
-    if latest is None:
+    latest, end = reported_offset(source.get("latestOffset")), source.get("endOffset")
+    if latest is None or latest.waiting is not None:
+        return None if latest is None else latest.waiting
+    if latest.positions is None:
         return None
-    ends = {int(index): int(number) for index, number in latest["f"].items()}
-    if "c" in latest:
-        return ends
-    reached = {} if end is None else {int(index): int(number) for index, number in end["f"].items()}
-    return {index: max(0, last - max(1, reached.get(index, 1))) for index, last in ends.items()}
+    reached = reported_offset(end)
+    before = (reached.positions if reached is not None else None) or {}
+    return {i: max(0, last - max(1, before.get(i, 1))) for i, last in latest.positions.items()}
 
 
-def _offset(told: object) -> dict[str, Any] | None:
-    """An offset as Spark shows it: text in some reports, an object in others."""
-    if isinstance(told, str):
-        try:
-            told = json.loads(told)
-        except ValueError:
-            return None
-    return told if isinstance(told, dict) and isinstance(told.get("f"), dict) else None
+def reported_offset(told: object) -> "SourceOffset | None":
+    """An offset as Spark shows it: text in some reports, an object in others, `None` as text."""
+    from pyspark_servicebus.source.offsets import SourceOffset
+
+    try:
+        written = json.loads(told) if isinstance(told, str) else told
+        return SourceOffset.from_json(written) if isinstance(written, dict) else None
+    except ValueError:
+        return None

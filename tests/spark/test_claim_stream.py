@@ -227,7 +227,7 @@ def test_a_fragment_that_is_down_is_settled_later(bus: Bus) -> None:
     bus.operator.break_store(1)
     more = query.batch() or []
     assert {row["fragment"] for row in more} == set(range(FRAGMENTS)) - lost
-    unsettled = log.offsets[-1]["u"]
+    unsettled = log.offsets[-1]["unsettled"]
     assert {int(index) for index in unsettled} == lost
     # Another run knows from the offset what is still to be settled.
     again = Query(log, options)

@@ -38,4 +38,4 @@ def test_the_lag_is_reported(spark: SparkSession, bus: Bus, tmp_path: Path, mode
 def test_what_tells_nothing() -> None:
     assert messages_behind({"latestOffset": None, "endOffset": None}) is None
     assert messages_behind({"latestOffset": "text", "endOffset": "text"}) is None
-    assert messages_behind({"latestOffset": {"f": {"0": 5}}, "endOffset": None}) == {0: 4}
+    assert messages_behind({"latestOffset": {"v": 1, "f": {"0": 5}}, "endOffset": None}) == {0: 4}

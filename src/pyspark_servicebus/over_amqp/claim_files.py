@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pyarrow.fs as pafs
 
+from pyspark_servicebus.errors import CheckpointError
 from pyspark_servicebus.over_amqp.holding import Holding
 
 VERSION: Final = 1
@@ -45,7 +46,15 @@ class ClaimFiles:
         if told is None:
             return None
         if told.get("v") != VERSION:
-            raise ValueError(f"claimLocation: {name} has the version {told.get('v')}, not 1.")
+            version = told.get("v")
+            raise CheckpointError(
+                "CLAIM_RECORD_VERSION",
+                f"claimLocation: {name} has the version {version}, not {VERSION}. Go on with the "
+                "release that wrote it, or with a newer one.",
+                file=name,
+                version=version,
+                newest=VERSION,
+            )
         return [Holding(*row) for row in told["messages"]]
 
     def names(self, *kinds: str) -> list[str]:
@@ -65,9 +74,13 @@ class ClaimFiles:
         """From now on this run writes here; the directory must not belong to another entity."""
         known = self._read(RUN)
         if known is not None and known["entity"] != entity:
-            raise ValueError(
+            raise CheckpointError(
+                "OTHER_ENTITY",
                 f"claimLocation: {self._root} belongs to '{known['entity']}'; give '{entity}' a "
-                "directory of its own."
+                "directory of its own.",
+                location=self._root,
+                belongsTo=known["entity"],
+                entity=entity,
             )
         self._write(RUN, {"run": run, "entity": entity})
 

@@ -26,9 +26,9 @@ from pyspark_servicebus.over_amqp.holding import Holding, Place, portioned
 from pyspark_servicebus.over_amqp.receiving import CLOCK_MS, Received, receive
 from pyspark_servicebus.over_amqp.tasks import SetPartition
 from pyspark_servicebus.over_amqp.wire import Wire
-from pyspark_servicebus.source.stream_reader import Offset, StreamReader
+from pyspark_servicebus.source.offsets import Offset, SourceOffset
+from pyspark_servicebus.source.stream_reader import StreamReader
 
-OFFSET_VERSION: Final = 1
 CHUNK_MESSAGES: Final = 500
 """Messages that are locked at a time, so that none waits long for its deferral."""
 FIRST_CHUNK: Final = 50
@@ -81,7 +81,7 @@ class DeferClaimStream(StreamReader):
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Nothing was claimed yet."""
         self._open()
-        return {"v": OFFSET_VERSION, "n": 0, "c": "", "k": 0}
+        return SourceOffset(batch=0, claim="", count=0).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take what is there now, and not what comes while it is worked on."""
@@ -89,12 +89,12 @@ class DeferClaimStream(StreamReader):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Delete what is done, and set messages aside for the next batch."""
-        if start.get("v") != OFFSET_VERSION:
-            raise ValueError(f"The checkpoint has offsets of version {start.get('v')}, not 1.")
+        done = SourceOffset.from_json(start)
         if self._next is not None and self._next[0] == start:
             return self._next[1]
-        self._settle(str(start["c"]))
-        name = f"{start['n']:08d}-{uuid.uuid4().hex[:8]}"
+        self._settle(done.claim or "")
+        number = done.batch or 0
+        name = f"{number:08d}-{uuid.uuid4().hex[:8]}"
         held = self._adopt(name)
         held += self._claim(name, *self.limits(limit), len(held))
         files = self._files()
@@ -106,22 +106,26 @@ class DeferClaimStream(StreamReader):
         if not held:
             return start
         self._held = (name, held)
-        latest = {"v": OFFSET_VERSION, "n": start["n"] + 1, "c": name, "k": len(held)}
+        latest = SourceOffset(batch=number + 1, claim=name, count=len(held)).as_json()
         self._next = (start, latest)
         return latest
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The tasks of a batch, claimed just now or by an earlier run."""
-        name = str(end["c"])
+        planned = SourceOffset.from_json(end)
+        name = planned.claim or ""
         if start == end or not name:
             return []
         place, _, files, _ = self._open()
         held = self._held[1] if self._held[0] == name else files.noted(name + CLAIM)
-        if held is None or len(held) != end["k"]:
+        if held is None or len(held) != planned.count:
             self.data_was_lost(
-                f"claimLocation: there is no record of the batch '{name}' with {end['k']} "
-                "messages, "
-                "which the checkpoint refers to; is this the directory of this query?"
+                "CLAIM_RECORD_MISSING",
+                f"claimLocation: there is no record of the batch '{name}' with {planned.count} "
+                "messages, which the checkpoint refers to.",
+                "Give the directory that this query had before",
+                claim=name,
+                messages=planned.count,
             )
             held = held or []
         self._held = (name, held)
@@ -136,7 +140,7 @@ class DeferClaimStream(StreamReader):
         return tasks.read(partition, self._columns)
 
     def stop(self) -> None:
-        """Let the connection go; Spark does not always say it."""
+        """Close the connection; Spark does not always call this."""
         if self._opened is not None:
             self._opened[1].close()
 
@@ -152,9 +156,11 @@ class DeferClaimStream(StreamReader):
         if stayed:
             text = (
                 f"{len(stayed)} messages of the batch '{name}', which is done, could not be "
-                f"deleted: others hold them by their numbers, {stayed[0]} among them"
+                f"deleted: others hold them by their numbers, {stayed[0]} among them."
             )
-            self.data_was_lost(text)
+            remedy = "Have the others complete them"
+            told = {"claim": name, "messages": len(stayed), "sequenceNumber": stayed[0]}
+            self.data_was_lost("MESSAGES_HELD_BY_OTHERS", text, remedy, **told)
             _log.warning("%s", text)
         files.forget(name + CLAIM)
         self._settled, self._held = name, ("", [])

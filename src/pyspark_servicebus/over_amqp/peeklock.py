@@ -24,9 +24,9 @@ from pyspark_servicebus.over_amqp.lock_keeper import LockKeeper
 from pyspark_servicebus.over_amqp.receiving import CLOCK_MS, Received, receive
 from pyspark_servicebus.over_amqp.tasks import LockedPartition
 from pyspark_servicebus.over_amqp.wire import Wire
-from pyspark_servicebus.source.stream_reader import Offset, StreamReader
+from pyspark_servicebus.source.offsets import Offset, SourceOffset
+from pyspark_servicebus.source.stream_reader import StreamReader
 
-OFFSET_VERSION: Final = 1
 MESSAGES_MAX: Final = 1000
 """Messages locked at a time, unless maxMessagesPerTrigger says otherwise."""
 CHUNK_MESSAGES: Final = 200
@@ -127,7 +127,7 @@ class PeekLockStream(StreamReader):
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Nothing was received yet."""
-        return {"v": OFFSET_VERSION, "n": 0}
+        return SourceOffset(batch=0).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """It ends when a trigger finds nothing new."""
@@ -135,10 +135,10 @@ class PeekLockStream(StreamReader):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Receive for the next batch; the locks of the one before are renewed no more."""
-        number = int(start["n"]) + 1
+        number = (SourceOffset.from_json(start).batch or 0) + 1
         if self._number != number:
             self._receive(number)
-        return {"v": OFFSET_VERSION, "n": number} if self._taken else start
+        return SourceOffset(batch=number).as_json() if self._taken else start
 
     def _receive(self, number: int) -> None:
         if self._locked is None:
@@ -177,8 +177,9 @@ class PeekLockStream(StreamReader):
         """The tasks of a batch; of one that an earlier run began, with what is there now."""
         if start == end:
             return []
-        if self._number != end["n"]:
-            self._receive(int(end["n"]))
+        number = SourceOffset.from_json(end).batch or 0
+        if self._number != number:
+            self._receive(number)
         assert self._locked is not None
         return self._locked.tasks(self._taken)
 
@@ -187,7 +188,7 @@ class PeekLockStream(StreamReader):
         return tasks.read(partition, self._columns)
 
     def stop(self) -> None:
-        """Let the connections go; Spark does not always say it."""
+        """Close the connections; Spark does not always call this."""
         if self._keeper is not None:
             self._keeper.stop()
         if self._locked is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_servicebus.errors import DataLoss, Patience
+from pyspark_servicebus.errors import DataLoss, LossAdvice, Patience
 from pyspark_servicebus.over_amqp.browse import PAGE_MESSAGES, Page, walk_all, walk_range, walk_set
 from pyspark_servicebus.over_amqp.by_number import look_by_number
 from pyspark_servicebus.over_amqp.holding import CLAIM_PROPERTY, DEFERRED, Place
@@ -106,9 +106,15 @@ def _read_set(partition: SetPartition, columns: Sequence[str]) -> Iterator[pa.Re
             break
     if missing and partition.checks:
         raise DataLoss(
+            "MESSAGES_GONE",
             f"{len(missing)} messages of '{place.path}' that were deferred for this query are no "
             f"longer there, {min(missing)} among them: they expired, or others have received them "
-            "by their numbers. Set failOnDataLoss=false to go on without them."
+            "by their numbers.",
+            "Give messages a longer time to live",
+            LossAdvice(),
+            entity=place.path,
+            messages=len(missing),
+            sequenceNumber=min(missing),
         )
 
 

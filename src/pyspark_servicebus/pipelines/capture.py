@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
-from pyspark_servicebus.errors import BulkError, DataLoss
+from pyspark_servicebus.errors import LossAdvice
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.pipelines.lake.files import REPORT_DDL, TaskTerms, window_writer
 from pyspark_servicebus.pipelines.lake.folder import Lake
@@ -23,11 +23,11 @@ from pyspark_servicebus.pipelines.lake.manifest import STAGING, Window, spans_of
 from pyspark_servicebus.pipelines.lake.settings import CaptureSettings
 from pyspark_servicebus.pipelines.lake.target import CaptureTarget, next_numbers
 from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
-from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, plain_words
+from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
 from pyspark_servicebus.source.cursor_stream import CursorStream
-from pyspark_servicebus.source.positions import cursor_positions
+from pyspark_servicebus.source.offsets import Offset, SourceOffset
+from pyspark_servicebus.source.positions import cursor_positions, latest_positions
 from pyspark_servicebus.source.reading import Reading, good
-from pyspark_servicebus.source.stream_reader import Offset, by_index
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +37,9 @@ LOOK_EVERY_S_MAX: Final = 5.0
 LOOK_EVERY_S_MIN: Final = 0.2
 FIRST_NUMBER: Final = 1
 SAMPLE_MESSAGES: Final = 64
+LOSS_ADVICE: Final = LossAdvice(
+    "Capture into another target", "accept the loss (accept_loss, --accept-loss)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,36 +85,27 @@ def capture(
     bus = Reading(source_options(settings.source_options("capture"), is_stream=True))
     try:
         with lake.alone("capture"):
-            run = _Run(spark, CaptureTarget(lake, settings, bus.refresh().generation), progress)
-            return run.go()
-    except BulkError as error:
-        raise PipelineFailed(str(error)) from error
-    except DataLoss as error:
-        raise PipelineFailed(_loss_words(str(error))) from error
+            target = CaptureTarget(lake, settings, bus.refresh().generation)
+            return _Run(spark, target, bus, progress).go()
     except (OSError, PySparkException) as error:
-        words = plain_words(f"{type(error).__name__}: {error}")
-        raise PipelineFailed(_loss_words(words)) from error
+        raise failure_of(error) from error
     finally:
         bus.close()
-
-
-def _loss_words(text: str) -> str:
-    """What the source says of messages that are gone, in the words of a capture's settings."""
-    text = text.replace("Begin with a new checkpoint", "Capture into another target")
-    return text.replace("set failOnDataLoss=false", "accept it (accept_loss, --accept-loss)")
 
 
 class _Run:
     """One run of a capture."""
 
-    def __init__(self, spark: "SparkSession", target: CaptureTarget, progress: Progress) -> None:
+    def __init__(
+        self, spark: "SparkSession", target: CaptureTarget, bus: Reading, progress: Progress
+    ) -> None:
         self._spark, self._target, self._progress = spark, target, progress
         self._settings = target.settings
         target.recover()
         self._batch, self._reached = target.reached()
-        options = self._settings.source_options(target.cursor)
-        self._bus = Reading(source_options(options, is_stream=True))
-        self._stream = CursorStream(source_options(options | self._start(), is_stream=True))
+        self._bus = bus
+        bus.options = source_options(self._settings.source_options(target.cursor), is_stream=True)
+        self._stream = CursorStream(bus.options, bus, LOSS_ADVICE)
         self._offset: Offset = {}
         """Behind all windows that count."""
         self._windows: list[Window] = []
@@ -123,7 +117,7 @@ class _Run:
         waiting: int | None = None
         self._progress.started(self._settings.entity, None)
         try:
-            self._offset = self._stream.initialOffset()
+            self._offset = self._stream.begin_at(self._start())
             self._drain()
             while self._settings.continuous and self._wait():
                 self._drain()
@@ -133,22 +127,22 @@ class _Run:
                 raise
         finally:
             self._progress.finished()
-            self._bus.close()
-            self._stream.stop()
         return self._report(waiting)
 
-    def _start(self) -> dict[str, str]:
+    def _start(self) -> dict[int, int]:
         """Where the first window begins: behind all that was captured, else where the cursor is.
 
-        The cursor may be behind the windows, and never is before them."""
+        The cursor may be behind the windows, and is never ahead of them."""
         standing = cursor_positions(self._bus)
         if self._reached:
             self._require_cursor(standing)
         if standing or self._reached:
             known = {index: max(standing.get(index, 0), n) for index, n in self._reached.items()}
-            return {"startingPositionsByFragment": json.dumps(standing | known)}
-        starting = self._settings.starting
-        return {} if starting is None else {"startingPosition": starting}
+            begun = standing | known
+            return {index: begun.get(index, 0) for index in self._bus.fragments()}
+        if self._settings.starting == "latest":
+            return latest_positions(self._bus)
+        return dict.fromkeys(self._bus.fragments(), 0)
 
     def _require_cursor(self, standing: dict[int, int]) -> None:
         missing = [str(index) for index in self._bus.fragments() if index not in standing]
@@ -156,8 +150,7 @@ class _Run:
             raise PipelineFailed(
                 f"The cursor '{self._target.cursor}' of '{self._settings.entity}' was dropped in "
                 f"fragments {', '.join(missing)}: what others have settled since is not there to "
-                "be captured. Capture into another target, or accept it (accept_loss, "
-                "--accept-loss)."
+                f"be captured. {LOSS_ADVICE.restart}, or {LOSS_ADVICE.accept}."
             )
 
     # --- windows --------------------------------------------------------------------------
@@ -197,7 +190,8 @@ class _Run:
         name = window_name(target.app, batch)
         target.lake.delete_folder(f"{STAGING}/{name}")
         terms = TaskTerms(target.lake, target.template, name, target.columns)
-        writer = window_writer(list(parts), not self._settings.accept_loss, terms)
+        advice = None if self._settings.accept_loss else LOSS_ADVICE
+        writer = window_writer(list(parts), advice, terms)
         frame = self._spark.range(0, len(parts), 1, len(parts))
         return frame.mapInArrow(writer, REPORT_DDL).collect()
 
@@ -222,9 +216,13 @@ class _Run:
                 return True
             time.sleep(min(pause_s, max(opened + window_s - now, 0.01)))
 
+    def _positions(self) -> dict[int, int]:
+        """The number behind the windows in each fragment."""
+        return SourceOffset.from_json(self._offset).positions or {}
+
     def _lag(self) -> dict[int, int]:
-        """How many numbers each fragment has behind the windows, as far as the bus tells."""
-        positions = by_index(self._offset["f"])
+        """How many numbers each fragment has behind the windows, as far as the bus answers."""
+        positions = self._positions()
         told = good(
             self._bus.ask("status", "fragments", list(positions), sub_queue="none"), "status"
         )
@@ -239,7 +237,7 @@ class _Run:
         To add all sizes up would cost the bus more than reading the messages."""
         lag = {index: count for index, count in self._lag().items() if count}
         limits = {str(index): {"messages": SAMPLE_MESSAGES} for index in lag}
-        positions = by_index(self._offset["f"])
+        positions = self._positions()
         starts = {index: positions[index] for index in lag}
         plans = good(self._bus.ask("plan", "from", starts, sub_queue="none", limits=limits), "plan")
         count = sum(plan["count"] for plan in plans.values())

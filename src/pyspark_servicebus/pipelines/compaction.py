@@ -33,7 +33,7 @@ from pyspark_servicebus.pipelines.lake.settings import CompactSettings
 from pyspark_servicebus.pipelines.lake.target import DESCRIPTION, files_told
 from pyspark_servicebus.pipelines.lake.template import OWN
 from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
-from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, plain_words
+from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
 from pyspark_servicebus.pipelines.run.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _merge(
     try:
         told = frame.mapInArrow(_merger(lake), f"name string, {REPORT_DDL}").collect()
     except Exception as error:
-        raise PipelineFailed(plain_words(str(error))) from error
+        raise failure_of(error) from error
     by_name: dict[str, list[Any]] = defaultdict(list)
     for row in told:
         by_name[row["name"]].append(row)

@@ -27,7 +27,7 @@ from pyspark_servicebus.pipelines.replaying.state import (
     replay_name,
     save_positions,
 )
-from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, plain_words
+from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
 from pyspark_servicebus.schema import COLUMNS, GIVEN_BY_THE_BUS, RAW_COLUMN
 from pyspark_servicebus.sink.plan import MESSAGE_ID, SinkPlan
 
@@ -46,7 +46,7 @@ def replay(
     try:
         return _Run(spark, settings, progress).go()
     except BulkError as error:
-        raise PipelineFailed(str(error)) from error
+        raise failure_of(error) from error
 
 
 class _Run:
@@ -137,7 +137,7 @@ class _Run:
         try:
             told = frame.mapInArrow(sender, SENT_DDL).collect()
         except Exception as error:
-            raise PipelineFailed(plain_words(str(error))) from error
+            raise failure_of(error) from error
         return sum(row["rows"] for row in told), sum(row["duplicates"] for row in told)
 
     def _in_order(self, frame: "DataFrame", batch: Batch, pace: Pace | None) -> "DataFrame":

@@ -112,7 +112,7 @@ def sink_plan(schema: StructType, options: SinkOptions) -> SinkPlan:
     if not columns & {"body", RAW_COLUMN}:
         complaints.append("body: a message needs a column 'body' (or raw_amqp).")
     if complaints:
-        raise OptionsError("the columns cannot be written:\n  " + "\n  ".join(complaints))
+        raise OptionsError("the columns cannot be written:", complaints)
     return SinkPlan(frozenset(columns), tuple(properties), identity, key)
 
 

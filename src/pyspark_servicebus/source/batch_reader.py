@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.entities import matching_entities
+from pyspark_servicebus.errors import LossAdvice
 from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.source.planning import Slice
 from pyspark_servicebus.source.positions import ending_positions, positions_at, starting_positions
@@ -93,7 +94,7 @@ class BatchReader(DataSourceReader):
         """The messages of one task."""
         if not isinstance(partition, BusPartition):
             return iter(())  # Spark has a task of its own for a read without partitions
-        return read_partition(partition, self._columns, self._checks)
+        return read_partition(partition, self._columns, LossAdvice() if self._checks else None)
 
 
 class PushingBatchReader(BatchReader):

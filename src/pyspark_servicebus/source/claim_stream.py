@@ -17,15 +17,10 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark_servicebus.errors import CLAIM_LOST
 from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.source.claim_renewal import ClaimRenewal
+from pyspark_servicebus.source.offsets import Offset, SourceOffset
 from pyspark_servicebus.source.planning import Slice, share_bytes, share_out
 from pyspark_servicebus.source.reading import Answers, good
-from pyspark_servicebus.source.stream_reader import (
-    BYTES_MAX,
-    Offset,
-    StreamReader,
-    by_index,
-    by_name,
-)
+from pyspark_servicebus.source.stream_reader import BYTES_MAX, StreamReader
 from pyspark_servicebus.source.tasks import plan_tasks
 
 
@@ -46,7 +41,7 @@ class ClaimStream(StreamReader):
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Nothing was claimed yet."""
-        return self.offset({}, n=0, c="", u={})
+        return self._offset(0, "", {})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take no more than what waits now."""
@@ -58,13 +53,15 @@ class ClaimStream(StreamReader):
         """What still waits, by fragment."""
         told = self._status()
         waiting = {index: answer["active"] - answer["claimed"] for index, answer in told.items()}
-        return self.offset(waiting, n=-1, c="waiting", u={})
+        return SourceOffset(generation=self.generation, waiting=waiting).as_json()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Settle what is done, and hold messages for the next batch."""
-        unsettled = self._settle(start) if self.fits(start) else {}
+        done = self.resume(start)
+        unsettled = self._settle(done) if done is not None else {}
         limits = self._limits(limit, set(unsettled))
-        name = f"batch {start['n']}"
+        number = _number(start)
+        name = f"batch {number}"
         patience_s = self.patience_s(self._left is not None)
         claimed = good(self._hold(name, limits, patience_s), "claim") if limits else {}
         counts = {index: answer["count"] for index, answer in claimed.items() if answer["count"]}
@@ -73,7 +70,22 @@ class ClaimStream(StreamReader):
         if self._left is not None:
             for index, count in counts.items():
                 self._left[index] = max(0, self._left.get(index, 0) - count)
-        return self.offset(counts, n=start["n"] + 1, c=name, u=by_name(unsettled))
+        return self._offset(number + 1, name, counts, unsettled)
+
+    def _offset(
+        self,
+        batch: int,
+        claim: str,
+        messages: dict[int, int],
+        unsettled: dict[int, str] | None = None,
+    ) -> Offset:
+        return SourceOffset(
+            generation=self.generation,
+            batch=batch,
+            claim=claim,
+            messages=messages,
+            unsettled=unsettled or {},
+        ).as_json()
 
     def _status(self) -> Answers:
         patience_s = self.patience_s(self._left is not None)
@@ -128,13 +140,11 @@ class ClaimStream(StreamReader):
         self._renewal.watch(name, {index: answer["count"] for index, answer in held.items()})
         return answers
 
-    def _settle(self, done: Offset) -> dict[int, str]:
+    def _settle(self, done: SourceOffset) -> dict[int, str]:
         """Complete a batch that is in the commit log; gives what has to be settled later.
 
         Asked at every trigger, and after a restart again, which does no harm."""
-        pending: dict[int, str] = by_index(done["u"])
-        if done["c"]:
-            pending.update(dict.fromkeys(by_index(done["f"]), str(done["c"])))
+        pending = done.held()
         later: dict[int, str] = {}
         for name in sorted(set(pending.values())):
             mine = [i for i, n in pending.items() if n == name and self._settled.get(i) != name]
@@ -151,10 +161,15 @@ class ClaimStream(StreamReader):
             answers = self._change("settle", indexes, patience_s, start=name)
         lost = [i for i in indexes if (answers[i]["error"] or {}).get("condition") == CLAIM_LOST]
         if lost:
+            owner = self.options.claim_owner
             self.data_was_lost(
-                f"The claim '{name}' of '{self.options.claim_owner}' lapsed and messages of it, in "
-                f"fragment {lost[0]}, were taken by others, although its batch is done. Raise "
-                "claimDuration"
+                "CLAIM_LAPSED_AFTER_BATCH",
+                f"The claim '{name}' of '{owner}' lapsed and messages of it, in fragment "
+                f"{lost[0]}, were taken by others, although its batch is done.",
+                "Raise claimDuration",
+                claim=name,
+                owner=owner,
+                fragment=lost[0],
             )
         settled = [*good(answers, "settle", but_for=CLAIM_LOST), *lost]
         self._settled.update(dict.fromkeys(settled, name))
@@ -186,12 +201,12 @@ class ClaimStream(StreamReader):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The tasks of a batch; one that an earlier run claimed is taken over first."""
-        if start == end or not end["f"]:
+        planned = SourceOffset.from_json(end)
+        counts, name = planned.messages or {}, planned.claim or ""
+        if start == end or not counts:
             return []
-        counts: dict[int, int] = by_index(end["f"])
-        name = end["c"]
         if self._held[0] != name:
-            self.fits(end)
+            self.resume(end)
             self._hold_again(name, counts)
         slices = [
             Slice(index, held["first"], held["last"] + 1, held["count"], held["bytes"])
@@ -211,7 +226,18 @@ class ClaimStream(StreamReader):
             good({i: {"error": {**answers[i]["error"], "retryable": False}} for i in down}, "claim")
         missing = {i: n for i, n in counts.items() if i not in held or held[i]["count"] != n}
         if missing:
+            owner = self.options.claim_owner
             self.data_was_lost(
-                f"The claim '{name}' of '{self.options.claim_owner}' lapsed and others have taken "
-                f"messages of it, in fragment {min(missing)}; they are not read again"
+                "CLAIM_LAPSED",
+                f"The claim '{name}' of '{owner}' lapsed and others have taken messages of it, in "
+                f"fragment {min(missing)}; they are not read again.",
+                "Raise claimDuration",
+                claim=name,
+                owner=owner,
+                fragment=min(missing),
             )
+
+
+def _number(start: Offset) -> int:
+    """The number of the batch that an offset ends."""
+    return SourceOffset.from_json(start).batch or 0

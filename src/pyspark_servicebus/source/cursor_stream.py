@@ -12,17 +12,13 @@ from typing import Any, Final
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
+from pyspark_servicebus.errors import LossAdvice
 from pyspark_servicebus.options import SourceOptions
+from pyspark_servicebus.source.offsets import Offset, SourceOffset
 from pyspark_servicebus.source.planning import Slice, share_bytes, share_out
 from pyspark_servicebus.source.positions import cursor_positions, starting_positions
-from pyspark_servicebus.source.reading import Answers, good, require
-from pyspark_servicebus.source.stream_reader import (
-    MESSAGES_MAX,
-    Offset,
-    StreamReader,
-    by_index,
-    by_name,
-)
+from pyspark_servicebus.source.reading import Answers, Reading, good, require
+from pyspark_servicebus.source.stream_reader import MESSAGES_MAX, StreamReader
 from pyspark_servicebus.source.tasks import plan_tasks
 
 FIRST_NUMBER: Final = 1
@@ -32,8 +28,13 @@ FIRST_NUMBER: Final = 1
 class CursorStream(StreamReader):
     """Ranges of numbers, behind a named cursor or none."""
 
-    def __init__(self, options: SourceOptions) -> None:
-        super().__init__(options)
+    def __init__(
+        self,
+        options: SourceOptions,
+        reading: Reading | None = None,
+        advice: LossAdvice = LossAdvice(),  # noqa: B008 - it is immutable
+    ) -> None:
+        super().__init__(options, reading, advice)
         self._checks = options.fails_on_data_loss and options.mode == "cursor"
         self._placed: dict[int, int] = {}
         self._last: dict[int, int] | None = None
@@ -49,12 +50,15 @@ class CursorStream(StreamReader):
         Asked in every run, also in one that goes on from a checkpoint: a cursor that stands is
         therefore left where it stands."""
         self.reading.check_filter()
-        positions = starting_positions(self.reading)
+        return self.begin_at(starting_positions(self.reading))
+
+    def begin_at(self, positions: dict[int, int]) -> Offset:
+        """The offset of these positions, with a cursor there where none stands yet."""
         if self.options.mode == "cursor":
             standing = cursor_positions(self.reading)
             new = {index: n for index, n in positions.items() if index not in standing}
             require(self._put(new, self.options.patience_s), "cursor")
-        return self.offset(positions)
+        return self._offset(positions)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take no more than what is there now."""
@@ -64,7 +68,12 @@ class CursorStream(StreamReader):
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """The ends of all fragments: the difference is the lag."""
-        return self.offset(self._ends())
+        return self._offset(self._ends())
+
+    def _offset(self, positions: dict[int, int], messages: dict[int, int] | None = None) -> Offset:
+        return SourceOffset(
+            generation=self.generation, positions=positions, messages=messages
+        ).as_json()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """How far the next batch goes; what lies before `start` is done with."""
@@ -81,13 +90,14 @@ class CursorStream(StreamReader):
             return start
         end = {**positions, **{part.fragment: part.last for part in slices}}
         counts = {part.fragment: part.count for part in slices if part.count >= 0}
-        latest = self.offset(end, k=by_name(counts))
+        latest = self._offset(end, counts)
         self._planned = (start, latest, slices)
         return latest
 
     def _positions(self, offset: Offset) -> dict[int, int]:
         """The position in each fragment to be read; one that is new begins at its beginning."""
-        known = by_index(offset["f"]) if self.fits(offset) else {}
+        resumed = self.resume(offset)
+        known = (resumed.positions if resumed is not None else None) or {}
         return {**known, **{i: known.get(i, 0) for i in self.reading.fragments()}}
 
     def _ends(self) -> dict[int, int]:
@@ -103,10 +113,15 @@ class CursorStream(StreamReader):
 
     def _complain(self, index: int, first: int, earliest: int) -> None:
         if self.options.mode == "cursor":
+            path = self.reading.entity.path
             self.data_was_lost(
-                f"Messages {first} to {earliest - 1} of fragment {index} of "
-                f"'{self.reading.entity.path}' were discarded before they were read: the "
-                "retention of the cursor is too small. Begin with a new checkpoint"
+                "RETENTION_EXCEEDED",
+                f"Messages {first} to {earliest - 1} of fragment {index} of '{path}' were "
+                "discarded before they were read: the retention of the cursor is too small.",
+                entity=path,
+                fragment=index,
+                first=first,
+                last=earliest - 1,
             )
 
     # --- limits ---------------------------------------------------------------------------
@@ -174,10 +189,11 @@ class CursorStream(StreamReader):
         ticket = {"mode": "range", "sub_queue": self.options.sub_queue}
         if self._planned is not None and self._planned[:2] == (start, end):
             return plan_tasks(self.reading, self._planned[2], ticket)
-        if not self.fits(end):
+        planned = self.resume(end)
+        if planned is None:
             return []
-        first, last = by_index(start["f"]), by_index(end["f"])
-        counts = by_index(end.get("k", {}))
+        first, last = SourceOffset.from_json(start).positions or {}, planned.positions or {}
+        counts = planned.messages or {}
         slices = [
             Slice(index, first.get(index, 0), last[index], counts.get(index, -1), 1)
             for index in last

@@ -18,8 +18,7 @@ def starting_positions(reading: Reading) -> dict[int, int]:
     if options.starting_timestamp_ms is not None:
         return positions_at(reading, options.starting_timestamp_ms)
     if options.starting_position == "latest":
-        found = _told(reading, "status", sub_queue=options.sub_queue)
-        return {index: answer["end"] for index, answer in found.items()}
+        return latest_positions(reading)
     if options.starting_position is None and options.cursor:
         cursors = cursor_positions(reading)
         return {index: cursors.get(index, 0) for index in indexes}
@@ -38,6 +37,12 @@ def positions_at(reading: Reading, timestamp_ms: int) -> dict[int, int]:
     """The number of the first message that was enqueued at or after a time, of every fragment."""
     found = _told(reading, "find", timestamp_ms=timestamp_ms)
     return {index: answer["number"] for index, answer in found.items()}
+
+
+def latest_positions(reading: Reading) -> dict[int, int]:
+    """The number that the next message will have, of every fragment."""
+    found = _told(reading, "status", sub_queue=reading.options.sub_queue)
+    return {index: answer["end"] for index, answer in found.items()}
 
 
 def cursor_positions(reading: Reading) -> dict[int, int]:

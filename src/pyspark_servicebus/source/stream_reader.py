@@ -1,9 +1,9 @@
-"""What streams have in common: offsets, limits, tasks.
+"""What streams have in common: resuming from an offset, limits, tasks.
 
-Owns the form of an offset: a version, the generation of the entity (to notice one that was deleted
-and made anew), and by fragment the number to go on from; claims add their own. What a mode does to
-the bus between batches is in its subclass. Everything here but `read` runs in one process on
-the driver, for as long as the query does.
+Owns the check that a checkpoint belongs to the entity as it is now, and what happens when it does
+not. What a mode does to the bus between batches is in its subclass; the form of offsets is in
+`offsets`. Everything here but `read` runs in one process on the driver, for as long as the query
+does.
 """
 
 from collections.abc import Iterator
@@ -19,32 +19,37 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_servicebus.errors import DataLoss
+from pyspark_servicebus.errors import DataLoss, LossAdvice
 from pyspark_servicebus.options import SourceOptions
+from pyspark_servicebus.source.offsets import Offset, SourceOffset
 from pyspark_servicebus.source.reading import Reading
 from pyspark_servicebus.source.tasks import BusPartition, read_partition
 from pyspark_servicebus.source.trigger_gate import TriggerGate
 
-OFFSET_VERSION: Final = 1
 MESSAGES_MAX: Final = 10_000_000
 """What the bus plans or claims of a fragment at a time."""
 BYTES_MAX: Final = 1 << 40
-Offset = dict[str, Any]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`spark.readStream.format("servicebus")`."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        reading: Reading | None = None,
+        advice: LossAdvice = LossAdvice(),  # noqa: B008 - it is immutable
+    ) -> None:
         self._options: SourceOptions | None = options
         self._columns = options.columns
         self._checks = options.fails_on_data_loss
-        self._reading: Reading | None = Reading(options)
+        self._reading: Reading | None = reading or Reading(options)
+        self._advice = advice
         self._gate: TriggerGate | None = TriggerGate(options.messages_min, options.trigger_delay_ms)
 
     def __getstate__(self) -> dict[str, Any]:
         # The executors get no options, and so no secret; nor any state of the driver.
-        return {"_columns": self._columns, "_checks": self._checks}
+        return {"_columns": self._columns, "_checks": self._checks, "_advice": self._advice}
 
     # --- what every mode needs ------------------------------------------------------------
 
@@ -60,31 +65,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert self._reading is not None
         return self._reading
 
-    def offset(self, numbers: dict[int, int], **more: object) -> Offset:
-        """An offset with a number for each fragment."""
-        return {
-            "v": OFFSET_VERSION,
-            "g": self.reading.entity.generation,
-            "f": by_name(numbers),
-            **more,
-        }
+    @property
+    def generation(self) -> int:
+        """That of the entity, as of the last time the bus was asked."""
+        return self.reading.entity.generation
 
-    def fits(self, offset: Offset) -> bool:
-        """Whether an offset is one of this entity, and not of one that was deleted since."""
-        if offset.get("v") != OFFSET_VERSION:
-            raise ValueError(f"The checkpoint has offsets of version {offset.get('v')}, not 1.")
-        if offset["g"] == self.reading.refresh().generation:
-            return True
+    def resume(self, written: Offset) -> SourceOffset | None:
+        """Ask the bus for the entity again, and read an offset of the checkpoint.
+
+        None when the offset is one of an entity that was deleted and created again, unless that
+        ends the query."""
+        offset = SourceOffset.from_json(written)
+        if offset.generation == self.reading.refresh().generation:
+            return offset
+        path = self.reading.entity.path
         self.data_was_lost(
-            f"'{self.reading.entity.path}' was deleted and created again since the checkpoint was "
-            "written, so its positions mean nothing. Begin with a new checkpoint"
+            "ENTITY_RECREATED",
+            f"'{path}' was deleted and created again since the checkpoint was written, so its "
+            "positions mean nothing.",
+            entity=path,
         )
-        return False
+        return None
 
-    def data_was_lost(self, text: str) -> None:
+    def data_was_lost(
+        self, kind: str, what: str, remedy: str | None = None, **parameters: object
+    ) -> None:
         """End the query, unless it was asked to go on with what is there."""
         if self.options.fails_on_data_loss:
-            raise DataLoss(f"{text}, or set failOnDataLoss=false to go on with what is there.")
+            remedy = remedy or self._advice.restart
+            raise DataLoss(kind, what, remedy, self._advice, **parameters)
 
     def limits(self, limit: ReadLimit) -> tuple[int, int]:
         """Messages and bytes that a batch may have."""
@@ -100,14 +109,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return messages, byte_count
 
     def patience_s(self, takes_what_is_there: bool) -> float:
-        """How long to wait for a fragment that is away, when planning.
+        """How long to wait for an unreachable fragment when planning.
 
-        A query that goes on asks again at its next trigger; one that ends when there is nothing
-        more would end."""
+        A continuous query asks again at its next trigger; one that ends when nothing waits would
+        end without it."""
         return self.options.patience_s if takes_what_is_there else 0.0
 
     def is_worth_it(self, waiting: int) -> bool:
-        """Whether so many messages are enough for a batch, or have waited long enough."""
+        """Whether this many messages are enough for a batch, or have waited long enough."""
         assert self._gate is not None
         return self._gate.lets_through(waiting)
 
@@ -123,21 +132,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The messages of one task; in an executor, without any state of the driver."""
         if not isinstance(partition, BusPartition):
             return iter(())  # Spark has a task of its own for a read without partitions
-        return read_partition(partition, self._columns, self._checks)
+        return read_partition(partition, self._columns, self._advice if self._checks else None)
 
     def commit(self, end: Offset) -> None:
-        """A batch is done; told only when the next one has begun, so `latestOffset` settles."""
+        """A batch is done; called only once the next has begun, so `latestOffset` settles."""
 
     def stop(self) -> None:
-        """Let the connections go; Spark does not always say it."""
+        """Close the connections; Spark does not always call this."""
         self.reading.close()
-
-
-def by_name(numbers: dict[int, Any]) -> dict[str, Any]:
-    """By the name of a fragment, as JSON wants it, in order."""
-    return {str(index): numbers[index] for index in sorted(numbers)}
-
-
-def by_index(numbers: dict[str, Any]) -> dict[int, Any]:
-    """By the index of a fragment again."""
-    return {int(index): number for index, number in numbers.items()}

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from partibus.domain.sequence import SEQUENCE_MAX
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Flight, discover
-from pyspark_servicebus.errors import BulkError, DataLoss, Patience
+from pyspark_servicebus.errors import BulkError, DataLoss, LossAdvice, Patience
 from pyspark_servicebus.source.decode import Decoder
 from pyspark_servicebus.source.planning import Slice, group, split
 from pyspark_servicebus.source.reading import Reading
@@ -87,9 +87,11 @@ def plan_tasks_of(
 
 
 def read_partition(
-    partition: BusPartition, columns: tuple[str, ...], fails_on_data_loss: bool
+    partition: BusPartition, columns: tuple[str, ...], advice: LossAdvice | None
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of a task; a range that has lost messages since it was planned is an error."""
+    """The messages of a task.
+
+    A range that has lost messages since it was planned is an error, unless no advice is given."""
     _spare_collector()
     decoders: dict[str, Decoder] = {}
     for piece in partition.pieces:
@@ -101,12 +103,25 @@ def read_partition(
             count += looked_at
             if batch.num_rows:
                 yield decoder.batch(batch)
-        if fails_on_data_loss and 0 <= part.count != count:
-            raise DataLoss(
-                f"Fragment {part.fragment} of '{piece.entity}' gave {count} messages from "
-                f"{part.first} to {part.last}, where {part.count} were planned. They expired or "
-                "were let go: raise the retention of the cursor, or set failOnDataLoss=false."
-            )
+        if advice is not None and 0 <= part.count != count:
+            raise _loss(piece, count, advice)
+
+
+def _loss(piece: Piece, count: int, advice: LossAdvice) -> DataLoss:
+    part = piece.part
+    return DataLoss(
+        "MESSAGES_GONE",
+        f"Fragment {part.fragment} of '{piece.entity}' gave {count} messages from {part.first} to "
+        f"{part.last}, where {part.count} were planned: the others expired or were discarded.",
+        "Raise the retention of the cursor",
+        advice,
+        entity=piece.entity,
+        fragment=part.fragment,
+        first=part.first,
+        last=part.last,
+        planned=part.count,
+        found=count,
+    )
 
 
 def _spare_collector() -> None:
@@ -148,7 +163,7 @@ def _read_piece(
 
 
 def _where(access: Access, piece: Piece) -> str | None:
-    """Where a fragment is now; None while that cannot be told."""
+    """Where a fragment is now; None while that is not known."""
     try:
         return discover(access, piece.entity).locations.get(piece.part.fragment)
     except BulkError as error:

@@ -1,9 +1,25 @@
 """Errors of the bus in its own words, and patience with it."""
 
+import re
+
 import pytest
+from pyspark.errors import PySparkException
 
 from pyspark_servicebus import errors
-from pyspark_servicebus.errors import BulkError, ClaimLost, Patience, flight_error
+from pyspark_servicebus.errors import (
+    BulkError,
+    CheckpointError,
+    ClaimLost,
+    DataLoss,
+    LossAdvice,
+    Patience,
+    ServiceBusError,
+    UnreadableMessage,
+    condition_of,
+    flight_error,
+)
+from pyspark_servicebus.given_options import OptionsError
+from support.repository import ROOT
 
 
 def test_what_the_bus_said_is_found_in_what_flight_made_of_it() -> None:
@@ -88,3 +104,50 @@ def test_a_claim_that_is_gone_may_come_back_for_a_while(watch: Watch) -> None:
     patience.bear(lost)
     with pytest.raises(ClaimLost):
         Patience(0.0).bear(lost)
+
+
+ONE_OF_EACH = [
+    BulkError("amqp:not-found", "No queue.", False),
+    BulkError("amqp:decode-error", "Odd.", False),
+    ClaimLost(errors.CLAIM_LOST, "Gone.", False),
+    DataLoss("MESSAGES_GONE", "Two are gone.", "Keep them", LossAdvice(), entity="q", fragment=3),
+    CheckpointError("OFFSET_VERSION", "Too new.", version=9),
+    UnreadableMessage("q", (3 << 48) + 1, "not UTF-8"),
+    OptionsError("the options cannot be used:", ["a: no.", "b: no."]),
+]
+
+
+@pytest.mark.parametrize("error", ONE_OF_EACH, ids=lambda error: error.getCondition())
+def test_an_error_has_a_condition_and_parameters_as_sparks_own(error: ServiceBusError) -> None:
+    assert isinstance(error, PySparkException)
+    condition = error.getCondition()
+    assert condition is not None and condition.startswith("SERVICEBUS_")
+    assert str(error) == error.getMessage() == f"[{condition}] {error.words}"
+    parameters = error.getMessageParameters()
+    assert parameters and all(isinstance(value, str) for value in parameters.values())
+    assert error.getSqlState() is None and error.getBreakingChangeInfo() is None
+
+
+@pytest.mark.parametrize("error", ONE_OF_EACH, ids=lambda error: error.getCondition())
+def test_the_condition_is_found_in_what_spark_made_of_an_error(error: ServiceBusError) -> None:
+    lines = f"[PYTHON_DATA_SOURCE_ERROR] Failed:\n{type(error).__name__}: {error}\n\tat org.apache"
+    assert condition_of(PySparkException(lines)) == condition_of(error) == error.getCondition()
+    assert condition_of(PySparkException("[TABLE_NOT_FOUND] No.")) is None
+
+
+def test_fields_of_what_was_lost() -> None:
+    lost = ONE_OF_EACH[3]
+    assert lost.getMessageParameters() == {"entity": "q", "fragment": "3"}
+    assert lost.words == (
+        "Two are gone. Keep them, or set failOnDataLoss=false to go on with what is there."
+    )
+
+
+def test_every_condition_is_in_the_guide() -> None:
+    guide = (ROOT / "docs" / "guides" / "spark.md").read_text(encoding="utf-8")
+    for source in (ROOT / "src" / "pyspark_servicebus").rglob("*.py"):
+        for name in re.findall(r'"(SERVICEBUS_[A-Z_]+)"', source.read_text(encoding="utf-8")):
+            assert f"`{name}`" in guide
+        kinds = r'(?:DataLoss|data_was_lost|CheckpointError)\(\s*"([A-Z_]+)"'
+        for kind in re.findall(kinds, source.read_text(encoding="utf-8")):
+            assert f".{kind}`" in guide

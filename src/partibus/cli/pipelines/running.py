@@ -70,8 +70,10 @@ def pipelines_ready() -> Iterator[None]:
         ) from error
     try:
         yield
-    except (SettingsError, OptionsError) as error:
+    except SettingsError as error:
         raise CommandFailed(str(error), EXIT_USAGE) from error
+    except OptionsError as error:
+        raise CommandFailed(error.words, EXIT_USAGE) from error
     except PipelineFailed as error:
         raise CommandFailed(str(error), EXIT_FAILED) from error
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from partibus.domain.sequence import SEQUENCE_MAX
+from pyspark_servicebus.errors import LossAdvice
 from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import STAGING
 from pyspark_servicebus.pipelines.lake.template import PathTemplate
@@ -188,7 +189,7 @@ class TaskFiles:
 
 
 def window_writer(
-    parts: list[BusPartition], fails_on_data_loss: bool, terms: TaskTerms
+    parts: list[BusPartition], advice: LossAdvice | None, terms: TaskTerms
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`: places in `parts` in, what was written of them out."""
 
@@ -198,7 +199,7 @@ def window_writer(
         columns = tuple(terms.columns)
         for batch in batches:
             for place in batch.column(0).to_pylist():
-                for messages in read_partition(parts[place], columns, fails_on_data_loss):
+                for messages in read_partition(parts[place], columns, advice):
                     told += files.add(messages)
         told += files.close()
         yield pa.RecordBatch.from_pylist(told, schema=REPORT_SCHEMA)

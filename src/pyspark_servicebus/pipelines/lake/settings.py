@@ -4,6 +4,7 @@ Owns their names, defaults and help. The command line, scripts and files all rea
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pyspark_servicebus.pipelines.lake.template import (
@@ -15,7 +16,7 @@ from pyspark_servicebus.pipelines.lake.template import (
 )
 from pyspark_servicebus.pipelines.run.place import BusPlace, entity_options
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import Declaration, Typed, setting
+from pyspark_servicebus.pipelines.run.settings_table import Declaration, setting
 
 FORMATS: Final = ("parquet", "delta")
 MEBIBYTE: Final = 1024 * 1024
@@ -25,8 +26,8 @@ RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 RETENTION_BYTES: Final = 10 * 1024 * MEBIBYTE
 FILE_BYTES: Final = 128 * MEBIBYTE
 RETRY_MS: Final = 5 * 60 * 1000
-_WINDOWS: Final = Typed(panel="Windows")
-_CURSOR: Final = Typed(panel="The cursor")
+_windows = partial(setting, panel="Windows")
+_cursor = partial(setting, panel="The cursor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +36,13 @@ class CaptureSettings(Declaration):
 
     bus: BusPlace = setting("The bus.", "bus")
     entity: str = setting(
-        "A queue, or a subscription: TOPIC/Subscriptions/NAME.",
-        "entity",
-        typed=Typed(is_argument=True),
+        "A queue, or a subscription: TOPIC/Subscriptions/NAME.", "entity", is_argument=True
     )
     target: str = setting(
         "The folder, or the URI of a bucket, to write to; it holds one capture.",
         "path",
-        typed=Typed(is_argument=True, metavar="TARGET"),
+        is_argument=True,
+        metavar="TARGET",
     )
     format: str = setting(
         "parquet: files in folders; delta: a Delta table, one commit a window.",
@@ -53,27 +53,20 @@ class CaptureSettings(Declaration):
         "The folder of a message, with {namespace}, {entity}, {fragment} and the time it was"
         " enqueued: {yyyy}, {MM}, {dd}, {HH}, {mm}, by windows, in UTC.",
         default=DEFAULT_TEMPLATE,
-        typed=Typed(metavar="PATH", default="all of these in this order"),
+        metavar="PATH",
+        default_text="all of these in this order",
     )
-    window_size_bytes: int = setting(
+    window_size_bytes: int = _windows(
         "Close the window when this much data is waiting.",
         "size",
         default=WINDOW_BYTES,
         least=64 * 1024,
-        typed=_WINDOWS,
     )
-    window_time_ms: int = setting(
-        "Close the window after this time.",
-        "duration",
-        default=WINDOW_TIME_MS,
-        least=1000,
-        typed=_WINDOWS,
+    window_time_ms: int = _windows(
+        "Close the window after this time.", "duration", default=WINDOW_TIME_MS, least=1000
     )
-    empty_windows: bool = setting(
-        "Write a file without rows for a window in which nothing came.",
-        "switch",
-        default=False,
-        typed=_WINDOWS,
+    empty_windows: bool = _windows(
+        "Write a file without rows for a window in which nothing came.", "switch", default=False
     )
     continuous: bool = setting(
         "Run until stopped; without it, process what is there and end.", "switch", default=False
@@ -84,39 +77,31 @@ class CaptureSettings(Declaration):
     include_amqp: bool = setting(
         "Also keep the encoded message (raw_amqp), for exact replay.", "switch", default=False
     )
-    starting: str | None = setting(
+    starting: str | None = _cursor(
         "Where a new capture begins: with the oldest message (this is the default), or with the"
         " next.",
         default=None,
         choices=("earliest", "latest"),
-        typed=_CURSOR,
     )
-    cursor: str | None = setting(
-        "The name of its cursor on the bus; by default one is generated.",
-        default=None,
-        typed=_CURSOR,
+    cursor: str | None = _cursor(
+        "The name of its cursor on the bus; by default one is generated.", default=None
     )
-    retention_ms: int = setting(
+    retention_ms: int = _cursor(
         "How long the bus keeps messages that are not captured yet.",
         "duration",
         default=RETENTION_MS,
-        typed=_CURSOR,
     )
-    retention_size_bytes: int = setting(
-        "How much uncaptured data the bus keeps for each fragment.",
-        "size",
-        default=RETENTION_BYTES,
-        typed=_CURSOR,
+    retention_size_bytes: int = _cursor(
+        "How much uncaptured data the bus keeps for each fragment.", "size", default=RETENTION_BYTES
     )
     retry_ms: int = setting(
         "How long to wait for a bus that is unreachable.", "duration", default=RETRY_MS
     )
-    accept_loss: bool = setting(
+    accept_loss: bool = _cursor(
         "Continue when the bus has discarded messages before they were captured; otherwise that "
         "is an error.",
         "switch",
         default=False,
-        typed=_CURSOR,
     )
     namespace: str | None = setting(
         "The value of {namespace}; by default the first part of the host name.", default=None
@@ -168,7 +153,8 @@ class CompactSettings(Declaration):
     target: str = setting(
         "The folder, or the URI of a bucket, that holds the capture.",
         "path",
-        typed=Typed(is_argument=True, metavar="TARGET"),
+        is_argument=True,
+        metavar="TARGET",
     )
     file_size_bytes: int = setting(
         "Files grow up to this size.", "size", default=FILE_BYTES, least=64 * 1024

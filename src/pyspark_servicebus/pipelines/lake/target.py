@@ -34,7 +34,7 @@ from pyspark_servicebus.pipelines.lake.settings import CaptureSettings
 from pyspark_servicebus.pipelines.lake.template import OWN
 from pyspark_servicebus.pipelines.run.settings import SettingsError
 from pyspark_servicebus.schema import COLUMNS, RAW_COLUMN, arrow_schema
-from pyspark_servicebus.source.stream_reader import by_index, by_name
+from pyspark_servicebus.source.offsets import by_index, by_name
 
 DESCRIPTION: Final = f"{OWN}/capture.json"
 REACHED: Final = f"{OWN}/reached.json"

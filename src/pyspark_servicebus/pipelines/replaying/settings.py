@@ -3,12 +3,13 @@
 Owns their names, defaults and help. The command line, scripts and files all read them here.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pyspark_servicebus.pipelines.run.place import BusPlace
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import Declaration, Typed, setting
+from pyspark_servicebus.pipelines.run.settings_table import Declaration, setting
 
 PACES: Final = ("full", "original")
 DELIVERIES: Final = ("staged", "atLeastOnce")
@@ -16,9 +17,9 @@ SCHEDULES: Final = ("keep", "shift", "drop")
 BATCH_MESSAGES: Final = 20_000
 RETRY_MS: Final = 5 * 60 * 1000
 ID_PREFIX: Final = "replay-"
-_WHICH: Final = Typed(panel="Which messages")
-_CHANGES: Final = Typed(panel="What is changed")
-_RESUMING: Final = Typed(panel="Resuming")
+_which = partial(setting, panel="Which messages")
+_changes = partial(setting, panel="What is changed")
+_resuming = partial(setting, panel="Resuming")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,78 +31,62 @@ class ReplaySettings(Declaration):
         "The capture: its folder, a Delta table, the manifest of a window, or any Parquet files"
         " with the columns of messages.",
         "path",
-        typed=Typed(is_argument=True, metavar="SOURCE"),
+        is_argument=True,
+        metavar="SOURCE",
     )
-    entity: str = setting("The queue or topic to send to.", "entity", typed=Typed(is_argument=True))
+    entity: str = setting("The queue or topic to send to.", "entity", is_argument=True)
     pace: str = setting(
         "full: as fast as the bus accepts messages; original: at the original pace.",
         default="full",
         choices=PACES,
     )
     speed: float | None = setting(
-        "A multiple of the original pace (0.5 is half as fast).",
-        "real",
-        default=None,
-        least=0.001,
+        "A multiple of the original pace (0.5 is half as fast).", "real", default=None, least=0.001
     )
-    filter: str | None = setting(
+    filter: str | None = _which(
         "Only messages for which this SQL expression over the columns is true, for example"
         " \"subject = 'order'\".",
         default=None,
-        typed=replace(_WHICH, metavar="SQL"),
+        metavar="SQL",
     )
-    since_ms: int | None = setting(
+    since_ms: int | None = _which(
         "Only what was enqueued at or after this time, for example 2026-01-31T12:00:00Z.",
         "moment",
         default=None,
-        typed=_WHICH,
     )
-    until_ms: int | None = setting(
-        "Only what was enqueued before this time.",
-        "moment",
-        default=None,
-        typed=replace(_WHICH, flags=("--before",)),
+    until_ms: int | None = _which(
+        "Only what was enqueued before this time.", "moment", default=None, flags=("--before",)
     )
-    id_prefix: str | None = setting(
+    id_prefix: str | None = _changes(
         f"Put this before every message id, for example {ID_PREFIX}, so that an entity that"
         " detects duplicates accepts messages that it had before.",
         default=None,
-        typed=_CHANGES,
     )
-    schedule: str = setting(
+    schedule: str = _changes(
         "Scheduled times: keep them, shift them by the delay of the replay, or drop them.",
         default="keep",
         choices=SCHEDULES,
-        typed=_CHANGES,
     )
-    deliver: str = setting(
+    deliver: str = _resuming(
         "staged: each message exactly once, whatever is retried; atLeastOnce: half the work for "
         "the bus, but duplicates after an interruption.",
         default="staged",
         choices=DELIVERIES,
-        typed=_RESUMING,
     )
     dry_run: bool = setting(
         "Count and show the first messages; send none.", "switch", default=False
     )
-    restart: bool = setting(
-        "Start from the beginning, even if a replay was interrupted.",
-        "switch",
-        default=False,
-        typed=_RESUMING,
+    restart: bool = _resuming(
+        "Start from the beginning, even if a replay was interrupted.", "switch", default=False
     )
-    state: str | None = setting(
+    state: str | None = _resuming(
         "The file for the positions of the replay; by default in the state directory.",
         "path",
         default=None,
-        typed=replace(_RESUMING, metavar="FILE"),
+        metavar="FILE",
     )
-    batch: int = setting(
-        "Save the positions after this many messages.",
-        "number",
-        default=BATCH_MESSAGES,
-        least=1,
-        typed=_RESUMING,
+    batch: int = _resuming(
+        "Save the positions after this many messages.", "number", default=BATCH_MESSAGES, least=1
     )
     retry_ms: int = setting(
         "How long to wait for a bus that is unreachable.", "duration", default=RETRY_MS

@@ -149,7 +149,8 @@ def script_main(
         print(report.as_json() if given.json else report.as_text(), flush=True)
         all_done(report)
     except (SettingsError, OptionsError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        words = error.words if isinstance(error, OptionsError) else error
+        print(f"{name}: {words}", file=sys.stderr)
         return EXIT_USAGE
     except PipelineFailed as error:
         print(f"{name}: {error}", file=sys.stderr)

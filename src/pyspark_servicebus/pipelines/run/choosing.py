@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from partibus.client.errors import AtomError
-from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
-from pyspark_servicebus.pipelines.run.progress import PipelineFailed, plain_words
+from pyspark_servicebus.pipelines.run.progress import PipelineFailed, failure_of
 from pyspark_servicebus.pipelines.run.settings import SettingsError
 from pyspark_servicebus.pipelines.triage.rules import fits_any
 
@@ -26,10 +25,8 @@ def told_plainly() -> Iterator[None]:
 
     try:
         yield
-    except BulkError as error:
-        raise PipelineFailed(str(error)) from error
     except PySparkException as error:
-        raise PipelineFailed(plain_words(str(error))) from error
+        raise failure_of(error) from error
 
 
 def known_entities(bus: BusPlace) -> list[EntityInfo]:

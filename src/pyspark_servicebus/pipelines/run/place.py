@@ -92,7 +92,7 @@ class BusPlace:
             reference, literal = self.connection_string_ref, self.connection_string
             return Credentials(reference, literal, self.ca_file).place()
         except OptionsError as error:
-            text = str(error).replace("connectionStringRef", "connection_string_ref")
+            text = error.words.replace("connectionStringRef", "connection_string_ref")
             raise SettingsError(text.replace("connectionString", "connection_string")) from None
 
     def namespace(self) -> str:

@@ -5,13 +5,13 @@ until it ends and turns its error into words that a person can use. It never cha
 does.
 """
 
-import json
 import re
 import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
+from pyspark_servicebus.lag import messages_behind, reported_offset
 from pyspark_servicebus.pipelines.report.wording import spoken_span
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ _FULL_DISK: Final = ("No space left on device", "File too large", "Disk quota ex
 
 class PipelineFailed(RuntimeError):
     """A pipeline ended before its time; the text says why and what to do."""
+
+    def __init__(self, text: str, condition: str | None = None) -> None:
+        super().__init__(text)
+        self.condition = condition
+        """The condition of the data source that ended it, such as SERVICEBUS_UNREACHABLE."""
 
 
 class Progress(Protocol):
@@ -167,7 +172,7 @@ def watch(
         _tell(query, progress, told, rows_of)
         raise
     except StreamingQueryException as error:
-        raise PipelineFailed(plain_words(str(error))) from error
+        raise failure_of(error) from error
 
 
 def _tell(
@@ -199,42 +204,30 @@ def _rows(report: Any) -> int:
 
 
 def _planned(source: Any, unknown: int) -> int:
-    """How many messages a batch was planned with, as its offsets tell."""
-    try:
-        end = json.loads(source.endOffset)
-        if end.get("c"):
-            return int(end["k"]) if "k" in end else sum(end["f"].values())
-        counts, first = end["k"], _positions(source.startOffset)
-        moved = {index for index, last in end["f"].items() if last > max(first.get(index, 0), 1)}
-    except (TypeError, KeyError, ValueError):
-        return unknown
-    return sum(counts.values()) if moved <= set(counts) else unknown
-
-
-def _positions(offset: Any) -> dict[str, int]:
-    """Where a batch begins; nothing for the first one, of which Spark tells `None` as a text."""
-    try:
-        found: dict[str, int] = json.loads(offset)["f"]
-    except (TypeError, KeyError, ValueError):
-        return {}
-    return found
+    """How many messages a batch was planned with, according to its offsets."""
+    end = reported_offset(source.endOffset)
+    planned = None if end is None else end.planned_after(reported_offset(source.startOffset))
+    return unknown if planned is None else planned
 
 
 def _lag(report: Any) -> int | None:
     """Messages between the end of the batch and the end of the fragments."""
-    total = None
-    for source in report.sources:
-        try:
-            end = json.loads(source.endOffset)["f"]
-            told = json.loads(source.latestOffset)
-            latest = told["f"]
-        except (TypeError, KeyError, ValueError):
-            continue
-        if told.get("c") == "waiting":
-            end = {}  # a source that claims tells how many wait, and not where the end is
-        behind = sum(max(latest[index] - end.get(index, 0), 0) for index in latest)
-        total = behind + (total or 0)
-    return total
+    known = [
+        messages_behind({"latestOffset": source.latestOffset, "endOffset": source.endOffset})
+        for source in report.sources
+    ]
+    told = [sum(behind.values()) for behind in known if behind is not None]
+    return sum(told) if told else None
+
+
+def failure_of(error: Exception) -> PipelineFailed:
+    """An error of the bus or of Spark as the failure of a pipeline, in one sentence."""
+    from pyspark_servicebus.errors import ServiceBusError, condition_of
+
+    if isinstance(error, ServiceBusError):
+        return PipelineFailed(error.words, error.getCondition())
+    text = f"{type(error).__name__}: {error}" if isinstance(error, OSError) else str(error)
+    return PipelineFailed(plain_words(text), condition_of(error))
 
 
 def plain_words(text: str) -> str:

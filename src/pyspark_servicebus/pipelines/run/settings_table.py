@@ -38,7 +38,7 @@ class Typed:
     """What stands for the value in the help; by default that of the form."""
     panel: str = ""
     """The heading in the help under which it is listed."""
-    default: str = ""
+    default_text: str = ""
     """What the help says of a default that is too long for it."""
 
 
@@ -76,7 +76,7 @@ class Setting:
         default = self.default
         if self.is_required or default in (None, "", ()) or isinstance(default, bool):
             return self.help
-        return f"{self.help} (default {self.typed.default or _written(self.form, default)})"
+        return f"{self.help} (default {self.typed.default_text or _written(self.form, default)})"
 
 
 def setting(
@@ -86,12 +86,13 @@ def setting(
     default: object = dataclasses.MISSING,
     choices: tuple[str, ...] = (),
     least: float | None = None,
-    typed: Typed = Typed(),  # noqa: B008 - it is immutable
+    **typed: Any,
 ) -> Any:
-    """Declare a field of a settings dataclass.
+    """Declare a field of a settings dataclass; `typed` are the fields of `Typed`.
 
     The form `bus` is for a field of the type BusPlace, read from the keys of that class."""
-    metadata = {"help": help_text, "form": form, "choices": choices, "least": least, "typed": typed}
+    told = Typed(**typed)
+    metadata = {"help": help_text, "form": form, "choices": choices, "least": least, "typed": told}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -178,7 +179,8 @@ def _value(found: Setting, given: object) -> object:
                     f"{found.key}: '{word}' is not one of {', '.join(found.choices)}."
                 )
     if found.least is not None and isinstance(value, int | float) and value < found.least:
-        raise SettingsError(f"{found.key}: {given} is too small; write {found.least:g} or more.")
+        shown = value if found.form == "real" else given
+        raise SettingsError(f"{found.key}: {shown} is too small; write {found.least:g} or more.")
     return value
 
 

@@ -4,12 +4,13 @@ Owns the checks. Every error names the setting and says what to write; all are r
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from pyspark_servicebus.pipelines.run.place import PLACE_KEYS, BusPlace
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import Declaration, Typed, read_table, setting
+from pyspark_servicebus.pipelines.run.settings_table import Declaration, read_table, setting
 
 if TYPE_CHECKING:
     from pyspark_servicebus.pipelines.traffic.frames import Measured
@@ -23,8 +24,8 @@ MODES: Final = ("snapshot", "stream")
 NO_BUS: Final = BusPlace(connection_string_ref="env:")
 """For an analysis of captured messages, which asks no bus."""
 KEYS: Final = ("auto", "session_id", "partition_key", "subject", "message_id")
-_COUNTING: Final = Typed(panel="Counting")
-_STREAM: Final = Typed(panel="Streams")
+_counting = partial(setting, panel="Counting")
+_stream = partial(setting, panel="Streams")
 _FOR_STREAMS: Final = ("cursor", "watermark", "trigger", "continuous", "run_time")
 
 
@@ -38,12 +39,14 @@ class AnalyticsSettings(Declaration):
         " left out.",
         "texts",
         default=(),
-        typed=Typed(is_argument=True, metavar="[GLOB]..."),
+        is_argument=True,
+        metavar="[GLOB]...",
     )
     output: str = setting(
         "A directory for the report: HTML, PNG, Parquet, JSON and text.",
         "path",
-        typed=Typed(flags=("--output", "-o"), metavar="DIR"),
+        flags=("--output", "-o"),
+        metavar="DIR",
     )
     captured: str | None = setting(
         "Analyze the messages captured as Parquet in this folder, instead of a bus.",
@@ -55,47 +58,32 @@ class AnalyticsSettings(Declaration):
         default="snapshot",
         choices=MODES,
     )
-    key: str = setting(
+    key: str = _counting(
         "What the key of a message is; auto is its session, or else its partition key.",
         default="auto",
         choices=KEYS,
-        typed=_COUNTING,
     )
-    sizes: bool = setting(
-        "Bodies are read for their size, unless this is turned off.",
-        "switch",
-        default=True,
-        typed=_COUNTING,
+    sizes: bool = _counting(
+        "Bodies are read for their size, unless this is turned off.", "switch", default=True
     )
-    top: int = setting(
-        "How many of the hottest keys to list.", "number", default=20, least=1, typed=_COUNTING
-    )
-    window_ms: int = setting(
-        "Count in windows of this length.", "duration", default=WINDOW_MS, typed=_COUNTING
-    )
-    cursor: str = setting(
-        "The name of the stream's cursor on the bus.", default=NAME, typed=_STREAM
-    )
-    watermark_ms: int = setting(
+    top: int = _counting("How many of the hottest keys to list.", "number", default=20, least=1)
+    window_ms: int = _counting("Count in windows of this length.", "duration", default=WINDOW_MS)
+    cursor: str = _stream("The name of the stream's cursor on the bus.", default=NAME)
+    watermark_ms: int = _stream(
         "How long a window waits for late messages before it is written.",
         "duration",
         default=WATERMARK_MS,
-        typed=_STREAM,
     )
-    trigger_ms: int = setting(
-        "How often a stream polls.",
-        "duration",
-        default=TRIGGER_MS,
-        typed=replace(_STREAM, flags=("--interval",)),
+    trigger_ms: int = _stream(
+        "How often a stream polls.", "duration", default=TRIGGER_MS, flags=("--interval",)
     )
-    continuous: bool = setting(
+    continuous: bool = _stream(
         "Run until stopped; without it, the stream processes what is there and ends.",
         "switch",
         default=False,
-        typed=_STREAM,
     )
-    run_time_ms: int | None = setting(
-        "Stop a continuous stream after this time.", "duration", default=None, typed=_STREAM
+    run_time_ms: int | None = _stream(
+        "Stop a continuous stream after this time.", "duration", default=None
     )
 
     @classmethod

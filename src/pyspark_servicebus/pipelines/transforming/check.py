@@ -105,7 +105,7 @@ def find_entity(bus: BusPlace, key: str, path: str) -> Entity:
         return discover(Access(credentials, path, 0.0), path)
     except BulkError as error:
         if error.condition == UNREACHABLE:
-            raise PipelineFailed(error.text) from None
+            raise PipelineFailed(error.text, error.getCondition()) from None
         if error.condition != "amqp:not-found":
             raise SettingsError(f"{key}: {error.text}") from None
     raise SettingsError(f"{key}: there is no entity '{path}'{_near(bus, path)}")
@@ -171,4 +171,4 @@ def _judged(settings: TransformSettings) -> tuple[str, ...]:
     try:
         return source_options(settings.read_options(), is_stream=True).columns
     except OptionsError as error:
-        raise SettingsError(str(error)) from None
+        raise SettingsError(error.words) from None

@@ -50,7 +50,7 @@ class BusOutlet:
         try:
             sink_plan(schema, sink_options(self.options))
         except OptionsError as error:
-            raise SettingsError(str(error)) from None
+            raise SettingsError(error.words) from None
 
     def stream(self, frame: "DataFrame", query_id: Callable[[], str]) -> "DataStreamWriter":
         return frame.writeStream.format("servicebus").options(**self.options)

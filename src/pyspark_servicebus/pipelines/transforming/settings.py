@@ -7,12 +7,13 @@ columns exist.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark_servicebus.pipelines.run.place import BusPlace, entity_options
 from pyspark_servicebus.pipelines.run.settings import SettingsError, pairs
-from pyspark_servicebus.pipelines.run.settings_table import Declaration, Typed, read_table, setting
+from pyspark_servicebus.pipelines.run.settings_table import Declaration, read_table, setting
 from pyspark_servicebus.pipelines.run.state import NAME, default_state_dir
 from pyspark_servicebus.pipelines.transforming.steps import Step, step_of
 
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
 DELIVERIES: Final = ("staged", "dedup", "atLeastOnce")
 ONE_STEP: Final = ("sql", "python", "rows", "stateful")
 FAILURES_MAX: Final = 100
-_ARGUMENT: Final = Typed(is_argument=True)
-_WORK: Final = Typed(panel="Transformation")
-_FUNCTION: Final = replace(_WORK, metavar="MODULE:FUNCTION")
-_READ: Final = Typed(panel="Reading")
-_PROMISE: Final = Typed(panel="Guarantees")
+_work = partial(setting, panel="Transformation")
+_function = partial(_work, metavar="MODULE:FUNCTION")
+_reading = partial(setting, panel="Reading")
+_guarantee = partial(setting, panel="Guarantees")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,128 +39,110 @@ class TransformSettings(Declaration):
     source: str = setting(
         "The queue, or TOPIC/Subscriptions/NAME, that messages come from.",
         "entity",
-        typed=replace(_ARGUMENT, metavar="SOURCE"),
+        is_argument=True,
+        metavar="SOURCE",
     )
     target: str = setting(
         "The queue or topic that messages go to, unless a row has its own `target` column.",
         "entity",
         default="",
-        typed=replace(_ARGUMENT, metavar="TARGET"),
+        is_argument=True,
+        metavar="TARGET",
     )
-    sql: str | None = setting(
+    sql: str | None = _work(
         "A SELECT over the view `messages`; on a command line, @FILE reads it from a file.",
         default=None,
-        typed=replace(_WORK, metavar="SELECT"),
+        metavar="SELECT",
     )
-    python: str | None = setting(
+    python: str | None = _function(
         "A function from DataFrame to DataFrame: module:function, or file.py:function.",
         default=None,
-        typed=_FUNCTION,
     )
-    rows: str | None = setting(
-        "A function from a message (dict) to a message, several, or None.",
-        default=None,
-        typed=_FUNCTION,
+    rows: str | None = _function(
+        "A function from a message (dict) to a message, several, or None.", default=None
     )
-    stateful: str | None = setting(
-        "A stateful function (key, rows, state) -> rows; it requires key.",
-        default=None,
-        typed=_FUNCTION,
+    stateful: str | None = _function(
+        "A stateful function (key, rows, state) -> rows; it requires key.", default=None
     )
-    key: tuple[str, ...] = setting(
+    key: tuple[str, ...] = _work(
         "With stateful: the columns that form the key; each key has its own state.",
         "texts",
         default=(),
-        typed=replace(_WORK, metavar="COLUMN"),
+        metavar="COLUMN",
     )
-    forget_after_ms: int | None = setting(
-        "With stateful: discard the state of keys idle for this long.",
-        "duration",
-        default=None,
-        typed=_WORK,
+    forget_after_ms: int | None = _work(
+        "With stateful: discard the state of keys idle for this long.", "duration", default=None
     )
-    mode: str = setting(
+    mode: str = _reading(
         "claim consumes the messages, cursor copies them.",
         default="claim",
         choices=("claim", "cursor"),
-        typed=_READ,
     )
-    deliver: str = setting(
+    deliver: str = _guarantee(
         "staged is exactly once; dedup needs a target that detects duplicates.",
         default="staged",
         choices=DELIVERIES,
-        typed=_PROMISE,
     )
-    dedup_key: tuple[str, ...] = setting(
+    dedup_key: tuple[str, ...] = _guarantee(
         "With dedup: the columns that make the id of a message.",
         "texts",
         default=(),
-        typed=replace(_PROMISE, metavar="COLUMN"),
+        metavar="COLUMN",
     )
-    extra_columns: str = setting(
+    extra_columns: str = _work(
         "What to do with columns that messages do not have.",
         default="refuse",
         choices=("refuse", "properties"),
-        typed=_WORK,
     )
-    failure_queue: str | None = setting(
+    failure_queue: str | None = _guarantee(
         "Where failing messages go, with the reason. Without it the first failure ends the run.",
         default=None,
-        typed=replace(_PROMISE, metavar="QUEUE"),
+        metavar="QUEUE",
     )
-    failures_max: int = setting(
+    failures_max: int = _guarantee(
         "End the run when more messages than this fail in one batch.",
         "number",
         default=FAILURES_MAX,
         least=1,
-        typed=_PROMISE,
     )
-    continuous: bool = setting(
-        "Run until stopped; without it, process what is there and end.",
-        "switch",
-        default=False,
-        typed=_READ,
+    continuous: bool = _reading(
+        "Run until stopped; without it, process what is there and end.", "switch", default=False
     )
-    interval_ms: int = setting(
-        "With continuous: the time between batches.",
-        "duration",
-        default=1000,
-        least=100,
-        typed=_READ,
+    interval_ms: int = _reading(
+        "With continuous: the time between batches.", "duration", default=1000, least=100
     )
-    max_messages: int | None = setting(
-        "The most messages in one batch.", "number", default=None, typed=_READ
-    )
-    watermark_ms: int | None = setting(
+    max_messages: int | None = _reading("The most messages in one batch.", "number", default=None)
+    watermark_ms: int | None = _reading(
         "How late messages may come, by enqueued_time, for windows in SQL.",
         "duration",
         default=None,
-        typed=_READ,
     )
-    owner: str = setting(
+    owner: str = _reading(
         "The name of this pipeline on the bus; keep it the same across restarts. By default"
         " SOURCE-to-TARGET.",
         default="",
-        typed=replace(_READ, metavar="NAME"),
+        metavar="NAME",
     )
-    checkpoint: str = setting(
+    checkpoint: str = _reading(
         "Where Spark keeps its checkpoint; on a cluster, a place that every node can write to. By"
         " default in the state directory.",
         "path",
         default="",
-        typed=replace(_READ, metavar="DIR"),
+        metavar="DIR",
     )
-    source_options: tuple[str, ...] = setting(
+    source_options: tuple[str, ...] = _reading(
         "An option of the data source for reading; repeat for each.",
         "texts",
         default=(),
-        typed=replace(_READ, flags=("--source-option",), metavar="K=V"),
+        flags=("--source-option",),
+        metavar="K=V",
     )
-    sink_options: tuple[str, ...] = setting(
+    sink_options: tuple[str, ...] = _guarantee(
         "An option of the data source for writing; repeat for each.",
         "texts",
         default=(),
-        typed=replace(_PROMISE, flags=("--sink-option",), metavar="K=V"),
+        flags=("--sink-option",),
+        metavar="K=V",
     )
     steps: tuple[Step, ...] = ()
     beside: Path | None = None

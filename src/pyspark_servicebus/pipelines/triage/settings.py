@@ -3,18 +3,19 @@
 Owns their names, defaults and help. The command line, scripts and files all read them here.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_servicebus.pipelines.run.place import BusPlace
-from pyspark_servicebus.pipelines.run.settings_table import Declaration, Typed, setting
+from pyspark_servicebus.pipelines.run.settings_table import Declaration, setting
 
 if TYPE_CHECKING:
     from pyspark_servicebus.pipelines.triage.rules import Rule
 
 RETRY_MS: Final = 60_000
-_RULES: Final = Typed(panel="Rules")
+_rules = partial(setting, panel="Rules")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,22 +28,22 @@ class DeadLetterSettings(Declaration):
         " left out.",
         "texts",
         default=(),
-        typed=Typed(is_argument=True, metavar="[GLOB]..."),
+        is_argument=True,
+        metavar="[GLOB]...",
     )
-    rules: str | None = setting(
+    rules: str | None = _rules(
         "A file of rules to carry out, in TOML: resubmit, fix, park, purge or leave.",
         "path",
         default=None,
-        typed=replace(_RULES, metavar="FILE"),
+        metavar="FILE",
     )
-    dry_run: bool = setting(
-        "Only count what the rules would do.", "switch", default=False, typed=_RULES
-    )
+    dry_run: bool = _rules("Only count what the rules would do.", "switch", default=False)
     output: str | None = setting(
         "A directory for the report: HTML, JSON, text and Parquet.",
         "path",
         default=None,
-        typed=Typed(flags=("--output", "-o"), metavar="DIR"),
+        flags=("--output", "-o"),
+        metavar="DIR",
     )
     samples: int = setting(
         "How many dead letters of each cause to show.", "number", default=3, least=0
@@ -50,18 +51,14 @@ class DeadLetterSettings(Declaration):
     sample_characters: int = setting(
         "How many characters of each body to show.", "number", default=200, least=0
     )
-    wait_ms: int | None = setting(
+    wait_ms: int | None = _rules(
         "How long to wait for messages that another receiver has locked; by default the lock"
         " duration of the entity.",
         "duration",
         default=None,
-        typed=_RULES,
     )
-    retry_ms: int = setting(
-        "How long to wait for a bus that is unreachable.",
-        "duration",
-        default=RETRY_MS,
-        typed=_RULES,
+    retry_ms: int = _rules(
+        "How long to wait for a bus that is unreachable.", "duration", default=RETRY_MS
     )
 
     def loaded_rules(self) -> "tuple[Rule, ...]":

@@ -17,7 +17,6 @@ from pyspark_servicebus.pipelines.run.arguments import parser_for, table_of
 from pyspark_servicebus.pipelines.run.settings_table import (
     Declaration,
     Setting,
-    Typed,
     setting,
     settings_of,
 )
@@ -35,16 +34,14 @@ SHORTHANDS = {("analytics", "mode"): "stream"}
 class Sample(Declaration):
     """A setting of each form that is typed differently."""
 
-    queue: str = setting("The queue.", "entity", typed=Typed(is_argument=True))
+    queue: str = setting("The queue.", "entity", is_argument=True)
     pace: str = setting("How fast.", default="full", choices=("full", "original"))
-    keys: tuple[str, ...] = setting("Keys.", "texts", default=(), typed=Typed(flags=("--key",)))
+    keys: tuple[str, ...] = setting("Keys.", "texts", default=(), flags=("--key",))
     count: int = setting("How many.", "number", default=1, least=1)
     is_dry: bool = setting("Whether.", "switch", default=False)
     sizes: bool = setting("Sizes.", "switch", default=True)
-    wait_ms: int = setting("How long.", "duration", default=90_000, typed=Typed(panel="Times"))
-    until_ms: int | None = setting(
-        "Until when.", "moment", default=None, typed=Typed(flags=("--before",))
-    )
+    wait_ms: int = setting("How long.", "duration", default=90_000, panel="Times")
+    until_ms: int | None = setting("Until when.", "moment", default=None, flags=("--before",))
 
 
 def command(path: str) -> Any:
