@@ -10,6 +10,7 @@ import datetime
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -253,13 +254,11 @@ def _empty(
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The script for spark-submit; gives the exit code."""
-    return script_main(
-        argv,
-        name=NAME,
-        description="Rates, ages, lag and skew of the traffic of queues and subscriptions.",
-        settings=AnalyticsSettings,
-        read=AnalyticsSettings.from_table,
-        work=analytics,
-    )
+main = partial(
+    script_main,
+    name=NAME,
+    description="Rates, ages, lag and skew of the traffic of queues and subscriptions.",
+    settings=AnalyticsSettings,
+    work=analytics,
+)
+"""The script for spark-submit; returns the exit code."""

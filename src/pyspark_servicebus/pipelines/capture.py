@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
@@ -23,6 +24,7 @@ from pyspark_servicebus.pipelines.lake.manifest import STAGING, Window, spans_of
 from pyspark_servicebus.pipelines.lake.settings import CaptureSettings
 from pyspark_servicebus.pipelines.lake.target import CaptureTarget, next_numbers
 from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
 from pyspark_servicebus.source.cursor_stream import CursorStream
 from pyspark_servicebus.source.offsets import Offset, SourceOffset
@@ -263,15 +265,11 @@ class _Run:
         )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The script for spark-submit."""
-    from pyspark_servicebus.pipelines.run.arguments import script_main
-
-    return script_main(
-        argv,
-        name="capture",
-        description="Capture what passes a queue or subscription as Parquet or Delta.",
-        settings=CaptureSettings,
-        read=CaptureSettings.from_table,
-        work=capture,
-    )
+main = partial(
+    script_main,
+    name="capture",
+    description="Capture what passes a queue or subscription as Parquet or Delta.",
+    settings=CaptureSettings,
+    work=capture,
+)
+"""The script for spark-submit; returns the exit code."""

@@ -12,6 +12,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from pyspark_servicebus.pipelines.lake.settings import CompactSettings
 from pyspark_servicebus.pipelines.lake.target import DESCRIPTION, files_told
 from pyspark_servicebus.pipelines.lake.template import OWN
 from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
 from pyspark_servicebus.pipelines.run.settings import SettingsError
 
@@ -223,15 +225,11 @@ def _merged(lake: Lake, name: str, paths: Sequence[str]) -> list[dict[str, Any]]
     return list(file.close())
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The script for spark-submit."""
-    from pyspark_servicebus.pipelines.run.arguments import script_main
-
-    return script_main(
-        argv,
-        name="compact",
-        description="Put the small files of a capture together.",
-        settings=CompactSettings,
-        read=CompactSettings.from_table,
-        work=compact,
-    )
+main = partial(
+    script_main,
+    name="compact",
+    description="Put the small files of a capture together.",
+    settings=CompactSettings,
+    work=compact,
+)
+"""The script for spark-submit; returns the exit code."""

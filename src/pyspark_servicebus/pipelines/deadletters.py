@@ -268,13 +268,11 @@ def _with_outcomes(report: DeadLetterReport, outcomes: Sequence[Outcome]) -> Dea
     return replace(report, rules=counts, problems=problems)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The script for spark-submit; gives the exit code."""
-    return script_main(
-        argv,
-        name=NAME,
-        description="Report on the dead letters of a namespace, and carry out rules on them.",
-        settings=DeadLetterSettings,
-        read=DeadLetterSettings.from_table,
-        work=deadletters,
-    )
+main = functools.partial(
+    script_main,
+    name=NAME,
+    description="Report on the dead letters of a namespace, and carry out rules on them.",
+    settings=DeadLetterSettings,
+    work=deadletters,
+)
+"""The script for spark-submit; returns the exit code."""

@@ -9,6 +9,7 @@ the bus (`replaying.once`) and not sent again.
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_servicebus.access import Access
@@ -27,6 +28,7 @@ from pyspark_servicebus.pipelines.replaying.state import (
     replay_name,
     save_positions,
 )
+from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
 from pyspark_servicebus.schema import COLUMNS, GIVEN_BY_THE_BUS, RAW_COLUMN
 from pyspark_servicebus.sink.plan import MESSAGE_ID, SinkPlan
@@ -238,15 +240,11 @@ def _wait_for(batch: Batch, pace: Pace | None) -> None:
         time.sleep(min(left_s, NAP_S_MAX))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The script for spark-submit."""
-    from pyspark_servicebus.pipelines.run.arguments import script_main
-
-    return script_main(
-        argv,
-        name="replay",
-        description="Send captured messages to a queue or topic again, in order.",
-        settings=ReplaySettings,
-        read=ReplaySettings.from_table,
-        work=replay,
-    )
+main = partial(
+    script_main,
+    name="replay",
+    description="Send captured messages to a queue or topic again, in order.",
+    settings=ReplaySettings,
+    work=replay,
+)
+"""The script for spark-submit; returns the exit code."""

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -217,13 +217,11 @@ class Counting:
         self._progress.finished()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The script for spark-submit."""
-    return script_main(
-        argv,
-        name="transform",
-        description="Messages from entity to entity, by SQL or functions.",
-        settings=TransformSettings,
-        read=TransformSettings.from_table,
-        work=transform,
-    )
+main = functools.partial(
+    script_main,
+    name="transform",
+    description="Messages from entity to entity, by SQL or functions.",
+    settings=TransformSettings,
+    work=transform,
+)
+"""The script for spark-submit; returns the exit code."""

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from partibus.cli.pipelines.running import Running
+    from pyspark_servicebus.pipelines.run.execution import Execution
 
 
 @contextmanager
-def session_for_check(running: "Running") -> "Iterator[SparkSession]":
+def session_for_check(running: "Execution") -> "Iterator[SparkSession]":
     """A session for the time of the block."""
     from pyspark_servicebus.pipelines.run.session import spark_session
-    from pyspark_servicebus.pipelines.run.settings import pairs
     from pyspark_servicebus.pipelines.transform import own_session
 
-    conf = pairs(running.conf or [])
+    conf = running.spark_conf()
     spark = spark_session("partibus check", running.master, conf, running.log_file("check"))
     try:
         yield own_session(spark)

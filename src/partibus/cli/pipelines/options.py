@@ -1,120 +1,30 @@
 """Options that every verb of `partibus pipeline` has, in the same words everywhere.
 
-Owns the flags that say where Spark runs and where the state of a pipeline is kept, and
-`runs_pipeline`, which gives them to a verb as one `Running`. Nothing is read or started here, and
-neither Spark nor the pipelines are imported.
+Owns `runs_pipeline`, which gives a verb how it is to be run as one `Execution`, and what stands
+around every such verb. The options themselves are declared beside the pipelines, for scripts too.
 """
 
-import inspect
 from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
+from partibus.cli.pipelines.settings_options import option_of, with_settings
+from pyspark_servicebus.pipelines.run.execution import Execution
 
-from partibus.cli.added_options import options_of, stands_for
-from partibus.cli.options import AsJson
-
-_RUN: Final = "Execution"
-
-Name = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="The name of this pipeline in `partibus pipeline status`.",
-        rich_help_panel=_RUN,
-        show_default=False,
-    ),
-]
-Master = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="Spark's master, for example spark://host:7077. (default this machine, all cores)",
-        rich_help_panel=_RUN,
-        show_default=False,
-    ),
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--conf",
-        metavar="K=V",
-        help="A setting of Spark; repeat for each.",
-        rich_help_panel=_RUN,
-        show_default=False,
-    ),
-]
-Nice = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="Lower the process priority (nice): 0 to 19.",
-        rich_help_panel=_RUN,
-        show_default=False,
-        min=0,
-        max=19,
-    ),
-]
-StateDir = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Where the state of pipelines is kept. (default ~/.local/share/partibus/pipelines)",
-        rich_help_panel=_RUN,
-        show_default=False,
-    ),
-]
-MetricsFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Also write the state to this file in the Prometheus format.",
-        rich_help_panel=_RUN,
-        show_default=False,
-    ),
-]
-SparkLog = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Where Spark's log goes; - for stderr. (default NAME.log in the state directory)",
-        rich_help_panel=_RUN,
-        show_default=False,
-    ),
-]
-
-RUNNING_OPTIONS: Final = {
-    "name": Name,
-    "master": Master,
-    "conf": Conf,
-    "nice": Nice,
-    "state_dir": StateDir,
-    "metrics_file": MetricsFile,
-    "spark_log": SparkLog,
-    "json": AsJson,
-}
+StateDir: Final = option_of(Execution, "state_dir")
 
 
 def runs_pipeline(
     *without: str,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """For a verb with a parameter `running`: the options above are added, but for some.
+    """For a verb with a parameter `running`: the options of an Execution are added, except some.
 
-    The verb is called with Spark and the pipelines at hand, and what fails in it is told."""
-    kinds = {name: kind for name, kind in RUNNING_OPTIONS.items() if name not in without}
+    The verb is called once Spark and the pipelines are available, and its errors are reported."""
 
-    def added(verb: Callable[..., None]) -> Callable[..., None]:
-        own = [p for p in inspect.signature(verb).parameters.values() if p.name != "running"]
+    def run(verb: Callable[..., None], *place: Any, running: Any, **given: Any) -> None:
+        from partibus.cli.failures import told
+        from partibus.cli.pipelines.running import pipelines_ready
 
-        def command(*place: Any, **given: Any) -> None:
-            from partibus.cli.failures import told
-            from partibus.cli.pipelines.running import Running, pipelines_ready
+        with told(), pipelines_ready():
+            verb(*place, running=Execution.from_table(running), **given)
 
-            running = Running(**{name: given.pop(name) for name in kinds})
-            with told(), pipelines_ready():
-                verb(*place, running=running, **given)
-
-        return stands_for(command, verb, [*own, *options_of(kinds, {"json": False})])
-
-    return added
+    return with_settings(Execution, *without, name="running", run=run, at_end=True)

@@ -7,8 +7,6 @@ pipeline goes through `run_pipeline`; all of them stand inside `pipelines_ready`
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import typer
@@ -18,38 +16,13 @@ if TYPE_CHECKING:
 
     from partibus.cli.place import Place
     from partibus.client.connection_string import ConnectionString
+    from pyspark_servicebus.pipelines.run.execution import Execution
     from pyspark_servicebus.pipelines.run.place import BusPlace
     from pyspark_servicebus.pipelines.run.progress import Progress
     from pyspark_servicebus.pipelines.run.reports import Report
 
 Settings = TypeVar("Settings")
 PIP: Final = "pip install 'partibus[spark]'"
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Running:
-    """How a pipeline is run, as the options say."""
-
-    name: str | None = None
-    master: str | None = None
-    conf: list[str] | None = None
-    state_dir: Path | None = None
-    metrics_file: Path | None = None
-    spark_log: Path | None = None
-    json: bool = False
-    nice: int | None = None
-    """None for what the pipeline does by itself."""
-
-    def state_place(self) -> Path:
-        """Where the state of pipelines is kept."""
-        from pyspark_servicebus.pipelines.run.state import default_state_dir
-
-        return self.state_dir or default_state_dir()
-
-    def log_file(self, name: str) -> Path | None:
-        """Where Spark's own words go; None for stderr."""
-        file = self.spark_log or self.state_place() / f"{name}.log"
-        return None if str(file) == "-" else file
 
 
 @contextmanager
@@ -80,27 +53,17 @@ def pipelines_ready() -> Iterator[None]:
 
 def run_pipeline(
     kind: str,
-    running: Running,
+    running: "Execution",
     work: "Callable[[SparkSession, Settings, Progress], Report]",
     settings: Settings,
 ) -> None:
     """Run a pipeline in a session of its own and print its report; an error if it falls short."""
-    from pyspark_servicebus.pipelines.run.arguments import Job, run_job
+    from pyspark_servicebus.pipelines.run.arguments import job_of, run_job
     from pyspark_servicebus.pipelines.run.reports import all_done
-    from pyspark_servicebus.pipelines.run.settings import pairs
     from pyspark_servicebus.pipelines.run.state import checked_name
 
     name = checked_name(running.name or kind)
-    job = Job(
-        name=name,
-        kind=kind,
-        master=running.master,
-        conf=pairs(running.conf or []),
-        state_dir=running.state_place(),
-        metrics_file=running.metrics_file,
-        nice=running.nice,
-        log_file=running.log_file(name),
-    )
+    job = job_of(kind, running, log_file=running.log_file(name))
     report = run_job(job, lambda spark, progress: work(spark, settings, progress))
     typer.echo(report.as_json() if running.json else report.as_text())
     all_done(report)

@@ -16,28 +16,45 @@ from partibus.cli.added_options import stands_for
 from partibus.cli.completion import complete_entity
 from pyspark_servicebus.pipelines.run.settings_table import Setting, settings_of
 
-_TABLE = "table"
+Verb = Callable[..., None]
+
+
+def _call(verb: Verb, *place: Any, **given: Any) -> None:
+    verb(*place, **given)
 
 
 def with_settings(
-    kind: type[object], *without: str
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    kind: type[object],
+    *without: str,
+    name: str = "table",
+    run: Callable[..., None] = _call,
+    at_end: bool = False,
+) -> Callable[[Verb], Verb]:
     """For a verb with a parameter `table`: the settings of this kind are added, except some.
 
-    The table has the keys that were given, as `from_table` reads them."""
+    The table has the keys that were given, as `from_table` reads them. `run` calls the verb; the
+    help lists them where the parameter stands, or at the end."""
     settings = [found for found in settings_of(kind) if found.key not in without]
 
-    def added(verb: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(verb).parameters.values()
+    def added(verb: Verb) -> Verb:
+        own = list(inspect.signature(verb).parameters.values())
+        place = next(at for at, parameter in enumerate(own) if parameter.name == name)
+        before, behind = own[:place], own[place + 1 :]
+        made = [_parameter(found) for found in settings]
+        parameters = [*before, *behind, *made] if at_end else [*before, *made, *behind]
 
         def command(*place: Any, **given: Any) -> None:
-            table = dict(_given(settings, given))
-            verb(*place, table=table, **given)
+            run(verb, *place, **{name: dict(_given(settings, given))}, **given)
 
-        parameters = [[p] if p.name != _TABLE else map(_parameter, settings) for p in own]
-        return stands_for(command, verb, [one for several in parameters for one in several])
+        return stands_for(command, verb, parameters)
 
     return added
+
+
+def option_of(kind: type[object], key: str) -> Any:
+    """The type of a parameter that is one of these settings, for verbs that have no others."""
+    (found,) = (one for one in settings_of(kind) if one.key == key)
+    return Annotated[_type(found, False), _words(found)]
 
 
 def _given(settings: list[Setting], typed: dict[str, Any]) -> Iterator[tuple[str, object]]:

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark_servicebus.given_options import OptionsError
+from pyspark_servicebus.pipelines.run.execution import Execution
 from pyspark_servicebus.pipelines.run.place import PLACE_KEYS
 from pyspark_servicebus.pipelines.run.progress import (
     ConsoleProgress,
@@ -21,15 +22,20 @@ from pyspark_servicebus.pipelines.run.progress import (
     Several,
 )
 from pyspark_servicebus.pipelines.run.reports import Made, Report, all_done
-from pyspark_servicebus.pipelines.run.settings import SettingsError, pairs
-from pyspark_servicebus.pipelines.run.settings_table import Setting, bus_field, settings_of
-from pyspark_servicebus.pipelines.run.state import RecordedProgress, default_state_dir
+from pyspark_servicebus.pipelines.run.settings import SettingsError
+from pyspark_servicebus.pipelines.run.settings_table import (
+    Declaration,
+    Setting,
+    bus_field,
+    settings_of,
+)
+from pyspark_servicebus.pipelines.run.state import RecordedProgress, checked_name, default_state_dir
 from pyspark_servicebus.pipelines.run.termination import EXIT_INTERRUPTED, terminated_as_interrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Settings = TypeVar("Settings")
+Settings = TypeVar("Settings", bound=Declaration)
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 _PLACE_HELP: Final = {
@@ -37,6 +43,10 @@ _PLACE_HELP: Final = {
     "connection_string": "The connection string of the bus itself; prefer a reference.",
     "ca_file": "Trust this certificate authority (PEM).",
 }
+
+
+_NOT_OF_SCRIPTS: Final = ("spark_log",)
+"""Spark's log is that of spark-submit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +63,20 @@ class Job:
     is_quiet: bool = False
     nice: int | None = None
     """None for what the kind does by itself."""
+
+
+def job_of(kind: str, execution: Execution, **more: Any) -> Job:
+    """A run of a pipeline of this kind, as the options say."""
+    return Job(
+        name=checked_name(execution.name or kind),
+        kind=kind,
+        master=execution.master,
+        conf=execution.spark_conf(),
+        state_dir=execution.state_place(),
+        metrics_file=execution.metrics_place(),
+        nice=execution.nice,
+        **more,
+    )
 
 
 def run_job(job: Job, work: "Callable[[SparkSession, Progress], Made]") -> Made:
@@ -91,22 +115,9 @@ def parser_for(kind: type[object], prog: str, description: str) -> argparse.Argu
         for key in PLACE_KEYS:
             parser.add_argument(_flag(key), metavar="TEXT", help=_PLACE_HELP[key])
     running = parser.add_argument_group("execution")
-    running.add_argument("--name", help="The name of this pipeline in `partibus pipeline status`.")
-    running.add_argument("--master", help="Spark's master, unless spark-submit sets it.")
-    running.add_argument(
-        "--conf", action="append", default=[], metavar="K=V", help="A setting of Spark."
-    )
-    running.add_argument(
-        "--nice",
-        type=int,
-        metavar="N",
-        help="Lower the process priority (nice): 0 to 19.",
-    )
-    running.add_argument("--state-dir", metavar="DIR", help="Where its state is kept.")
-    running.add_argument(
-        "--metrics-file", metavar="FILE", help="A file for its state in the Prometheus format."
-    )
-    running.add_argument("--json", action="store_true", help="Print the report as JSON.")
+    for found in settings_of(Execution):
+        if found.key not in _NOT_OF_SCRIPTS:
+            _add(running, found)
     return parser
 
 
@@ -114,39 +125,30 @@ def table_of(kind: type[object], given: argparse.Namespace) -> dict[str, object]
     """What was given of the settings, as `from_table` takes it."""
     keys = [found.key for found in settings_of(kind)]
     keys += PLACE_KEYS if bus_field(kind) is not None else ()
-    values = {key: getattr(given, key) for key in keys}
+    values = {key: getattr(given, key, None) for key in keys}
     return {key: value for key, value in values.items() if value is not None}
 
 
 def script_main(
-    argv: Sequence[str] | None,
+    argv: Sequence[str] | None = None,
     *,
     name: str,
     description: str,
     settings: type[Settings],
-    read: Callable[[Mapping[str, object]], Settings],
     work: "Callable[[SparkSession, Settings, Progress], Report]",
 ) -> int:
-    """The `main` of a pipeline script: options, run, report; gives the exit code."""
+    """The `main` of a pipeline script: options, run, report; returns the exit code."""
     from pyspark_servicebus.pipelines.run.session import is_submitted
 
     parser = parser_for(settings, f"{name}.py", description)
     given = parser.parse_args(argv)
     try:
-        chosen = read(table_of(settings, given))
-        job = Job(
-            name=given.name or name,
-            kind=name,
-            master=given.master,
-            conf=pairs(given.conf),
-            state_dir=Path(given.state_dir) if given.state_dir else default_state_dir(),
-            metrics_file=Path(given.metrics_file) if given.metrics_file else None,
-            # A program that reads the report would find the progress in it.
-            is_quiet=given.json and is_submitted(),
-            nice=given.nice,
-        )
+        chosen = settings.from_table(table_of(settings, given))
+        execution = Execution.from_table(table_of(Execution, given))
+        # A program that reads the report would find the progress in it.
+        job = job_of(name, execution, is_quiet=execution.json and is_submitted())
         report = run_job(job, lambda spark, progress: work(spark, chosen, progress))
-        print(report.as_json() if given.json else report.as_text(), flush=True)
+        print(report.as_json() if execution.json else report.as_text(), flush=True)
         all_done(report)
     except (SettingsError, OptionsError) as error:
         words = error.words if isinstance(error, OptionsError) else error
@@ -164,7 +166,7 @@ def _flag(key: str) -> str:
     return "--" + key.replace("_", "-")
 
 
-def _add(parser: argparse.ArgumentParser, found: Setting) -> None:
+def _add(parser: argparse._ActionsContainer, found: Setting) -> None:
     text = found.full_help().replace("%", "%%")
     names = dict.fromkeys((_flag(found.key), *found.typed.flags))
     if found.form == "switch":

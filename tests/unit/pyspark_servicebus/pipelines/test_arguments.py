@@ -34,7 +34,6 @@ def test_a_wrong_setting_ends_a_script_before_spark_starts(
         name="sample",
         description="A sample.",
         settings=Sample,
-        read=lambda table: read_table(Sample, table),
         work=work,
     )
     assert code == 2

@@ -6,13 +6,18 @@ import pytest
 
 from pyspark_servicebus.pipelines.run.place import BusPlace
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import read_table, setting, settings_of
+from pyspark_servicebus.pipelines.run.settings_table import (
+    Declaration,
+    read_table,
+    setting,
+    settings_of,
+)
 
 STRING = "Endpoint=sb://bus.test;SharedAccessKeyName=p;SharedAccessKey=c2VjcmV0"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class Sample(Declaration):
     """One setting of each form."""
 
     bus: BusPlace = setting("The bus.", "bus")

@@ -10,8 +10,9 @@ import typer
 
 from partibus.cli.asking import on_server
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import Running, bus_of, run_pipeline
+from partibus.cli.pipelines.running import bus_of, run_pipeline
 from partibus.cli.pipelines.settings_options import with_settings
+from pyspark_servicebus.pipelines.run.execution import Execution
 from pyspark_servicebus.pipelines.traffic.settings import AnalyticsSettings
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @with_settings(AnalyticsSettings, "mode")
 def analytics(
     place: "Place",
-    running: Running,
+    running: Execution,
     table: dict[str, Any],
     stream: Annotated[
         bool,

@@ -12,9 +12,10 @@ from partibus.cli.asking import on_server
 from partibus.cli.help_pages import VerbGroup
 from partibus.cli.options import AsJson
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import Running, bus_of, check_entity, run_pipeline
+from partibus.cli.pipelines.running import bus_of, check_entity, run_pipeline
 from partibus.cli.pipelines.settings_options import with_settings
 from pyspark_servicebus.pipelines.lake.settings import CaptureSettings, CompactSettings
+from pyspark_servicebus.pipelines.run.execution import Execution
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -41,7 +42,7 @@ app = typer.Typer(
 @on_server
 @runs_pipeline()
 @with_settings(CaptureSettings)
-def run(place: "Place", running: Running, table: dict[str, object]) -> None:
+def run(place: "Place", running: Execution, table: dict[str, object]) -> None:
     """Copy what passes a queue or subscription to Parquet files or a Delta table, exactly once.
 
     Other consumers are not touched: the bus keeps a cursor for the capture, and what the cursor has
@@ -63,7 +64,7 @@ def run(place: "Place", running: Running, table: dict[str, object]) -> None:
 @app.command()
 @runs_pipeline()
 @with_settings(CompactSettings)
-def compact(running: Running, table: dict[str, object]) -> None:
+def compact(running: Execution, table: dict[str, object]) -> None:
     """Put the small files of a capture together, folder by folder.
 
     The capture may go on meanwhile. A reader of the files misses messages for a moment while files

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from partibus.cli.asking import on_server
 from partibus.cli.options import Yes
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import Running, bus_of, run_pipeline
+from partibus.cli.pipelines.running import bus_of, run_pipeline
 from partibus.cli.pipelines.settings_options import with_settings
+from pyspark_servicebus.pipelines.run.execution import Execution
 from pyspark_servicebus.pipelines.triage.settings import DeadLetterSettings
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @runs_pipeline()
 @with_settings(DeadLetterSettings)
 def deadletters(
-    place: "Place", running: Running, table: dict[str, object], yes: Yes = False
+    place: "Place", running: Execution, table: dict[str, object], yes: Yes = False
 ) -> None:
     """Report on the dead letters of all queues and subscriptions, and carry out rules on them.
 

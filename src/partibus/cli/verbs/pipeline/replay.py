@@ -10,9 +10,10 @@ import typer
 
 from partibus.cli.asking import on_server
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import Running, bus_of, check_entity, run_pipeline
+from partibus.cli.pipelines.running import bus_of, check_entity, run_pipeline
 from partibus.cli.pipelines.settings_options import with_settings
 from pyspark_servicebus.pipelines.replaying.settings import ID_PREFIX, ReplaySettings
+from pyspark_servicebus.pipelines.run.execution import Execution
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @with_settings(ReplaySettings)
 def replay(
     place: "Place",
-    running: Running,
+    running: Execution,
     table: dict[str, object],
     rewrite_ids: Annotated[
         bool,
@@ -52,7 +53,7 @@ def replay(
         table.setdefault("id_prefix", ID_PREFIX)
     settings = ReplaySettings.from_table({**table, "bus": bus_of(place)})
     if running.state_dir is not None:
-        settings = KINDS["replay"].in_state_dir(settings, running.state_dir)
+        settings = KINDS["replay"].in_state_dir(settings, running.state_place())
     found_files(settings.source)
     check_entity(settings.bus, settings.entity)
     run_pipeline("replay", running, send_again, settings)

@@ -14,7 +14,8 @@ import typer
 
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import Running, bus_of
+from partibus.cli.pipelines.running import bus_of
+from pyspark_servicebus.pipelines.run.execution import Execution
 
 if TYPE_CHECKING:
     import datetime
@@ -34,7 +35,7 @@ PipelineFile = Annotated[
 @runs_pipeline("name")
 def run(
     place: "Place",
-    running: Running,
+    running: Execution,
     file: PipelineFile,
     once: Annotated[
         bool, typer.Option("--once", help="Run once now, regardless of the schedule.")
@@ -65,7 +66,7 @@ def run(
         sessions.get,
         _Teller(declared.name, running.json),
         running.state_place(),
-        running.metrics_file,
+        running.metrics_place(),
         () if running.json else (ConsoleProgress(),),
     )
     try:
@@ -79,7 +80,7 @@ def run(
 @runs_pipeline("name", "nice", "metrics_file")
 def check(
     place: "Place",
-    running: Running,
+    running: Execution,
     file: PipelineFile,
     reach: Annotated[
         bool, typer.Option("--reach-master", help="Also check that the Spark master answers.")
@@ -117,7 +118,7 @@ def check(
         typer.echo(f"{report.as_text()} {reached}".rstrip())
 
 
-def _declared(place: "Place", file: Path, running: Running) -> "Declared":
+def _declared(place: "Place", file: Path, running: Execution) -> "Declared":
     from pyspark_servicebus.pipelines.declaring.file import load_declared
 
     forced = place.origin.startswith("--")
@@ -143,13 +144,12 @@ def lines_told() -> Iterator[None]:
 class _Sessions:
     """The Spark session of all runs; another one when it has died."""
 
-    def __init__(self, declared: "Declared", running: Running) -> None:
+    def __init__(self, declared: "Declared", running: Execution) -> None:
         self._declared, self._running = declared, running
         self._session: SparkSession | None = None
 
     def get(self) -> "SparkSession":
         from pyspark_servicebus.pipelines.run.session import spark_session
-        from pyspark_servicebus.pipelines.run.settings import pairs
 
         if self._session is not None and _is_alive(self._session):
             return self._session
@@ -160,7 +160,7 @@ class _Sessions:
         self._session = spark_session(
             f"partibus {declared.name}",
             running.master or declared.master,
-            {**declared.conf, **pairs(running.conf or [])},
+            {**declared.conf, **running.spark_conf()},
             running.log_file(declared.name),
             nice,
             declared.kind.jvm_options,

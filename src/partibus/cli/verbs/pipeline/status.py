@@ -6,7 +6,8 @@ seen where its state directory is.
 
 import os
 import time
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -61,12 +62,12 @@ def _clear() -> None:
     Console().clear()
 
 
-def _states(name: str | None, state_dir: Any) -> "list[PipelineState]":
+def _states(name: str | None, state_dir: str | None) -> "list[PipelineState]":
     from partibus.cli.failures import CommandFailed
     from partibus.server.failure import EXIT_NOT_FOUND
     from pyspark_servicebus.pipelines.run.state import default_state_dir, load_states
 
-    directory = state_dir or default_state_dir()
+    directory = Path(state_dir) if state_dir else default_state_dir()
     states = load_states(directory)
     if name is None:
         return states

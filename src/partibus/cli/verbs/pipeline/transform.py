@@ -12,8 +12,9 @@ import typer
 
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.pipelines.options import runs_pipeline
-from partibus.cli.pipelines.running import Running, bus_of, run_pipeline
+from partibus.cli.pipelines.running import bus_of, run_pipeline
 from partibus.cli.pipelines.settings_options import with_settings
+from pyspark_servicebus.pipelines.run.execution import Execution
 from pyspark_servicebus.pipelines.transforming.settings import TransformSettings
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @with_settings(TransformSettings)
 def transform(
     place: "Place",
-    running: Running,
+    running: Execution,
     table: dict[str, object],
     check: Annotated[
         bool,
@@ -45,12 +46,12 @@ def transform(
         table.setdefault("owner", running.name)
     settings = TransformSettings.from_table({**table, "bus": bus_of(place)})
     if running.state_dir is not None and "checkpoint" not in table:
-        settings = settings.in_state_dir(running.state_dir)
+        settings = settings.in_state_dir(running.state_place())
     running = dataclasses.replace(running, name=running.name or settings.owner)
     (_check if check else _run)(settings, running)
 
 
-def _run(settings: TransformSettings, running: Running) -> None:
+def _run(settings: TransformSettings, running: Execution) -> None:
     from pyspark_servicebus.pipelines.transform import transform
     from pyspark_servicebus.pipelines.transforming.check import check_entities
 
@@ -58,7 +59,7 @@ def _run(settings: TransformSettings, running: Running) -> None:
     run_pipeline("transform", running, transform, settings)
 
 
-def _check(settings: TransformSettings, running: Running) -> None:
+def _check(settings: TransformSettings, running: Execution) -> None:
     from partibus.cli.pipelines.checking import session_for_check
     from pyspark_servicebus.pipelines.transforming.check import check_transform
 
