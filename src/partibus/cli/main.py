@@ -14,6 +14,7 @@ from partibus.cli.verbs import (
     cert,
     clock,
     config,
+    connection,
     context,
     doctor,
     fault,
@@ -52,7 +53,8 @@ PIPELINES: Final = "Pipelines"
 TOOLS: Final = "Tools"
 
 ORDER: Final = (
-    *("serve", "config", "store", "backup", "restore", "fault", "clock"),
+    *("serve", "config", "store", "backup", "restore", "connection"),
+    *("fault", "clock"),
     *("send", "receive", "peek", "tail", "purge", "dlq", "schedule", "session"),
     *("entity", "queue", "topic", "subscription", "rule", "policy", "namespace"),
 )
@@ -95,6 +97,7 @@ app.add_typer(cert.app, name="cert", rich_help_panel=SERVER)
 app.add_typer(store.app, name="store", rich_help_panel=SERVER)
 app.add_typer(backup.app, name="backup", rich_help_panel=SERVER)
 app.command("restore", rich_help_panel=SERVER)(backup.restore)
+app.add_typer(connection.app, name="connection", rich_help_panel=SERVER)
 app.add_typer(fault.app, name="fault", rich_help_panel=SERVER)
 app.add_typer(clock.app, name="clock", rich_help_panel=SERVER)
 

@@ -90,7 +90,7 @@ class AccessControl:
             audience_path,
             policy.name,
             scope,
-            key,
+            key=key,
         )
 
     def _without_host(self, token: SasToken, host: str) -> SasToken:
@@ -121,7 +121,7 @@ class AccessControl:
             is_primary = hmac.compare_digest(policy.primary_key.encode(), given)
             is_secondary = hmac.compare_digest(policy.secondary_key.encode(), given)
             if is_primary or is_secondary:
-                claims.append(Claim(scope, policy.rights, None, scope, policy_name, scope, key))
+                claims.append(Claim(scope, policy.rights, None, scope, policy_name, scope, key=key))
         if not claims:
             raise Unauthorized("The policy name or its key is wrong; copy them again.")
         return tuple(claims)

@@ -27,6 +27,8 @@ class Claim:
     policy: str = field(default="", compare=False)
     """The name of the policy that it rests on; "" when it rests on none."""
     policy_scope: str = field(default="", compare=False)
+    subject: str = field(default="", compare=False)
+    """Whom a JSON web token names; "" when it rests on a policy."""
     key: str = field(default="", compare=False, repr=False)
     """The policy's key that proved it: when that is no key any more, it falls (SAS-7)."""
 

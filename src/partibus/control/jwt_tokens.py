@@ -30,6 +30,8 @@ DEFAULT_ROLES: Final = {
     "Azure Service Bus Data Receiver": ("Listen",),
 }
 _TOKEN_LENGTH_MAX: Final = 16_384
+SUBJECT_LENGTH_MAX: Final = 256
+"""Of the name that operators are shown."""
 _SECONDS_MAX: Final = 253_402_300_799
 """The end of the year 9999; no clock of ours goes beyond."""
 _PEM: Final = b"-----BEGIN "
@@ -107,7 +109,8 @@ class JwtVerifier:
             raise TokenRefused("The token has expired; get a new one.", sas.EXPIRED_TOKEN)
         if (_moment_ms(fields, "nbf") or 0) > now_ms:
             raise TokenRefused("The token is not valid yet.", sas.EXPIRED_TOKEN)
-        return Claim("", self._rights_of(fields), expires_ms, audience_path)
+        subject = str(fields.get("sub", ""))[:SUBJECT_LENGTH_MAX]
+        return Claim("", self._rights_of(fields), expires_ms, audience_path, subject=subject)
 
     def _verified(self, token: str) -> dict[str, Any]:
         jwt = _library()

@@ -25,6 +25,11 @@ class Claims:
         """Whether nothing was presented yet."""
         return not self._by_audience
 
+    @property
+    def held(self) -> list[Claim]:
+        """Every claim, at this moment."""
+        return list(self._by_audience.values())
+
     def put_token(self, token: str, audience: str, now_ms: int) -> None:
         """Add the claim of a token, or renew the one for its audience."""
         claim = self._access.authenticate_token(token, audience, now_ms)

@@ -43,6 +43,7 @@ from partibus.gateway.links.outbound import OutboundLink
 from partibus.gateway.links.session import SessionLink
 from partibus.gateway.memory_account import Share
 from partibus.gateway.operations.peek import PeekPosition
+from partibus.gateway.origin import Origin
 from partibus.gateway.reading_turns import Intake
 from partibus.gateway.requests import RequestLink, RequestQueue, ResponseLink
 from partibus.gateway.transactions.coordinator import CoordinatorLink
@@ -73,7 +74,8 @@ class ClientConnection:
         self.gateway = gateway
         self._wire = wire
         now_ms = gateway.monotonic_ms()
-        self._engine = Connection(gateway.settings, now_ms=now_ms)
+        self.engine = Connection(gateway.settings, now_ms=now_ms)
+        self.origin = Origin(wire, gateway.now_ms())
         self.claims = Claims(gateway.access, gateway.profile.tokens_per_connection_max)
         self._links: dict[Link, LinkOwner] = {}
         self.requests = RequestQueue(self)
@@ -128,7 +130,7 @@ class ClientConnection:
         """Run the engine on bytes of the client, and everything that it reports."""
         if self._is_deaf:
             return
-        engine, memory = self._engine, self.gateway.memory
+        engine, memory = self.engine, self.gateway.memory
         engine.unfinished.bytes_max = self.unfinished_bytes_max()
         engine.incoming_window = memory.window(engine.settings.incoming_window)
         events = engine.receive_data(data, self.gateway.monotonic_ms())
@@ -185,7 +187,7 @@ class ClientConnection:
         self._is_flush_due = False
         if self._is_over:
             return
-        data = self._engine.data_to_send()
+        data = self.engine.data_to_send()
         if data:
             self._written_bytes = len(data)
             self._wire.write(data)
@@ -194,7 +196,7 @@ class ClientConnection:
         self.count_memory()
         if not self._intake.is_reading:
             self._intake.read_on()
-        if self._engine.closed:
+        if self.engine.closed:
             self._finish()
             self._wire.close()
 
@@ -202,7 +204,7 @@ class ClientConnection:
         """Put what this client makes us hold into the account of all."""
         self._share.update(
             self.unconfirmed_bytes + self.requests.waiting_bytes + self._intake.waiting_bytes,
-            self._engine.unfinished_bytes + self.transactions.byte_count,
+            self.engine.unfinished_bytes + self.transactions.byte_count,
             self._unsent_bytes,
         )
 
@@ -224,8 +226,8 @@ class ClientConnection:
             self._cut_off_if_due(now_ms)
             return
         if not self._intake.is_reading:
-            self._engine.unfinished.excuse(now_ms)
-        self._handle(self._engine.tick(now_ms))
+            self.engine.unfinished.excuse(now_ms)
+        self._handle(self.engine.tick(now_ms))
         # Tokens run out by the time of day, everything else in time that passes.
         ahead_ms = self.gateway.now_ms() - now_ms
         self._check_claims(now_ms, now_ms + ahead_ms)
@@ -233,7 +235,7 @@ class ClientConnection:
         self._flush()
         if self._is_ending():
             return
-        times = [self._engine.next_tick_ms(), self.transactions.next_deadline_ms()]
+        times = [self.engine.next_tick_ms(), self.transactions.next_deadline_ms()]
         expiry_ms = self.claims.next_expiry_ms()
         if expiry_ms is not None:
             times.append(expiry_ms - ahead_ms)
@@ -286,7 +288,7 @@ class ClientConnection:
     def close(self, error: BusError | None = None) -> None:
         """End the connection from our side."""
         if not self._is_over:
-            self._engine.close(amqp_error(error) if error is not None else None)
+            self.engine.close(amqp_error(error) if error is not None else None)
             self._expect_close()
             self.has_output()
 
@@ -316,7 +318,7 @@ class ClientConnection:
     def force_close(self, error: AmqpError) -> None:
         """The server stops: say so, and go."""
         if not self._is_over:
-            self._engine.close(error)
+            self.engine.close(error)
             self._flush()
             self._finish()
             self._wire.linger()
@@ -327,16 +329,16 @@ class ClientConnection:
         assert isinstance(event, SaslInitReceived)
         is_welcome = event.mechanism != "PLAIN" or put_plain(self, event.response)
         # A client may have sent its open behind its SASL init; that is handled now.
-        self._handle(self._engine.sasl_outcome(is_welcome))
+        self._handle(self.engine.sasl_outcome(is_welcome))
 
     def _open(self, event: Event) -> None:
         assert isinstance(event, OpenReceived)
         hostname = event.frame.hostname
         if hostname is not None and len(hostname) <= HOST_LENGTH_MAX:
             self.host = hostname
-        self._engine.open()
+        self.engine.open()
         # The peer counts its idle time-out from here on [2.4.5].
-        due_ms = self._engine.next_tick_ms()
+        due_ms = self.engine.next_tick_ms()
         if due_ms is not None:
             self.wake_by(due_ms)
 
@@ -489,7 +491,7 @@ class ClientConnection:
             self._is_over = True
             for link in list(self._links):
                 self._forget(link)
-            held = self._engine.lost()
+            held = self.engine.lost()
             self._share.update(0, 0, 0)
             self._intake.close()
             self.gateway.forget(self, held)

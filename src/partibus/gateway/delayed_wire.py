@@ -31,6 +31,7 @@ class DelayedWire:
         "_waiting",
         "_waiting_bytes",
         "_wire",
+        "is_websocket",
         "peer",
         "secure",
         "trouble",
@@ -50,6 +51,7 @@ class DelayedWire:
         self._timer: Timer | None = None
         self.peer = wire.peer
         self.secure = wire.secure
+        self.is_websocket = wire.is_websocket
 
     def write(self, data: bytes) -> None:
         """Send when the delay has passed, and never before what was written earlier."""

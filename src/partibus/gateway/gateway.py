@@ -94,6 +94,11 @@ class Gateway:
         return self.namespace.profile
 
     @property
+    def connections(self) -> list[ClientConnection]:
+        """Every client, at this moment."""
+        return list(self._connections)
+
+    @property
     def connection_count(self) -> int:
         """How many clients are connected."""
         return len(self._connections)

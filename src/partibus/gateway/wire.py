@@ -12,6 +12,7 @@ class Wire(Protocol):
 
     peer: str
     secure: bool
+    is_websocket: bool
 
     def write(self, data: bytes) -> None: ...
 

@@ -45,6 +45,7 @@ class AmqpProtocol(asyncio.Protocol):
         "_lost",
         "_transport",
         "_was_heard",
+        "is_websocket",
         "peer",
         "secure",
     )
@@ -64,6 +65,7 @@ class AmqpProtocol(asyncio.Protocol):
         self._was_heard = False
         self.peer = ""
         self.secure = False
+        self.is_websocket = False
 
     # --- called by the loop ---------------------------------------------------------------
 

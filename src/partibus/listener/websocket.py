@@ -44,6 +44,7 @@ class WebSocketProtocol(AmqpProtocol):
         self._frames_without_data = 0
         self._message_bytes = 0
         self._is_paused = False
+        self.is_websocket = True
 
     # --- called by the loop ---------------------------------------------------------------
 

@@ -19,6 +19,7 @@ application; the command line is its first user.
     GET    /$partibus/faults                   what is wrong on purpose
     POST   /$partibus/faults                   a fault, see docs/guides/faults.md
     DELETE /$partibus/faults                   end all faults, or with ?key= one of them
+    /$partibus/connections, who is connected: `ops.admin_connections`
     /$partibus/backups, the files of a backup: `ops.admin_backup`
     clock, reset and namespaces of a server for tests: `ops.admin_testing`
 """
@@ -37,6 +38,7 @@ from partibus.domain.quantities import moment_ms
 
 if TYPE_CHECKING:
     from partibus.ops.admin_backup import Backups
+    from partibus.ops.admin_connections import Connections
 
 PREFIX: Final = "/$partibus"
 REQUEST_BYTES_MAX: Final = 64 * 1024
@@ -135,6 +137,9 @@ class Administration(Protocol):
     def backups(self) -> "Backups": ...
 
     @property
+    def connections(self) -> "Connections": ...
+
+    @property
     def clock(self) -> ClockService: ...
 
     @property
@@ -179,12 +184,14 @@ Handler = Callable[[Administration, Request], Awaitable[Answer]]
 def admin_routes(node: Administration) -> list[Route]:
     """The routes that answer for a node."""
     from partibus.ops.admin_backup import begin_backup, end_backup, file_route
+    from partibus.ops.admin_connections import CONNECTION_ROUTES
     from partibus.ops.admin_namespace import NAMESPACE_ROUTES
     from partibus.ops.admin_stages import drop_stages, list_stages
     from partibus.ops.admin_testing import TESTING_ROUTES
 
     table: list[tuple[str, str, Handler]] = [
         *NAMESPACE_ROUTES,
+        *CONNECTION_ROUTES,
         ("GET", "/entities", _entities),
         ("GET", "/entities/{name:path}/claims", _claims),
         ("POST", "/entities/{name:path}/claims/release", _release),

@@ -61,6 +61,7 @@ from partibus.server.live import ServerNamespace
 from partibus.server.memory import give_memory_back, memory_limit_bytes
 from partibus.server.operators.administration import Administration
 from partibus.server.operators.backups import BackupService
+from partibus.server.operators.connections import OwnConnections
 from partibus.server.operators.inspection import Inspection
 from partibus.server.scheduler import LoopScheduler, until
 from partibus.server.store_loads import ServerLoads
@@ -381,6 +382,7 @@ class Node:
         """Let operators look at this process, and break it where that was asked for."""
         Inspection(self._brokers, self._machines).register(self.control)
         gateway = self.gateway
+        OwnConnections(gateway, self.control.worker).register(self.control)
         self.bulk = BulkPath(
             self._settings,
             gateway.namespace,

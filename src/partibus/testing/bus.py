@@ -152,6 +152,7 @@ class ClientBench:
         self.bus = bus
         self.peer = "bench"
         self.secure = False
+        self.is_websocket = False
         self.events: list[Event] = []
         self.is_cut = False
         self.is_reading = True

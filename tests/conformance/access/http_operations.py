@@ -148,6 +148,9 @@ def json_surface(stage: Stage) -> Requests:
         ("list faults", "GET", "/faults", None),
         ("set a fault", "POST", "/faults", {"kind": "throttle", "entity": queue, "rate_per_s": 9}),
         ("clear faults", "DELETE", "/faults", None),
+        ("list connections", "GET", "/connections", None),
+        ("show a connection", "GET", "/connections/0-999999", None),
+        ("close a connection", "DELETE", "/connections/0-999999", None),
         ("begin a backup", "POST", "/backups", {}),
         ("read a file of a backup", "GET", "/backups/none/stores/0/none", None),
         ("end a backup", "DELETE", "/backups/none", None),
@@ -173,8 +176,8 @@ def json_surface(stage: Stage) -> Requests:
 
 def _json_status(path: str) -> int:
     """What those hear who may ask."""
-    if path.endswith(("/release", "/drop")):
-        return 404  # there is no such owner and no such cursor
+    if path.endswith(("/release", "/drop", "/0-999999")):
+        return 404  # there is no such owner, cursor or connection
     # This server is not one for tests, and makes no such backup.
     return 400 if path.startswith(("/clock", "/reset", "/namespaces", "/backups/")) else 200
 

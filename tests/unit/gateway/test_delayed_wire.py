@@ -19,6 +19,7 @@ SENDS = 100
 class RecordingWire:
     peer = "client:1"
     secure = True
+    is_websocket = False
 
     def __init__(self) -> None:
         self.calls: list[bytes | str] = []

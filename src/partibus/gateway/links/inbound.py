@@ -59,6 +59,7 @@ class InboundLink:
         "_submissions",
         "_unconfirmed",
         "_via",
+        "message_count",
         "path",
         "paths",
         "router",
@@ -92,6 +93,8 @@ class InboundLink:
         self._granted = CREDIT
         self._message_bytes = MESSAGE_BYTES_GUESS
         """Of the last send."""
+        self.message_count = 0
+        """Messages that came on it, those of transactions and refused ones left out."""
         self._is_open = self._is_gone = False
         self._last_presettled = -1
         self._unconfirmed: dict[int, int] = {}
@@ -145,6 +148,7 @@ class InboundLink:
         if part_count > 1:
             self._parts[request] = part_count
         self._message_bytes = size
+        self.message_count += len(messages)
         self._unconfirmed[request] = size
         self._connection.unconfirmed_bytes += size
         if self._stands_alone:
@@ -251,6 +255,11 @@ class InboundLink:
     def refuse_all(self, error: BusError) -> None:
         """Answer the sends under way: the entity takes no more, and the link is about to go."""
         self.refused(list(self._unconfirmed), error)
+
+    @property
+    def unconfirmed_count(self) -> int:
+        """Sends that wait for their answer."""
+        return len(self._unconfirmed)
 
     # --- end --------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class OutboundLink:
         "_sources",
         "_to_drain",
         "_unsent",
+        "message_count",
         "path",
     )
 
@@ -86,6 +87,8 @@ class OutboundLink:
         self._unsent: deque[bytes] = deque()
         self._message_bytes = MESSAGE_BYTES_GUESS
         self._pull_max = PULL_BYTES_MAX // MESSAGE_BYTES_GUESS
+        self.message_count = 0
+        """Messages that were handed to it."""
         self._is_closed = False
 
     # --- demand ---------------------------------------------------------------------------
@@ -187,6 +190,7 @@ class OutboundLink:
     def write(self, source: Source, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         """Write messages to the client, in order."""
         self._note_size(bodies)
+        self.message_count += len(messages)
         base = source.sequence_base
         if self._deletes:
             for held, body in zip(messages, bodies, strict=True):

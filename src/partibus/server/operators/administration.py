@@ -27,6 +27,7 @@ from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
 from partibus.server.operators.backups import BackupService
+from partibus.server.operators.connections import ConnectionService
 from partibus.server.operators.inspection import COUNTS, FRAGMENTS, STORES, is_available
 from partibus.server.operators.namespace import NamespaceService
 from partibus.server.operators.pipelines import PipelineService
@@ -72,6 +73,7 @@ class Administration:
         self.desk = NamespaceService(catalog, LocalNamespace(catalog) if live is None else live)
         self.pipelines = PipelineService(namespace, control)
         self.stages = StageService(namespace, control)
+        self.connections = ConnectionService(control)
         self.backups = backups
 
     def authorize(self, token: str | None, path: str) -> None:

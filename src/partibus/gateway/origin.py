@@ -1,0 +1,53 @@
+"""Where a connection came from, and how fast its links were going when somebody last looked.
+
+Owns the number of a connection in this process, its transport and the samples that rates are made
+of. Nothing here runs unless an operator asks: a rate is the difference to the reading before.
+"""
+
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from partibus.gateway.wire import Wire
+
+SAMPLE_MS_MIN: Final = 1000
+"""Readings closer together than this show the same rate: a few messages make no rate."""
+
+_numbers = count(1)
+
+
+class Origin:
+    """The beginning of one connection."""
+
+    __slots__ = ("number", "opened_ms", "peer", "samples", "secure", "transport")
+
+    def __init__(self, wire: "Wire", now_ms: int) -> None:
+        self.number = next(_numbers)
+        self.opened_ms = now_ms
+        self.peer = wire.peer
+        self.secure = wire.secure
+        if wire.is_websocket:
+            self.transport = "websocket"
+        else:
+            self.transport = "amqps" if wire.secure else "amqp"
+        self.samples: dict[object, Sample] = {}
+        """The last reading of each link."""
+
+
+class Sample:
+    """The counter of a link at one moment."""
+
+    __slots__ = ("count", "rate", "time_ms")
+
+    def __init__(self, time_ms: int) -> None:
+        self.count = 0
+        self.time_ms = time_ms
+        self.rate = 0.0
+
+    def read(self, count: int, now_ms: int) -> float:
+        """Messages a second since the last reading; the first one looks back to the opening."""
+        passed_ms = now_ms - self.time_ms
+        if passed_ms >= SAMPLE_MS_MIN:
+            self.rate = round((count - self.count) * 1000 / passed_ms, 1)
+            self.count, self.time_ms = count, now_ms
+        return self.rate
