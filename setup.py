@@ -34,10 +34,10 @@ HOT: Final = {
     "amqp.codec": "decode encode fields properties scalars section_walk sections soundness text",
     "client": "head_columns message_columns message_rows property_text",
     "cluster": "command_rows hosting remote rows",
-    "domain": "sequence",
+    "domain": "histogram sequence",
     "fragment": (
         "broker changes checkpointing commands effects feature handle machine message paging"
-        " ports records refusing replay snapshot state table_snapshot"
+        " ports records refusing replay snapshot state table_snapshot tally"
     ),
     "fragment.claims": "behaviour changes commands effects feature records state",
     "fragment.cursors": "behaviour changes commands effects feature retention",
@@ -51,7 +51,7 @@ HOT: Final = {
     "fragment.topics": "changes commands copies due feature publishing records selection state",
     "fragment.transactions": "atomic behaviour commands feature numbered_arrivals",
     "fragment.upkeep": "alarms damage log recovering removal shortage slices store_marks",
-    "gateway": "connection memory_account reading_turns router",
+    "gateway": "connection memory_account meters reading_turns router",
     "gateway.links": "inbound outbound outcomes session session_source source submission",
     "message": "envelope lanes lifetime lock_token parts sender_annotations",
     "store": "checksum reading record",

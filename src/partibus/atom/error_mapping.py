@@ -7,6 +7,7 @@ What went wrong is the `BusError` that it is given. Called by the application.
 from typing import Final
 
 from partibus.atom.markup import DECLARATION, branch, leaf
+from partibus.domain.error_counts import note_error
 from partibus.domain.errors import BusError, RequestError
 
 IN_PROGRESS: Final = 40901
@@ -65,6 +66,7 @@ def sub_code(error: BusError) -> int:
 
 def fault_document(error: BusError, host: str = "") -> str:
     """The body that goes with the error's status; the text ends with a tracking id (ERR-22)."""
+    note_error(error)
     phrase = _PHRASES.get(error.http_status)
     said = f"{phrase}. {error.description_at(host)}" if phrase else error.description_at(host)
     detail = f"SubCode={sub_code(error)}. {said}"

@@ -18,6 +18,7 @@ from partibus.fragment.queue.table import MessageTable
 from partibus.fragment.sessions.lane import AsideTable, SessionLane
 from partibus.fragment.sessions.state import Sessions
 from partibus.fragment.spec import FragmentSpec
+from partibus.fragment.tally import Tally
 
 if TYPE_CHECKING:
     from partibus.fragment.claims.state import Claims
@@ -83,6 +84,7 @@ class State:
         "spec",
         "stages",
         "suspended",
+        "tally",
         "topic",
         "transfer",
     )
@@ -115,6 +117,7 @@ class State:
         self.marks = Marks()
         """What was taken from the outboxes of other fragments."""
         self.duplicates_dropped = 0
+        self.tally = Tally()
         self.kept_locks = b""
         """Locks of before a clean stop, until they are put back (`kept_locks`)."""
         self.suspended = False

@@ -6,11 +6,13 @@ carries its tracking id (ERR-22).
 
 from partibus.amqp.delivery import rejected
 from partibus.amqp.errors import AmqpError
+from partibus.domain.error_counts import note_error
 from partibus.domain.errors import BusError
 
 
 def amqp_error(error: BusError, host: str = "") -> AmqpError:
     """The AMQP error of a refused attach, a detach or a close, for a client of that host."""
+    note_error(error)
     return AmqpError(error.condition, error.description_at(host))
 
 

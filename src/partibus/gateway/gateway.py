@@ -25,6 +25,7 @@ from partibus.gateway.freeing import free_in_turns
 from partibus.gateway.links.entity_changes import follow
 from partibus.gateway.links.receivers import Receivers
 from partibus.gateway.memory_account import MemoryAccount
+from partibus.gateway.meters import Meters
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.reading_turns import ReadingTurns
 from partibus.gateway.rule_changes import RuleChanges
@@ -84,6 +85,7 @@ class Gateway:
         self._next_sweep_ms = 0
         self.memory = MemoryAccount() if memory is None else memory
         """What all clients make the process hold."""
+        self.meters = Meters()
         self.turns = ReadingTurns(scheduler)
         self._give_back = give_back
         """Returns memory that is free to the system."""
@@ -114,6 +116,7 @@ class Gateway:
             wire = DelayedWire(wire, self.trouble, self.scheduler, self.monotonic_ms)
         connection = ClientConnection(self, wire)
         self._connections.add(connection)
+        self.meters.opened += 1
         return connection
 
     def adopt(self, connection: ClientConnection, wire: Wire) -> None:
@@ -121,11 +124,13 @@ class Gateway:
         if isinstance(wire, DelayedWire) and self.trouble is not None:
             wire.trouble = self.trouble
         self._connections.add(connection)
+        self.meters.opened += 1
         connection.wake_by(self.monotonic_ms())
 
     def forget(self, connection: ClientConnection, held: list[bytes | memoryview]) -> None:
         """A client is gone, and what its unfinished messages held is of no use any more."""
         self._connections.discard(connection)
+        self.meters.closed += 1
         free_in_turns(self.scheduler, held)
 
     def token_prefix(self, fragment_id: int) -> TokenPrefix:

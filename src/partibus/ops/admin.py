@@ -33,12 +33,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from partibus.domain.error_counts import note_error
 from partibus.domain.errors import ArgumentError, BusError, Unauthorized
 from partibus.domain.quantities import moment_ms
 
 if TYPE_CHECKING:
     from partibus.ops.admin_backup import Backups
     from partibus.ops.admin_connections import Connections
+    from partibus.ops.metrics import Signals
 
 PREFIX: Final = "/$partibus"
 REQUEST_BYTES_MAX: Final = 64 * 1024
@@ -138,6 +140,9 @@ class Administration(Protocol):
 
     @property
     def connections(self) -> "Connections": ...
+
+    @property
+    def signals(self) -> "Signals": ...
 
     @property
     def clock(self) -> ClockService: ...
@@ -244,6 +249,7 @@ def _bulk(node: Administration) -> Callable[[Request], Awaitable[Response]]:
 
 def error_response(error: BusError) -> Response:
     """An error as JSON: the same condition and tracking id that AMQP clients are told."""
+    note_error(error)
     body = {
         "error": {
             "condition": error.condition,

@@ -2,8 +2,9 @@
 
 Owns the routes `/health` (as the vendor's emulator answers it, EMU-6), `/livez` and
 `/readyz`, and the word to browsers that come to the path of AMQP over WebSocket; the
-administration stands beside them (`admin`). It looks at the node only through what it is
-given. The server hands it to the listener, which makes it when the first HTTP request comes.
+administration (`admin`) and `/metrics` (`metrics`) stand beside them. It looks at the node only
+through what it is given. The server hands it to the listener, which makes it when the first HTTP
+request comes.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,6 +19,8 @@ from starlette.routing import BaseRoute, Route
 
 from partibus.listener.upgrade import WEBSOCKET_PATHS
 from partibus.ops.admin import Administration, admin_routes
+from partibus.ops.metrics import metrics_route
+from partibus.ops.metrics_access import LOOPBACK
 
 # True and a message when the node serves, False and the reason when it does not.
 HealthProbe = Callable[[], tuple[bool, str]]
@@ -37,6 +40,7 @@ def operations_application(
     probe: HealthProbe,
     administration: Administration | None = None,
     further: Sequence[BaseRoute] = (),
+    metrics: str = LOOPBACK,
 ) -> Starlette:
     """The application that answers for the node behind `probe`, and lets it be administered.
 
@@ -46,13 +50,17 @@ def operations_application(
         Route("/livez", _alive),
         Route("/readyz", _ready(probe)),
         *(Route(path, _websocket_only) for path in WEBSOCKET_PATHS),
-        *(admin_routes(administration) if administration is not None else ()),
+        *(() if administration is None else _administration(administration, metrics)),
         *further,
     ]
     application = Starlette(routes=routes, exception_handlers={HTTPException: _refused})
     # A path with a slash too many is another path; a redirect would be followed with the token.
     application.router.redirect_slashes = False
     return application
+
+
+def _administration(administration: Administration, metrics: str) -> list[Route]:
+    return [metrics_route(administration, metrics), *admin_routes(administration)]
 
 
 def _health(probe: HealthProbe) -> _Endpoint:
@@ -94,7 +102,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     text = f"{error.status_code} {request.method} {request.url.path}: {error.detail}."
     return PlainTextResponse(
-        f"{text} Partibus answers /health, /livez and /readyz here.\n",
+        f"{text} Partibus answers /health, /livez, /readyz and /metrics here.\n",
         error.status_code,
         error.headers,
     )

@@ -10,6 +10,7 @@ from xml.sax.saxutils import escape
 
 from starlette.responses import Response
 
+from partibus.domain.error_counts import note_error
 from partibus.domain.errors import (
     BusError,
     EntityNotFound,
@@ -62,6 +63,7 @@ def status_of(error: BusError) -> int:
 
 def fault(error: BusError) -> Response:
     """The answer to a request that failed."""
+    note_error(error)
     status = status_of(error)
     headers = {"cache-control": "no-store"}
     if isinstance(error, Unauthorized):

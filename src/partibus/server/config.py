@@ -25,6 +25,7 @@ of the profile may be set in the table [limits] of the file (`control.declared.l
 | disk_free_min | PARTIBUS_DISK_FREE_MIN | what stays free of a disk: 5% or 200M | 5%, 64M |
 | encryption_key_file | PARTIBUS_ENCRYPTION_KEY_FILE | file with the key of the data | none |
 | encryption_key_command | PARTIBUS_ENCRYPTION_KEY_COMMAND | command that prints the key | none |
+| metrics | PARTIBUS_METRICS | who reads /metrics: loopback, token, open, off | loopback |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
 | memory_limit | PARTIBUS_MEMORY_LIMIT | bytes, or with a unit: 64M, 2G | 512M, or a quarter |
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
@@ -51,6 +52,7 @@ from partibus.control.jwt_tokens import JwtSettings
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile, profile_named
 from partibus.domain.quantities import size_bytes
+from partibus.ops.metrics_access import ACCESS, LOOPBACK
 from partibus.server import emulator
 from partibus.server.testing import reset as testing
 from partibus.store.postgres.address import SCHEMES, is_database, lane_name
@@ -101,6 +103,7 @@ class ServeSettings:
     encryption_key_file: Path | None = None
     encryption_key_command: str | None = None
     """Where the key of the data comes from; neither: it is not encrypted."""
+    metrics: str = LOOPBACK
     faults: bool = False
     peek_partitioned: str = MERGED
     jwt: JwtSettings | None = None  # [jwt] of the file
@@ -385,10 +388,10 @@ def _read_profile(value: object) -> dict[str, object]:
     return {"profile": profile_named(str(value))}
 
 
-def _read_peek_mode(value: object) -> dict[str, object]:
-    if value not in PEEK_MODES:
-        raise ArgumentError(f"'{value}' is not allowed; allowed are {' and '.join(PEEK_MODES)}.")
-    return {"peek_partitioned": value}
+def _read_word(value: object, name: str, allowed: tuple[str, ...]) -> dict[str, object]:
+    if value not in allowed:
+        raise ArgumentError(f"'{value}' is not allowed; allowed are {' and '.join(allowed)}.")
+    return {name: value}
 
 
 def _read_free_min(value: object) -> dict[str, object]:
@@ -437,7 +440,8 @@ _READERS: Final[dict[str, Reader]] = {
     "encryption_key_file": lambda value: _read_path(value, "encryption_key_file", "file"),
     "encryption_key_command": lambda value: _read_command(value, "encryption_key_command"),
     "faults": lambda value: _read_switch(value, "faults"),
-    "peek_partitioned": _read_peek_mode,
+    "peek_partitioned": lambda value: _read_word(value, "peek_partitioned", PEEK_MODES),
+    "metrics": lambda value: _read_word(value, "metrics", ACCESS),
     "forward_failures_to_transfer": lambda value: _read_switch(
         value, "forward_failures_to_transfer"
     ),

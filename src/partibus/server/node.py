@@ -61,8 +61,7 @@ from partibus.server.live import ServerNamespace
 from partibus.server.memory import give_memory_back, memory_limit_bytes
 from partibus.server.operators.administration import Administration
 from partibus.server.operators.backups import BackupService
-from partibus.server.operators.connections import OwnConnections
-from partibus.server.operators.inspection import Inspection
+from partibus.server.operators.desks import open_desks
 from partibus.server.scheduler import LoopScheduler, until
 from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients
@@ -380,9 +379,8 @@ class Node:
 
     def _open_administration(self, stores: StoreMaker, scheduler: LoopScheduler) -> None:
         """Let operators look at this process, and break it where that was asked for."""
-        Inspection(self._brokers, self._machines).register(self.control)
         gateway = self.gateway
-        OwnConnections(gateway, self.control.worker).register(self.control)
+        open_desks(gateway, self._brokers, self._machines, self.control)
         self.bulk = BulkPath(
             self._settings,
             gateway.namespace,

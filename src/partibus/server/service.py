@@ -221,7 +221,10 @@ class Service:
         from partibus.ops.health import operations_application
 
         operations = operations_application(
-            self.health, self._node.administration, self._node.data_routes()
+            self.health,
+            self._node.administration,
+            self._node.data_routes(),
+            self._settings.metrics,
         )
         application = with_management(self._node.management(), operations)
         if self._node.hosted is None:

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from partibus.domain.errors import StoreUnavailable
 from partibus.store.disk import Disk
-from partibus.store.interface import Done, Notify
+from partibus.store.interface import Done, Notify, StoreTimings
 from partibus.store.record import ENTRY_HEADER_BYTES, Payload, pack_header
 from partibus.store.room import Room, is_full
 from partibus.store.segment import (
@@ -46,7 +46,7 @@ _log: Final = logging.getLogger(__name__)
 class PendingEntry:
     """An encoded batch with its place in the log, on its way to the disk."""
 
-    __slots__ = ("base", "done", "end", "payload", "position")
+    __slots__ = ("base", "begun_s", "done", "end", "payload", "position")
 
     def __init__(self, base: int, position: int, payload: Payload, done: Done) -> None:
         self.base = base
@@ -54,6 +54,7 @@ class PendingEntry:
         self.payload = payload
         self.end = position + ENTRY_HEADER_BYTES + payload.length
         self.done = done
+        self.begun_s = time.monotonic()
 
 
 class CommitOwner(Protocol):
@@ -93,10 +94,12 @@ class CommitThread:
         base: int,
         tail: int,
         room: Room,
+        timings: StoreTimings,
         probe_interval_s: float = PROBE_INTERVAL_S,
     ) -> None:
         self._disk = disk
         self._room = room
+        self._timings = timings
         self._directory = directory
         self._owner = owner
         self._notify = notify
@@ -215,8 +218,12 @@ class CommitThread:
             )
             parts += payload.parts
         write_all(self._disk, self._fd, parts, first.position - first.base)
+        written_s = time.monotonic()
         self._disk.sync(self._fd)
         self._advance(group[-1].end)
+        synced_s = time.monotonic()
+        self._timings.sync.observe(synced_s - written_s)
+        self._timings.append.observe(synced_s - first.begun_s)
 
     def _reserve(self, needed_bytes: int) -> None:
         """Have room for so much of the segment, and some more."""

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol, TypeAlias
 
 from partibus.domain.errors import BusError, StoreCorrupt
+from partibus.domain.histogram import Histogram
 from partibus.store.pages import PageSource
 from partibus.store.record import Record
 
@@ -34,6 +35,18 @@ class StoreState(Enum):
     UP = "up"
     DEGRADED = "degraded"  # it commits, but slowly, its last checkpoint failed, or room is short
     DOWN = "down"  # appends are refused; it is probed until it answers
+
+
+class StoreTimings:
+    """How long a store has taken since it was opened; one observation a group commit."""
+
+    __slots__ = ("append", "sync")
+
+    def __init__(self) -> None:
+        self.append = Histogram()
+        """From the append to when it is durable, waiting included: the oldest of each group."""
+        self.sync = Histogram()
+        """The sync to disk alone."""
 
 
 class RecoveredRecord:
@@ -126,6 +139,7 @@ class Store(Protocol):
     shortage: str | None
     """Why no more messages should be added now, though settlements and checkpoints are taken: the
     disk is almost full. None when there is room."""
+    timings: StoreTimings
 
     def open(self) -> Recovered:
         """Lock the place, recover, and be ready; raises StoreCorrupt or StoreUnavailable."""

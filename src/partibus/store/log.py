@@ -38,6 +38,7 @@ from partibus.store.interface import (
     RecoveredRecord,
     Ref,
     StoreState,
+    StoreTimings,
 )
 from partibus.store.inventory import prepare_log
 from partibus.store.lock import DirectoryLock
@@ -83,6 +84,7 @@ class SegmentStore:
         self.on_state: Callable[[StoreState], None] | None = None
         self.shortage: str | None = None
         self._directory = directory
+        self.timings = StoreTimings()
         self._notify = notify
         self._disk: Disk = OsDisk() if disk is None else disk
         self._segment_bytes = segment_bytes
@@ -213,6 +215,7 @@ class SegmentStore:
             base=base,
             tail=scan.end,
             room=self._room,
+            timings=self.timings,
             probe_interval_s=self._probe_interval_s,
         )
         self._acknowledged = scan.end

@@ -21,6 +21,7 @@ from partibus.store.interface import (
     RecoveredRecord,
     Ref,
     StoreState,
+    StoreTimings,
 )
 from partibus.store.record import Record
 
@@ -64,6 +65,7 @@ class MemoryStore:
         self.state = StoreState.UP
         self.on_state: Callable[[StoreState], None] | None = None
         self.shortage: str | None = None
+        self.timings = StoreTimings()
         self._notify = notify
         self._replayable = replayable
         self._bodies: dict[int, bytes] = {}

@@ -164,6 +164,7 @@ class SealedStore:
 
     def __init__(self, directory: Path, inner: SegmentStore, sealer: Sealer) -> None:
         self.inner = inner
+        self.timings = inner.timings
         self._directory = directory
         self._sealer = sealer
         self._pieces = SealedPieces(directory, sealer, Boundary(0))

@@ -86,7 +86,10 @@ async def test_a_browser_is_told_what_the_websocket_path_is_for(path: str) -> No
 async def test_a_lost_visitor_is_told_what_is_here() -> None:
     status, _, body = await ask(healthy, "/")
     assert status == 404
-    assert body == "404 GET /: Not Found. Partibus answers /health, /livez and /readyz here.\n"
+    assert (
+        body
+        == "404 GET /: Not Found. Partibus answers /health, /livez, /readyz and /metrics here.\n"
+    )
     status, headers, body = await ask(healthy, "/health", "POST")
     assert status == 405
     assert "GET" in headers["allow"]

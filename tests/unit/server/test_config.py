@@ -117,6 +117,7 @@ def test_every_setting_from_the_environment() -> None:
         "emulator": "on",
         "fake_time": "off",
         "testing": "off",
+        "metrics": "token",
         "encryption_key_file": "/srv/bus.key",
         "encryption_key_command": "print-key --of bus",
     }

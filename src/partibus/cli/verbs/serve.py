@@ -13,6 +13,7 @@ import typer
 _WHERE: Final = "Where it listens"
 _KEEPS: Final = "Data"
 _LIMITS: Final = "How it behaves"
+_SHOWS: Final = "What it shows"
 
 
 def serve(
@@ -169,6 +170,15 @@ def serve(
             rich_help_panel=_LIMITS,
         ),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHO",
+            help="Who may read /metrics: loopback (programs of this machine, others with a token),"
+            " token, open or off. (default loopback)",
+            rich_help_panel=_SHOWS,
+        ),
+    ] = None,
     emulator: Annotated[
         bool,
         typer.Option(
@@ -232,6 +242,7 @@ def serve(
         memory_limit=memory_limit,
         disk_free_min=disk_free_min,
         peek_partitioned=peek_partitioned,
+        metrics=metrics,
         faults=faults,
         emulator=emulator,
         fake_time=fake_time,

@@ -165,6 +165,7 @@ def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
             push(sequence, record.position, length, enqueued_ms, expires_ms, 0)
         sequence += 1
     state.next_sequence_durable = sequence
+    state.tally.incoming += len(command.messages)
     if command.origin is not None:
         assert change.mark is not None
         state.marks.set(command.origin.fragment_id, change.mark)

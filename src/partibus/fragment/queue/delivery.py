@@ -24,6 +24,7 @@ def hand_over(
     out: Effects,
 ) -> None:
     """Give messages that are out of the tables to a receiver."""
+    state.tally.outgoing += len(messages)
     if consumer.deletes:
         _consume(state, lane, consumer, messages, out)
         return

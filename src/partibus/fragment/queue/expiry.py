@@ -28,6 +28,7 @@ EXPIRED: Final = Overlay(
 
 def expire(state: State, expired: list[Held], out: Effects) -> None:
     """Drop or dead-letter messages of the main lane that are out of its tables."""
+    state.tally.expired += len(expired)
     for held in expired:
         held.busy = True
         state.main.leaving[held.sequence] = held

@@ -49,6 +49,7 @@ def settle(state: State, command: Command, now_ms: int, out: Effects) -> None:
             lost.append(token)
         else:
             held.append(message)
+    state.tally.lost += len(lost)
     refusal = refusal_of(lane, command.outcome)
     if held and refusal is None:
         _prepare(state, lane, command, held, now_ms, out)
@@ -85,6 +86,7 @@ def _prepare(
     if outcome is Outcome.COMPLETE:
         out.changes.append(Removal([removal(state, held)], lane.lane, held))
     elif outcome is Outcome.ABANDON:
+        state.tally.abandoned += len(held)
         end_delivery(state, lane, held, command.overlay, out)
     elif outcome is Outcome.DEFER:
         _defer(state, lane, held, command.overlay, out)
@@ -139,6 +141,7 @@ def lapse(state: State, lane: SubQueue, allowance: Allowance, now_ms: int, out: 
     lapsed = lane.lapsed(now_ms, allowance.left)
     allowance.spend(len(lapsed))
     if lapsed:
+        state.tally.lapsed += len(lapsed)
         for held in lapsed:
             held.busy = True
         end_delivery(state, lane, lapsed, None, out)
@@ -173,6 +176,8 @@ def removed(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The messages are gone for good."""
     assert isinstance(change, Removal)
     lane = state.lanes[change.lane]
+    if change.messages and change.messages[0].token:  # what expires or is purged has no lock
+        state.tally.completed += len(change.messages)
     for held in change.messages:
         lane.let_go(held)
         state.size_bytes -= held.length
@@ -207,6 +212,7 @@ def deferred(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The messages are set aside under their numbers."""
     assert isinstance(change, Deferral)
     lane = state.lanes[change.lane]
+    state.tally.deferred += len(change.messages)
     for held in change.messages:
         held.delivery_count += change.counted
         held.lay_over(change.overlay)
@@ -221,6 +227,7 @@ def deferred(state: State, change: Change, now_ms: int, out: Effects) -> None:
 def dead_lettered(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The messages are in the dead-letter lane, under their old numbers."""
     assert isinstance(change, DeadLettering)
+    state.tally.dead_lettered += len(change.messages)
     for held in change.messages:
         state.main.let_go(held)
         held.delivery_count += change.counted

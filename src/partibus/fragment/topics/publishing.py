@@ -330,6 +330,7 @@ def published(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The topic's part is durable; each subscription has its own."""
     assert isinstance(change, Publication)
     state.next_sequence_durable = change.next_sequence
+    state.tally.incoming += len(change.scheduled) + len(change.published)
     for sequence, message, record in change.scheduled:
         length, ttl = len(record.body), ttl_word(message.ttl_ms)
         due_ms = message.scheduled_ms

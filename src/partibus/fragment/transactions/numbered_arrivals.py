@@ -145,6 +145,7 @@ def numbered_arrived(state: State, change: Change, now_ms: int, out: Effects) ->
     """The messages are durable: they wait for their time."""
     assert isinstance(change, NumberedArrival)
     command = change.command
+    state.tally.incoming += len(change.held)
     if state.sessions is not None:
         for held, message in zip(change.held, change.messages, strict=True):
             state.sessions.enter(held.sequence, message.session_id or "")

@@ -6,6 +6,7 @@ says that it is durable, and rejected with the reason otherwise. Back-pressure: 
 only as sends are confirmed, and a connection stops reading when too much is unconfirmed.
 """
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -57,6 +58,8 @@ class InboundLink:
         "_requires_session",
         "_stands_alone",
         "_submissions",
+        "_timed",
+        "_timed_s",
         "_unconfirmed",
         "_via",
         "message_count",
@@ -97,6 +100,9 @@ class InboundLink:
         """Messages that came on it, those of transactions and refused ones left out."""
         self._is_open = self._is_gone = False
         self._last_presettled = -1
+        self._timed = 0
+        self._timed_s = 0.0
+        """The send whose time is taken now, and when it came; 0.0 when there is none."""
         self._unconfirmed: dict[int, int] = {}
         """Bytes of each send under way, by delivery id; those sent settled have negative ids."""
         self._submissions = Submissions(self, entity.fragments)
@@ -150,6 +156,8 @@ class InboundLink:
         self._message_bytes = size
         self.message_count += len(messages)
         self._unconfirmed[request] = size
+        if self._timed_s == 0.0:
+            self._timed, self._timed_s = request, time.monotonic()
         self._connection.unconfirmed_bytes += size
         if self._stands_alone:
             self.submit()
@@ -227,6 +235,10 @@ class InboundLink:
     def _forget(self, delivery_id: int) -> None:
         self._credit_used += 1
         size = self._unconfirmed.pop(delivery_id)
+        if delivery_id == self._timed and self._timed_s != 0.0:
+            meter = self._connection.gateway.meters.send
+            meter.observe(time.monotonic() - self._timed_s)
+            self._timed_s = 0.0
         if self._is_gone:
             self._connection.gateway.memory.orphaned(-size)
         else:

@@ -7,6 +7,7 @@ fragment says that it is durable (two-step settlement, amqp-contract rule 7). It
 message: what is not settled stays locked in the fragment and outlives the link (LCK-7).
 """
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -37,11 +38,12 @@ MESSAGE_BYTES_GUESS: Final = 256 * 1024
 class Settlement:
     """Deliveries that a client settles in one go, and how to answer it."""
 
-    __slots__ = ("answer", "deliveries")
+    __slots__ = ("answer", "begun_s", "deliveries")
 
     def __init__(self, deliveries: Sequence[Delivery], answer: bytes) -> None:
         self.deliveries = deliveries
         self.answer = answer
+        self.begun_s = time.monotonic()
 
 
 class OutboundLink:
@@ -191,6 +193,10 @@ class OutboundLink:
         """Write messages to the client, in order."""
         self._note_size(bodies)
         self.message_count += len(messages)
+        gateway = self._connection.gateway
+        if messages:
+            waited_ms = gateway.now_ms() - messages[0].enqueued_ms
+            gateway.meters.delivery.observe(waited_ms / 1000)
         base = source.sequence_base
         if self._deletes:
             for held, body in zip(messages, bodies, strict=True):
@@ -289,6 +295,8 @@ class OutboundLink:
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
         """The fragment has settled, or could not."""
         assert isinstance(request, Settlement)
+        meter = self._connection.gateway.meters.settlement
+        meter.observe(time.monotonic() - request.begun_s)
         if error is not None:
             self._answer(request.deliveries, rejection(error))
         elif not lost:

@@ -32,6 +32,7 @@ from partibus.server.operators.inspection import COUNTS, FRAGMENTS, STORES, is_a
 from partibus.server.operators.namespace import NamespaceService
 from partibus.server.operators.pipelines import PipelineService
 from partibus.server.operators.purge import PurgeRun
+from partibus.server.operators.signals import ENTITIES_MAX, SignalService
 from partibus.server.operators.stages import StageService
 from partibus.server.testing.clock import FixedClockService
 from partibus.server.testing.namespaces import NoNamespaces
@@ -74,6 +75,7 @@ class Administration:
         self.pipelines = PipelineService(namespace, control)
         self.stages = StageService(namespace, control)
         self.connections = ConnectionService(control)
+        self.signals = SignalService(catalog, control, ENTITIES_MAX)
         self.backups = backups
 
     def authorize(self, token: str | None, path: str) -> None:

@@ -1,0 +1,33 @@
+"""How often peers of this process were told each error.
+
+Owns one table of counters, by the AMQP condition. The gateway and the HTTP sides each note an error
+where they translate it, which is the one place that every refusal passes.
+"""
+
+from collections import Counter
+from typing import Final
+
+from partibus.domain.errors import BusError, ServerBusy
+
+THROTTLED: Final = "throttled"
+USER: Final = "user"
+SERVER: Final = "server"
+
+_counts: Counter[tuple[str, str]] = Counter()
+
+
+def note_error(error: BusError) -> None:
+    """A peer is told this error."""
+    _counts[_whose(error), error.condition] += 1
+
+
+def error_counts() -> dict[tuple[str, str], int]:
+    """How many there were, by whose they are and by their condition."""
+    return dict(_counts)
+
+
+def _whose(error: BusError) -> str:
+    """Whose error it is, as Azure Monitor divides them."""
+    if isinstance(error, ServerBusy):
+        return THROTTLED
+    return SERVER if error.http_status >= 500 else USER

@@ -1,0 +1,339 @@
+"""`GET /metrics`: what the server counts, as Prometheus reads it.
+
+Owns the names of the metrics, the words of Azure Monitor beside them, and who may read them. The
+figures are the node's (`server.operators.signals`). The table here is the reference: a test holds
+docs/reference/metrics.md to it, and to a real scrape.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from partibus import __version__
+from partibus.domain.errors import BusError, EntityNotFound
+from partibus.domain.histogram import BOUNDS_S
+from partibus.ops.metrics_access import LOOPBACK, OFF, OPEN
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+    from partibus.ops.admin import Administration
+
+_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+PATH: Final = "/metrics"
+
+GAUGE: Final = "gauge"
+COUNTER: Final = "counter"
+HISTOGRAM: Final = "histogram"
+
+
+class Signals(Protocol):
+    """The figures, as this page asks for them."""
+
+    async def gather(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One metric: its name, where its value is found, and what Azure Monitor calls it."""
+
+    name: str
+    kind: str
+    key: str
+    text: str
+    azure: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The name as it stands in a scrape."""
+        return f"{self.name}_total" if self.kind == COUNTER else self.name
+
+
+ENTITY_LABELS: Final = ("entity", "kind")
+ENTITY: Final = (
+    Series("partibus_entity_incoming_messages", COUNTER, "incoming",
+           "Messages that were stored, scheduled ones included.", "IncomingMessages"),
+    Series("partibus_entity_outgoing_messages", COUNTER, "outgoing",
+           "Deliveries to receivers.", "OutgoingMessages"),
+    Series("partibus_entity_completed_messages", COUNTER, "completed",
+           "Messages that receivers completed.", "CompleteMessage"),
+    Series("partibus_entity_abandoned_messages", COUNTER, "abandoned",
+           "Messages that receivers abandoned.", "AbandonMessage"),
+    Series("partibus_entity_deferred_messages", COUNTER, "deferred_total",
+           "Messages that receivers deferred."),
+    Series("partibus_entity_dead_lettered_messages", COUNTER, "dead_lettered",
+           "Messages that went to the dead-letter queue."),
+    Series("partibus_entity_expired_messages", COUNTER, "expired",
+           "Messages whose time to live was over, dead-lettered or dropped."),
+    Series("partibus_entity_lock_expirations", COUNTER, "lapsed",
+           "Message locks that ended because their time was up."),
+    Series("partibus_entity_locks_lost", COUNTER, "lost",
+           "Settlements that were refused because the lock was gone."),
+    Series("partibus_entity_duplicates_dropped", COUNTER, "duplicates_dropped",
+           "Messages that were accepted and dropped as duplicates."),
+    Series("partibus_entity_filter_errors", COUNTER, "filter_errors",
+           "Filters and actions of a topic that failed."),
+    Series("partibus_entity_active_messages", GAUGE, "active",
+           "Messages that wait or are locked.", "ActiveMessages"),
+    Series("partibus_entity_dead_letter_messages", GAUGE, "dead_letter",
+           "Messages in the dead-letter queue.", "DeadletteredMessages"),
+    Series("partibus_entity_scheduled_messages", GAUGE, "scheduled",
+           "Messages that become active later.", "ScheduledMessages"),
+    Series("partibus_entity_deferred_waiting_messages", GAUGE, "deferred",
+           "Messages that wait to be received by their number."),
+    Series("partibus_entity_locked_messages", GAUGE, "locked",
+           "Messages under a lock, dead letters among them."),
+    Series("partibus_entity_transfer_messages", GAUGE, "transfer",
+           "Messages on their way to another entity."),
+    Series("partibus_entity_transfer_dead_letter_messages", GAUGE, "transfer_dead_letter",
+           "Messages that could not be forwarded."),
+    Series("partibus_entity_claimed_messages", GAUGE, "claimed",
+           "Active messages that pipelines hold."),
+    Series("partibus_entity_size_bytes", GAUGE, "bytes",
+           "Bytes of the messages.", "Size"),
+)  # fmt: skip
+ENTITY_FRAGMENTS: Final = (
+    Series("partibus_entity_messages", GAUGE, "",
+           "Messages in every state.", "Messages"),
+    Series("partibus_entity_fragments", GAUGE, "fragment_count", "Fragments of the entity."),
+    Series("partibus_entity_fragments_available", GAUGE, "available",
+           "Fragments whose store is up."),
+)  # fmt: skip
+MESSAGE_COUNTS: Final = (
+    "active", "dead_letter", "scheduled", "deferred", "transfer", "transfer_dead_letter",
+)  # fmt: skip
+FRAGMENT_LABELS: Final = ("entity", "fragment", "store", "worker")
+FRAGMENT: Final = (
+    Series("partibus_fragment_incoming_messages", COUNTER, "incoming",
+           "Messages that were stored in a fragment of a partitioned entity."),
+    Series("partibus_fragment_outgoing_messages", COUNTER, "outgoing",
+           "Deliveries from the fragment."),
+    Series("partibus_fragment_active_messages", GAUGE, "active",
+           "Messages of the fragment that wait or are locked."),
+    Series("partibus_fragment_dead_letter_messages", GAUGE, "dead_letter",
+           "Dead letters of the fragment."),
+    Series("partibus_fragment_size_bytes", GAUGE, "bytes", "Bytes of the fragment's messages."),
+)  # fmt: skip
+STORE_LABELS: Final = ("store", "worker")
+STORE: Final = (
+    Series("partibus_store_up", GAUGE, "up", "1 when the store takes commits, 0 when it is down."),
+    Series("partibus_store_degraded", GAUGE, "degraded",
+           "1 when it commits slowly, cannot checkpoint, or is short of room."),
+    Series("partibus_store_full", GAUGE, "full",
+           "1 when no messages are taken because the disk is almost full."),
+    Series("partibus_store_fragments", GAUGE, "fragments", "Fragments that are kept there."),
+    Series("partibus_store_live_bytes", GAUGE, "live_bytes", "Bytes of messages still needed."),
+    Series("partibus_store_disk_bytes", GAUGE, "disk_bytes", "Bytes of its files."),
+    Series("partibus_store_free_bytes", GAUGE, "free_bytes", "Bytes free on its disk."),
+    Series("partibus_store_damaged_messages", COUNTER, "damaged",
+           "Stored messages that failed their checksum."),
+    Series("partibus_store_append_seconds", HISTOGRAM, "append",
+           "From an append to when it is durable; the oldest of each group commit."),
+    Series("partibus_store_fsync_seconds", HISTOGRAM, "fsync",
+           "The sync to disk, once a group commit."),
+)  # fmt: skip
+WORKER_LABELS: Final = ("worker",)
+WORKER: Final = (
+    Series("partibus_worker_up", GAUGE, "up", "1 when the worker answered this scrape."),
+    Series("partibus_connections_opened", COUNTER, "opened",
+           "Connections that came.", "ConnectionsOpened"),
+    Series("partibus_connections_closed", COUNTER, "closed",
+           "Connections that went.", "ConnectionsClosed"),
+    Series("partibus_links", GAUGE, "links", "AMQP links."),
+    Series("partibus_client_memory_bytes", GAUGE, "memory_bytes",
+           "Memory that clients make the worker hold."),
+    Series("partibus_send_seconds", HISTOGRAM, "send",
+           "From a transfer to its answer; one send of each link at a time.", "ServerSendLatency"),
+    Series("partibus_settlement_seconds", HISTOGRAM, "settlement",
+           "From a disposition to its answer."),
+    Series("partibus_delivery_wait_seconds", HISTOGRAM, "delivery",
+           "From when a message was stored to its delivery; the first of each batch."),
+    Series("partibus_worker_cpu_seconds", COUNTER, "cpu_s", "Processor time."),
+    Series("partibus_worker_resident_memory_bytes", GAUGE, "resident_bytes", "Resident memory."),
+    Series("partibus_worker_open_files", GAUGE, "open_files", "Open file descriptors."),
+    Series("partibus_worker_start_time_seconds", GAUGE, "started_s",
+           "When the process started, in seconds since 1970."),
+)  # fmt: skip
+CONNECTIONS: Final = Series("partibus_connections", GAUGE, "connections",
+                            "Open connections.", "ActiveConnections")  # fmt: skip
+ERRORS: Final = Series("partibus_errors", COUNTER, "errors",
+                       "Errors that clients were told, by whose they are and by condition.",
+                       "ServerErrors, UserErrors, ThrottledRequests")  # fmt: skip
+AGGREGATED: Final = Series("partibus_metrics_entities_aggregated", GAUGE, "aggregated",
+                           "Entities beyond the cap on labels, together as (other).")  # fmt: skip
+INFO: Final = Series("partibus_info", GAUGE, "", "The version of the server.")
+
+LABELS: Final = {
+    **dict.fromkeys((*ENTITY, *ENTITY_FRAGMENTS), ENTITY_LABELS),
+    **dict.fromkeys(FRAGMENT, FRAGMENT_LABELS),
+    **dict.fromkeys(STORE, STORE_LABELS),
+    **dict.fromkeys(WORKER, WORKER_LABELS),
+    CONNECTIONS: ("worker", "transport"),
+    ERRORS: ("worker", "kind", "condition"),
+    AGGREGATED: (),
+    INFO: ("version",),
+}
+"""Every metric with its labels, in the order in which they are documented."""
+
+Row = tuple[tuple[str, ...], Any]
+
+
+def metrics_route(node: "Administration", access: str) -> Route:
+    """The route that Prometheus scrapes."""
+
+    async def endpoint(request: Request) -> Response:
+        from partibus.ops.admin import error_response
+
+        try:
+            _admit(node, request, access)
+            figures = await node.signals.gather()
+        except BusError as error:
+            return error_response(error)
+        text, kind = render(figures, request.headers.get("accept", ""))
+        return Response(text, 200, {"cache-control": "no-store", "content-type": kind})
+
+    return Route(PATH, endpoint, methods=["GET"])
+
+
+def _admit(node: "Administration", request: Request, access: str) -> None:
+    if access == OFF:
+        raise EntityNotFound("The metrics are switched off: this server runs with --metrics off.")
+    if access == OPEN or (access == LOOPBACK and _is_near(request)):
+        return
+    node.authorize(request.headers.get("authorization"), PATH)
+
+
+def _is_near(request: Request) -> bool:
+    """Whether a program of this machine asks, for itself and not for somebody behind it."""
+    if request.client is None or any(name in request.headers for name in _FORWARDED):
+        return False
+    try:
+        return ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
+
+
+def render(figures: dict[str, Any], accept: str) -> tuple[bytes, str]:
+    """A scrape in the form that the asker prefers, and what that form is called."""
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.exposition import choose_encoder
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Figures(figures))
+    encode, kind = choose_encoder(accept)
+    return encode(registry), kind
+
+
+class _Figures:
+    """What was gathered, as a collector."""
+
+    def __init__(self, figures: dict[str, Any]) -> None:
+        self._figures = figures
+
+    def describe(self) -> "list[Metric]":
+        return []
+
+    def collect(self) -> "Iterator[Metric]":
+        figures = self._figures
+        entities, workers = figures["entities"], figures["workers"]
+        yield _family(INFO, [((__version__,), 1)])
+        yield _family(AGGREGATED, [((), figures["aggregated"])])
+        for series in (*ENTITY, *ENTITY_FRAGMENTS):
+            yield _family(series, (_of_entity(series, entity) for entity in entities))
+        for series in FRAGMENT:
+            yield _family(series, _of_fragments(series, entities))
+        for series in STORE:
+            yield _family(series, _of_stores(series, workers))
+        for series in WORKER:
+            yield _family(series, _of_workers(series, workers))
+        yield _family(CONNECTIONS, _connections(workers))
+        yield _family(ERRORS, _errors(workers))
+
+
+def _family(series: Series, rows: Iterable[Row]) -> "Metric":
+    from prometheus_client.metrics_core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
+
+    labels = LABELS[series]
+    if series.kind == HISTOGRAM:
+        histogram = HistogramMetricFamily(series.name, series.text, labels=labels)
+        for values, found in rows:
+            histogram.add_metric(values, _buckets(found["counts"]), found["sum_s"])
+        return histogram
+    make = CounterMetricFamily if series.kind == COUNTER else GaugeMetricFamily
+    family = make(series.name, series.text, labels=labels)
+    for values, found in rows:
+        family.add_metric(values, found)
+    return family
+
+
+def _buckets(counts: list[int]) -> list[tuple[str, float]]:
+    """As Prometheus has them: each bound with all that is below it."""
+    total, found = 0, []
+    for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), counts, strict=True):
+        total += count
+        found.append((bound, float(total)))
+    return found
+
+
+def _of_entity(series: Series, entity: dict[str, Any]) -> Row:
+    counts = entity["counts"]
+    if series is ENTITY_FRAGMENTS[0]:
+        value = sum(counts[name] for name in MESSAGE_COUNTS)
+    else:
+        value = entity[series.key] if series in ENTITY_FRAGMENTS else counts[series.key]
+    return (entity["name"], entity["kind"]), value
+
+
+def _of_fragments(series: Series, entities: list[dict[str, Any]]) -> Iterator[Row]:
+    """A fragment that is the whole entity would only say the same again."""
+    for entity in entities:
+        if entity["fragment_count"] < 2:
+            continue
+        for fragment in entity["fragments"]:
+            if fragment["counts"] is not None:
+                place = (fragment["index"], fragment["store"], fragment["worker"])
+                yield (entity["name"], *map(str, place)), fragment["counts"][series.key]
+
+
+def _of_stores(series: Series, workers: dict[int, Any]) -> Iterator[Row]:
+    for worker, answer in workers.items():
+        for number, store in () if answer is None else answer["stores"].items():
+            state = store["state"]
+            flags = {
+                "up": int(state != "down"),
+                "degraded": int(state == "degraded"),
+                "full": int(store["shortage"] is not None),
+            }
+            value = flags[series.key] if series.key in flags else store[series.key]
+            if value is not None:
+                yield (number, str(worker)), value
+
+
+def _of_workers(series: Series, workers: dict[int, Any]) -> Iterator[Row]:
+    for worker, answer in workers.items():
+        if series.key == "up":
+            yield (str(worker),), int(answer is not None)
+        elif answer is not None:
+            found = {**answer["gateway"], **answer["process"]}
+            yield (str(worker),), found[series.key]
+
+
+def _connections(workers: dict[int, Any]) -> Iterator[Row]:
+    for worker, answer in workers.items():
+        for transport, count in () if answer is None else answer["gateway"]["connections"].items():
+            yield (str(worker), transport), count
+
+
+def _errors(workers: dict[int, Any]) -> Iterator[Row]:
+    for worker, answer in workers.items():
+        for kind, condition, count in () if answer is None else answer["errors"]:
+            yield (str(worker), kind, condition), count

@@ -1,0 +1,28 @@
+"""What this process answers to operators, whichever worker they asked.
+
+Owns the list of those that answer for one process; each registers its own questions. Called once,
+by the node.
+"""
+
+from collections.abc import Mapping
+
+from partibus.cluster.control_hub import ControlHub
+from partibus.fragment.broker import Broker
+from partibus.fragment.machine import Machine
+from partibus.gateway.gateway import Gateway
+from partibus.server.operators.connections import OwnConnections
+from partibus.server.operators.inspection import Inspection
+from partibus.server.operators.signals import OwnSignals
+
+
+def open_desks(
+    gateway: Gateway,
+    brokers: Mapping[int, Broker],
+    machines: Mapping[int, Machine],
+    control: ControlHub,
+) -> None:
+    """Answer for this process from now on."""
+    inspection = Inspection(brokers, machines)
+    inspection.register(control)
+    OwnConnections(gateway, control.worker).register(control)
+    OwnSignals(gateway, brokers, machines, inspection).register(control)

@@ -1,0 +1,207 @@
+"""What every worker counts, gathered from all of them for a scrape.
+
+Owns the question `signals`, its answer in one process, and the laying together of the answers by
+entity. It reads counters that are kept anyway; nothing here runs unless somebody asks. How it is
+written for Prometheus is `ops.metrics`'.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.control.catalog import Catalog
+from partibus.control.record import EntityRecord
+from partibus.domain.error_counts import error_counts
+from partibus.domain.histogram import Histogram
+from partibus.fragment.broker import Broker
+from partibus.fragment.machine import Machine
+from partibus.gateway.gateway import Gateway
+from partibus.server.operators.inspection import COUNTS, STORES, Inspection, counts_of, is_available
+
+SIGNALS: Final = "signals"
+ENTITIES_MAX: Final = 1000
+"""Entities with series of their own; what Prometheus holds of them must have an end."""
+OTHER: Final = "(other)"
+TALLIES: Final = (
+    "incoming",
+    "outgoing",
+    "completed",
+    "abandoned",
+    "deferred_total",
+    "dead_lettered",
+    "expired",
+    "lapsed",
+    "lost",
+)
+COUNTED: Final = (*COUNTS, "bytes", *TALLIES)
+"""What is told of a fragment, in this order."""
+
+_PAGE_BYTES: Final = resource.getpagesize()
+_STARTED_S: Final = time.time()
+
+
+class OwnSignals:
+    """The counters of this process."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        brokers: Mapping[int, Broker],
+        machines: Mapping[int, Machine],
+        inspection: Inspection,
+    ) -> None:
+        self._gateway = gateway
+        self._brokers = brokers
+        self._machines = machines
+        self._inspection = inspection
+
+    def register(self, control: ControlHub) -> None:
+        """Answer for this process."""
+        control.register(SIGNALS, self.report)
+
+    def report(self, payload: Payload) -> Payload:
+        """Everything that is counted here."""
+        return {
+            "gateway": self._clients(),
+            "errors": [[*key, count] for key, count in sorted(error_counts().items())],
+            "stores": self._stores(),
+            "fragments": {str(number): _row(m) for number, m in self._machines.items()},
+            "process": _process(),
+        }
+
+    def _clients(self) -> Payload:
+        gateway, transports = self._gateway, {"amqp": 0, "amqps": 0, "websocket": 0}
+        links = 0
+        for connection in gateway.connections:
+            transports[connection.origin.transport] += 1
+            links += connection.link_count
+        meters = gateway.meters
+        return {
+            "connections": transports,
+            "links": links,
+            "opened": meters.opened,
+            "closed": meters.closed,
+            "memory_bytes": gateway.memory.held_bytes,
+            "send": _durations(meters.send),
+            "settlement": _durations(meters.settlement),
+            "delivery": _durations(meters.delivery),
+        }
+
+    def _stores(self) -> Payload:
+        stores = self._inspection.stores({})
+        for number, broker in self._brokers.items():
+            timings = broker.store.timings
+            stores[str(number)] |= {
+                "fragments": broker.fragment_count,
+                "append": _durations(timings.append),
+                "fsync": _durations(timings.sync),
+            }
+        return stores
+
+
+class SignalService:
+    """The counters of the whole server."""
+
+    def __init__(self, catalog: Catalog, control: ControlHub, entities_max: int) -> None:
+        self._catalog = catalog
+        self._control = control
+        self._entities_max = entities_max
+
+    async def gather(self) -> Payload:
+        """What every worker counts, with the fragments laid together by entity."""
+        answers = await self._control.ask_all(SIGNALS, {})
+        told = {
+            int(number): (worker, row)
+            for worker, answer in answers.items()
+            for number, row in answer.pop("fragments").items()
+        }
+        states = {
+            int(number): store["state"]
+            for answer in answers.values()
+            for number, store in answer[STORES].items()
+        }
+        records = self._catalog.entities()
+        shown = [_entity(record, told, states) for record in records[: self._entities_max]]
+        rest = [_entity(record, told, states) for record in records[self._entities_max :]]
+        return {
+            "workers": {worker: answers.get(worker) for worker in self._control.workers},
+            "entities": shown + ([_together(rest)] if rest else []),
+            "aggregated": len(rest),
+        }
+
+
+def _row(machine: Machine) -> list[int]:
+    tally = machine.state.tally
+    return [
+        *counts_of(machine).values(),
+        tally.incoming,
+        tally.outgoing,
+        tally.completed,
+        tally.abandoned,
+        tally.deferred,
+        tally.dead_lettered,
+        tally.expired,
+        tally.lapsed,
+        tally.lost,
+    ]
+
+
+def _entity(
+    record: EntityRecord,
+    told: Mapping[int, tuple[int, list[int]]],
+    states: Mapping[int, str],
+) -> Payload:
+    fragments: list[Payload] = []
+    for index, placement in enumerate(record.fragments):
+        worker, row = told.get(placement.fragment_id, (None, None))
+        is_up = row is not None and is_available(states.get(placement.store, "down"))
+        fragments.append(
+            {
+                "index": index,
+                "store": placement.store,
+                "worker": worker,
+                "available": is_up,
+                "counts": None if row is None else dict(zip(COUNTED, row, strict=True)),
+            }
+        )
+    rows = [f["counts"] for f in fragments if f["counts"] is not None]
+    return {
+        "name": record.path,
+        "kind": record.kind.value,
+        "fragments": fragments,
+        "available": sum(int(f["available"]) for f in fragments),
+        "fragment_count": len(fragments),
+        "counts": {name: sum(row[name] for row in rows) for name in COUNTED},
+    }
+
+
+def _together(entities: list[Payload]) -> Payload:
+    """Those beyond the cap, as one."""
+    return {
+        "name": OTHER,
+        "kind": OTHER,
+        "fragments": [],
+        "available": sum(entity["available"] for entity in entities),
+        "fragment_count": sum(entity["fragment_count"] for entity in entities),
+        "counts": {name: sum(e["counts"][name] for e in entities) for name in COUNTED},
+    }
+
+
+def _durations(histogram: Histogram) -> Payload:
+    return {"counts": list(histogram.counts), "sum_s": histogram.sum_s}
+
+
+def _process() -> dict[str, Any]:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return {
+        "pid": os.getpid(),
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "resident_bytes": pages * _PAGE_BYTES,
+        "open_files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
+        "started_s": _STARTED_S,
+    }
