@@ -144,6 +144,7 @@ def test_every_setting_from_the_environment() -> None:
         flight_port=5673,
         memory_limit=2 << 30,
         emulator=True,
+        metrics="token",
         encryption_key_file=Path("/srv/bus.key"),
         encryption_key_command="print-key --of bus",
     )
