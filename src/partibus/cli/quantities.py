@@ -4,7 +4,6 @@ Owns how a wrong one is reported, and how a duration, a time or a size is printe
 read is in `domain.quantities`. Called by the verbs' options and tables.
 """
 
-import datetime
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -12,6 +11,7 @@ import typer
 
 from partibus.domain import quantities
 from partibus.domain.errors import ArgumentError
+from partibus.domain.moments import calendar_moment
 
 _BYTES_STEP: Final = 1024
 
@@ -49,7 +49,7 @@ def spoken_moment(time_ms: int | None) -> str | None:
     """A time as programs read it, in UTC."""
     if time_ms is None:
         return None
-    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    moment = calendar_moment(time_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -57,7 +57,7 @@ def clock_time(time_ms: int | None) -> str:
     """A time for people: in UTC, to the second."""
     if time_ms is None:
         return "-"
-    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    moment = calendar_moment(time_ms)
     return moment.strftime("%Y-%m-%d %H:%M:%SZ")
 
 

@@ -42,6 +42,7 @@ from partibus.cluster.transaction_rows import (
 from partibus.cluster.transfer_rows import (
     SEAL,
     TRANSFER,
+    request_places,
     seal_row,
     to_seal,
     to_transfer,
@@ -109,7 +110,7 @@ def _to_enqueue(row: Row, port: Any) -> Command:
     # The sends are known here by their places in the command; the far end has their numbers.
     messages = [NewMessage(*message) for message in row[3]]
     origin = None if row[6] is None else Origin(*row[6])
-    return Enqueue(port, messages, list(range(row[4])), row[5], origin)
+    return Enqueue(port, messages, request_places(row[4], messages), row[5], origin)
 
 
 def _settle_row(command: Settle, number: int, fragment_id: int) -> Row:

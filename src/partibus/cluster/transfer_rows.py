@@ -28,10 +28,17 @@ def transfer_encoder(message_row: MessageRow) -> Callable[[Transfer, int, int], 
     return encode
 
 
+def request_places(count: int, messages: list[NewMessage]) -> list[int]:
+    """The sends of a command by their places; each brings a message at least."""
+    if count > max(1, len(messages)):
+        raise ValueError(f"{count} sends are claimed for {len(messages)} messages")
+    return list(range(count))
+
+
 def to_transfer(row: Row, port: Any) -> Command:
     """The transfer of a row."""
     messages = [NewMessage(*message) for message in row[3]]
-    return Transfer(port, messages, list(range(row[4])), row[5], row[6])
+    return Transfer(port, messages, request_places(row[4], messages), row[5], row[6])
 
 
 def seal_row(command: Seal, number: int, fragment_id: int) -> Row:

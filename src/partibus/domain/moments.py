@@ -1,9 +1,11 @@
 """The moments that a client may name: from the year 1 to the end of the year 9999 (UTC).
 
 Owns the range, which is that of the vendor's DateTime, and the refusal of what lies outside it.
-Times of messages are checked once, where they come in; everything behind may trust them.
+Times of messages are checked once, where they come in; everything behind may trust them. Times in
+application properties are the sender's own: who shows them stays within the calendar.
 """
 
+import datetime
 from typing import Final
 
 from partibus.domain.errors import ArgumentError
@@ -12,6 +14,13 @@ MOMENT_MS_MIN: Final = -62_135_596_800_000
 """0001-01-01T00:00:00Z."""
 MOMENT_MS_MAX: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z."""
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def calendar_moment(at_ms: int) -> datetime.datetime:
+    """The moment in UTC, or the end of the calendar that it lies beyond."""
+    within_ms = max(MOMENT_MS_MIN, min(at_ms, MOMENT_MS_MAX))
+    return _EPOCH + datetime.timedelta(milliseconds=within_ms)
 
 
 def checked_moment(name: str, at_ms: int) -> int:

@@ -149,7 +149,7 @@ def boundary_of(directory: Path) -> Boundary | None:
         return msgspec.json.decode(path.read_bytes(), type=Boundary)
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StoreCorrupt(f"{path} is damaged: {error}. Restore the file from a copy.") from error
 
 

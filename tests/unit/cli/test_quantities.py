@@ -76,3 +76,8 @@ def test_moments() -> None:
     assert span_ms("1d12h") == 36 * 3_600_000
     with pytest.raises(typer.BadParameter):
         moment_ms("tomorrow")
+
+
+def test_a_time_beyond_the_calendar_is_its_end() -> None:
+    assert spoken_moment(1 << 62) == "9999-12-31T23:59:59.999Z"
+    assert spoken_moment(-(1 << 62)) == "0001-01-01T00:00:00.000Z"

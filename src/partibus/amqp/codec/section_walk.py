@@ -445,6 +445,8 @@ def _walk_delivery_annotations(
 
 def read_descriptor(payload: bytes, at: int, end: int) -> tuple[int, int]:
     """The code of the section at `at` and the offset of its value, in any form of descriptor."""
+    if end - at < 3:
+        raise DecodeError("a section is cut short")
     if payload[at] != 0x00:
         raise DecodeError(f"a section begins with 0x{payload[at]:02x}")
     if payload[at + 1] == 0x53:

@@ -72,6 +72,8 @@ def replay_in_sessions(state: State, kind: int, meta: bytes, position: int, leng
         offset += _RUN.size
         session_id = decode_id(meta[offset : offset + size])
         offset += size
+        if count > len(state.main.ready) + len(state.scheduled) and count > 1:
+            raise StoreCorrupt(f"{count} messages are said to be in a session, which are not there")
         for sequence in range(first, first + count):
             sessions.enter(sequence, session_id)
 

@@ -18,10 +18,13 @@ from partibus.fragment.spec import NO_SPEC
 from partibus.fragment.state import State
 from partibus.fragment.topics.records import TOPIC_KINDS, replay_topic
 from partibus.fragment.upkeep.store_marks import STORE_FRAGMENT, StoreMarks
-from partibus.store.interface import Recovered, RecoveredRecord
+from partibus.store.interface import Pages, Recovered, RecoveredRecord
 
 STEP_RECORDS: Final = 4096
 """Records between two steps of which those who wait are told: some milliseconds."""
+
+_CONTRADICTIONS: Final = (AssertionError, LookupError, OverflowError, ValueError, struct.error)
+"""What comes of numbers, places and texts that no release has written."""
 
 
 def no_progress() -> None:
@@ -51,7 +54,7 @@ def rebuild(recovered: Recovered, progress: Callable[[], None] = no_progress) ->
         if fragment_id == STORE_FRAGMENT:
             marks.read(snapshot)
         else:
-            states[fragment_id] = load(fragment_id, NO_SPEC, snapshot, recovered.pages)
+            states[fragment_id] = _loaded(fragment_id, snapshot, recovered.pages)
         progress()
     dropped: set[int] = set()
     for number, record in enumerate(recovered.records):
@@ -74,6 +77,17 @@ def rebuild(recovered: Recovered, progress: Callable[[], None] = no_progress) ->
     return rebuilt
 
 
+def _loaded(fragment_id: int, snapshot: bytes, pages: Pages) -> State:
+    """The state of a fragment as its snapshot has it."""
+    try:
+        return load(fragment_id, NO_SPEC, snapshot, pages)
+    except _CONTRADICTIONS as error:
+        raise StoreCorrupt(
+            f"fragment {fragment_id}: its snapshot in the checkpoint contradicts itself. Restore "
+            "the store from a backup; nothing was changed."
+        ) from error
+
+
 def _apply(states: dict[int, State], record: RecoveredRecord) -> None:
     """One record, to whom it concerns."""
     state = states.get(record.fragment)
@@ -87,7 +101,7 @@ def _apply(states: dict[int, State], record: RecoveredRecord) -> None:
             replay(state, kind, record.meta, position, length)
     except StoreCorrupt as error:
         raise StoreCorrupt(f"fragment {record.fragment}: {error.text}") from error
-    except (AssertionError, LookupError, ValueError, struct.error) as error:
+    except _CONTRADICTIONS as error:
         raise StoreCorrupt(
             f"fragment {record.fragment}: a record of kind {kind} contradicts those before it"
         ) from error

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from partibus.client.bus import Bus
 from partibus.client.connection_string import ConnectionString
 from partibus.client.message import DEAD_LETTER_PROPERTIES, IncomingMessage, OutgoingMessage
+from partibus.domain.moments import calendar_moment
 
 DEAD_LETTER_PATH: Final = "$deadletterqueue"
 _ROUND: Final = 250
@@ -132,4 +133,4 @@ def _text(value: object) -> str | None:
 def _moment(time_ms: int | None) -> datetime.datetime | None:
     if time_ms is None:
         return None
-    return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return calendar_moment(time_ms)

@@ -76,3 +76,9 @@ def test_what_is_in_order_is_not_copied() -> None:
 def test_what_no_order_makes_a_message_is_refused(payload: bytes) -> None:
     with pytest.raises(DecodeError):
         parse_in_order(payload)
+
+
+@pytest.mark.parametrize("last", [b"\x00", b"\x00\x53", b"\x00\x80"])
+def test_a_section_out_of_order_that_is_cut_short_is_refused(last: bytes) -> None:
+    with pytest.raises(DecodeError, match="cut short"):
+        parse_in_order(FOOTER + HEADER + last)

@@ -1,12 +1,16 @@
 """From records to states: what a store says of itself, and records that contradict each other."""
 
+import struct
 from collections.abc import Iterator
 
 import pytest
 
 from partibus.domain.errors import StoreCorrupt
 from partibus.fragment import records
+from partibus.fragment.commands import Outcome
+from partibus.fragment.message import Overlay
 from partibus.fragment.records import DROPPED, ENQUEUED, ENQUEUED_META, REMOVED, pack_sequences
+from partibus.fragment.snapshot import dump
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.topics.records import PUBLISHED, pack_published
 from partibus.fragment.upkeep.recovering import rebuild
@@ -100,6 +104,23 @@ def test_records_that_contradict_each_other_are_refused_by_fragment(records: obj
     assert callable(records)
     with pytest.raises(StoreCorrupt, match=r"^fragment 5: "):
         rebuild(Recovered({}, records()))
+
+
+def test_a_snapshot_that_contradicts_itself_is_refused_by_fragment() -> None:
+    bench = FragmentBench(FragmentSpec(lock_duration_ms=1, max_delivery_count=3, path="q"))
+    bench.send(b"a")
+    (delivered,) = bench.receive(1)
+    bench.settle([delivered.token], Outcome.DEAD_LETTER, overlay=Overlay(b"", "why", None))
+    damaged = dump(bench.state).replace(b"why", b"\xff\xff\xff")
+    with pytest.raises(StoreCorrupt, match=r"^fragment 5: its snapshot"):
+        rebuild(recovered(s5=damaged))
+
+
+def test_a_run_of_messages_in_a_session_that_are_not_there_is_refused() -> None:
+    run = struct.pack("<QIH", 1, 0xFFFF_FFFF, 1) + b"s"
+    claimed = RecoveredRecord(5, records.IN_SESSIONS, run, 0, 0)
+    with pytest.raises(StoreCorrupt, match="not there"):
+        rebuild(recovered(enqueued(5, 1), claimed))
 
 
 def test_a_record_of_a_later_release_is_refused() -> None:

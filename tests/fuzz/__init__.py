@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing: the targets, their corpus, and the fuzzer around them."""
