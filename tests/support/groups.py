@@ -18,6 +18,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 JS: Final = ROOT / "tests" / "conformance" / "js"
+JMS: Final = ROOT / "tests" / "conformance" / "jms"
 JAVA: Final = ROOT / "src" / "pyspark_servicebus" / "java_runtime.py"
 NODE_MAJOR_MIN: Final = 18
 _SYSTEM_PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
@@ -39,6 +40,12 @@ def _has_node() -> bool:
         return False
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True)
     return int(version.stdout.lstrip("v").split(".")[0]) >= NODE_MAJOR_MIN
+
+
+@cache
+def _has_jms() -> bool:
+    tools = all(map(shutil.which, ("java", "javac")))
+    return tools and any((JMS / "jars").glob("qpid-jms-client-*.jar"))
 
 
 @cache
@@ -129,6 +136,11 @@ GROUPS: Final = {
         needs="Node 18 or newer with npm",
         command="apt-get install -y nodejs npm && make install",
         present=_has_node,
+    ),
+    "jms": Group(
+        needs="a Java development kit, and Qpid JMS from Maven",
+        command="apt-get install -y default-jdk-headless maven && make install",
+        present=_has_jms,
     ),
     "namespaces": Group(
         needs="Linux namespaces for users, with mount, ip and curl",
