@@ -205,11 +205,11 @@ class Host:
             self._receivers[number] = FarSessionReceiver(self, number, fragment, deletes)
 
     def _accept(self, row: Row) -> None:
-        _, number, session_id, waits = row
+        _, number, session_id, waits, is_exclusive, lock = row
         receiver = self._receivers.get(number)
         if isinstance(receiver, FarSessionReceiver):
             consumer = receiver.session_consumer
-            receiver.fragment.submit(AcceptSession(consumer, session_id, waits))
+            receiver.fragment.submit(AcceptSession(consumer, session_id, waits, is_exclusive, lock))
         else:
             self.post((NOT_ACCEPTED, number, error_row(no_such_fragment(None))))
 

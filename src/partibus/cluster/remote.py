@@ -296,7 +296,8 @@ class FarBroker:
         """Who waits for any session asks anew when the far process is back."""
         outbox = self._open(far)
         if outbox is not None:
-            row = (ACCEPT, far.number, command.session_id, command.waits)
+            mode = (command.is_exclusive, command.takes_over)
+            row = (ACCEPT, far.number, command.session_id, command.waits, *mode)
             outbox.post(row, ROW_BYTES)
         elif command.session_id is not None or not command.waits:
             receiver = command.consumer.session_receiver

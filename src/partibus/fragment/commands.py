@@ -121,11 +121,13 @@ class Consumer:
 class SessionConsumer(Consumer):
     """A receiver of one session."""
 
-    __slots__ = ("session_receiver",)
+    __slots__ = ("is_exclusive", "session_receiver")
 
     def __init__(self, fragment_id: int, receiver: SessionReceiver, deletes: bool) -> None:
         super().__init__(fragment_id, receiver, Lane.MAIN, deletes)
         self.session_receiver = receiver
+        self.is_exclusive = True
+        """False when another receiver may take its session over (SES-26)."""
 
 
 class Command:
@@ -315,14 +317,25 @@ class AcceptSession(Command):
     """Lock a session for a receiver: a certain one, or the free one whose head waits longest.
 
     A certain one that is held is refused at once (SES-3). When any will do and none is free,
-    `waits` says whether the receiver stands in line until it detaches (SES-4)."""
+    `waits` says whether the receiver stands in line until it detaches (SES-4). A receiver that is
+    not exclusive may show the lock that another one holds, and takes its place (SES-27)."""
 
-    __slots__ = ("consumer", "session_id", "waits")
+    __slots__ = ("consumer", "is_exclusive", "session_id", "takes_over", "waits")
 
-    def __init__(self, consumer: SessionConsumer, session_id: str | None, waits: bool) -> None:
+    def __init__(
+        self,
+        consumer: SessionConsumer,
+        session_id: str | None,
+        waits: bool,
+        is_exclusive: bool = True,
+        takes_over: int = 0,
+    ) -> None:
         self.consumer = consumer
         self.session_id = session_id
         self.waits = waits
+        self.is_exclusive = is_exclusive
+        self.takes_over = takes_over
+        """The number of the lock to take over; 0 for none."""
 
 
 class FindOldestSession(Command):

@@ -318,12 +318,18 @@ class FragmentBench:
     # --- sessions -------------------------------------------------------------------------
 
     def accept(
-        self, session_id: str | None = None, *, waits: bool = False, deletes: bool = False
+        self,
+        session_id: str | None = None,
+        *,
+        waits: bool = False,
+        deletes: bool = False,
+        is_exclusive: bool = True,
+        takes_over: int = 0,
     ) -> tuple[SessionInbox, SessionConsumer]:
         """A receiver that has asked for a session, or for any."""
         inbox = SessionInbox()
         consumer = SessionConsumer(1, inbox, deletes)
-        self.submit(AcceptSession(consumer, session_id, waits))
+        self.submit(AcceptSession(consumer, session_id, waits, is_exclusive, takes_over))
         return inbox, consumer
 
     def renew_session(self, inbox: SessionInbox) -> int:

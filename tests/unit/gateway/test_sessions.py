@@ -21,6 +21,7 @@ from partibus.amqp.events import (
     IncomingSettled,
     TransferReceived,
 )
+from partibus.amqp.link import Link
 from partibus.cluster.remote import RemoteFragment
 from partibus.domain.entity import QueueSpec
 from partibus.domain.partition_key import fragment_index
@@ -387,3 +388,71 @@ def test_a_lost_process_takes_its_sessions_along(far: FarSessions) -> None:
     client.run()
     assert given(waiting) == "a"
     assert bodies(receive(client, waiting, 5)) == [1]
+
+
+# --- sessions that may be taken over --------------------------------------------------------------
+
+NON_EXCLUSIVE = "com.microsoft:non-exclusive-session-filter:list"
+
+
+def accept_shared(
+    client: ClientBench, queue: str, session_id: str | None, token: uuid.UUID | None = None
+) -> Link:
+    asked = Described(ULong(0x137000000E), [session_id, token])
+    name = f"shared-{uuid.uuid4()}"
+    return client.attach(queue, sends=False, name=name, filters={NON_EXCLUSIVE: asked})
+
+
+def shared(link: Link) -> tuple[object, uuid.UUID]:
+    """The session and the token that an attach reply names."""
+    assert link.source is not None, "the link was refused or not answered"
+    answer = link.source.filters[NON_EXCLUSIVE]
+    assert isinstance(answer, Described) and answer.descriptor == 0x137000000E
+    assert isinstance(answer.value, list)
+    session_id, token = answer.value
+    assert isinstance(token, uuid.UUID)
+    return session_id, token
+
+
+@pytest.mark.rule("SES-26", "SES-27")
+@pytest.mark.parametrize("queue", ["q", "p"])
+def test_a_session_is_taken_over_by_its_token_from_another_connection(
+    bus: BusBench, client: ClientBench, queue: str
+) -> None:
+    send(client, queue, (1, "a"), (2, "a"))
+    first = accept_shared(client, queue, None)
+    session_id, token = shared(first)
+    assert session_id == "a" and "com.microsoft:locked-until-utc" in first.properties
+    (message,) = receive(client, first, 1)
+    other = bus.client()
+    second = accept_shared(other, queue, None, token)
+    assert shared(second)[0] == "a" and shared(second)[1] != token
+    bus.scheduler.advance_ms(LOST_NOTICE_MS)
+    client.run()
+    assert detach_condition(client) == "com.microsoft:session-lock-lost"
+    tokens = Array(UUID16, [uuid.UUID(bytes_le=message.tag)])
+    settled = Management(other, queue).ask(
+        "update-disposition", disposition_status="completed", lock_tokens=tokens, session_id="a"
+    )
+    assert settled[0] == 200
+    assert bodies(receive(other, second, 5)) == [2]
+    assert Management(other, queue).ask("renew-session-lock", session_id="a")[0] == 200
+    assert Management(client, queue).ask("renew-session-lock", session_id="a")[0] == 410
+
+
+@pytest.mark.rule("SES-27")
+def test_a_token_of_nobody_is_refused(bus: BusBench, client: ClientBench) -> None:
+    accept_shared(client, "q", "a", uuid.uuid4())
+    assert detach_condition(client) == "com.microsoft:session-lock-lost"
+    assert given(accept(client, "q", "a")) == "a"
+    other = bus.client()
+    accept_shared(other, "q", "a")
+    assert detach_condition(other) == "com.microsoft:session-cannot-be-locked"
+
+
+@pytest.mark.rule("SES-26")
+@pytest.mark.parametrize("asked", [None, "a", [1, None], ["a", "b"], ["a", None, None]])
+def test_a_filter_of_another_shape_is_refused(client: ClientBench, asked: object) -> None:
+    filters: dict[str, object] = {NON_EXCLUSIVE: Described(ULong(0x137000000E), asked)}
+    client.attach("q", sends=False, name="odd", filters=filters)
+    assert detach_condition(client) == "com.microsoft:argument-error"

@@ -20,7 +20,15 @@ from partibus.fragment.commands import (
     FindOldestSession,
     RenewSession,
 )
-from partibus.fragment.effects import Done, Effects, Failed, NotAccepted, Renewed, SessionLost
+from partibus.fragment.effects import (
+    Accepted,
+    Done,
+    Effects,
+    Failed,
+    NotAccepted,
+    Renewed,
+    SessionLost,
+)
 from partibus.fragment.queue.settlement import drop_locks as drop_message_locks
 from partibus.fragment.queue.settlement import end_delivery
 from partibus.fragment.sessions.dispatch import forwarding, grant, serve_sessions
@@ -37,10 +45,13 @@ def accept(state: State, command: Command, now_ms: int, out: Effects) -> None:
     consumer = command.consumer
     if consumer.gone:
         return
+    consumer.is_exclusive = command.is_exclusive
     if not isinstance(lane, SessionLane):
         out.outward.append(NotAccepted(consumer, without_sessions(state)))
     elif state.spec.forward_to:
         out.outward.append(NotAccepted(consumer, forwarding(state)))
+    elif command.takes_over:
+        _take_over(state, lane, command, now_ms, out)
     elif command.session_id is not None:
         _accept_certain(state, lane, command, command.session_id, now_ms, out)
     else:
@@ -74,6 +85,34 @@ def _accept_certain(
         session.lock.successors.append(command.consumer)
     else:
         out.outward.append(NotAccepted(command.consumer, SessionCannotBeLocked()))
+
+
+def _take_over(
+    state: State, lane: SessionLane, command: AcceptSession, now_ms: int, out: Effects
+) -> None:
+    """Put a receiver in the place of the one whose lock it shows; what that one has not settled
+    stays in flight, for the new holder to settle (SES-27)."""
+    sessions, consumer = lane.in_sessions, command.consumer
+    lock = sessions.locks.get(command.takes_over)
+    wanted = command.session_id
+    if state.suspended:
+        out.outward.append(NotAccepted(consumer, StoreUnavailable()))
+    elif (
+        lock is None
+        or lock.is_closing
+        or lock.until_ms <= now_ms
+        or (wanted is not None and wanted != lock.session.session_id)
+    ):
+        out.outward.append(NotAccepted(consumer, SessionLockLost()))
+    elif lock.consumer.is_exclusive or lock.consumer.consuming:
+        out.outward.append(NotAccepted(consumer, SessionCannotBeLocked()))
+    else:
+        previous, number = lock.consumer, state.next_token
+        state.next_token = number + 1
+        until_ms = now_ms + state.spec.lock_duration_ms
+        sessions.hand_on(lock, consumer, number, until_ms)
+        out.outward.append(SessionLost(previous, SessionLockLost()))
+        out.outward.append(Accepted(consumer, lock.session.session_id, until_ms, number))
 
 
 def find_oldest(state: State, command: Command, now_ms: int, out: Effects) -> None:

@@ -138,7 +138,7 @@ class Session:
 
 
 class SessionLock:
-    """The exclusive hold of one receiver on a session and all its messages (SES-6, SES-8)."""
+    """The hold of one receiver on a session and all its messages (SES-6, SES-8)."""
 
     __slots__ = (
         "consumer",
@@ -363,6 +363,15 @@ class Sessions:
         lock.until_ms = until_ms
         del self.locks[lock.number]
         self.locks[lock.number] = lock
+
+    def hand_on(
+        self, lock: SessionLock, consumer: SessionConsumer, number: int, until_ms: int
+    ) -> None:
+        """Another receiver holds the session from now on, with what is in flight (SES-27)."""
+        del self.locks[lock.number], self.lock_of[lock.consumer]
+        lock.consumer, lock.number, lock.until_ms = consumer, number, until_ms
+        self.locks[number] = self.lock_of[consumer] = lock
+        self.touched[lock.session] = None
 
     def shift_ms(self, delta_ms: int) -> None:
         """The clock was set: locks last as long as they would have."""

@@ -24,7 +24,8 @@ from partibus.gateway.cbs import CbsNode
 from partibus.gateway.error_mapping import amqp_error
 from partibus.gateway.links.inbound import InboundLink
 from partibus.gateway.links.outbound import OutboundLink
-from partibus.gateway.links.session import SESSION_FILTER, SessionLink
+from partibus.gateway.links.session import SessionLink
+from partibus.gateway.links.session_filter import session_filter
 from partibus.gateway.management import ManagementNode
 from partibus.gateway.namespace import (
     Entity,
@@ -120,16 +121,16 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
     require_receivable(entity)
     require_no_forwarding(entity, lane)
     deletes = link.snd_settle_mode == SETTLED
-    has_filter = source is not None and SESSION_FILTER in source.filters
+    asked = None if source is None else session_filter(source.filters)
     # The dead letters of a session entity are received without a session (DLQ-10).
     if entity.spec.requires_session and lane is Lane.MAIN:
-        if not has_filter:
+        if asked is None:
             raise InvalidOperation(
                 "It is not possible for an entity that requires sessions to create a "
                 "non-sessionful message receiver. Accept a session."
             )
-        return SessionLink(connection, link, address.path, entity, deletes)
-    if has_filter:
+        return SessionLink(connection, link, address.path, entity, deletes, asked)
+    if asked is not None:
         raise InvalidOperation(
             "A sessionful message receiver cannot be created on an entity that does not "
             "require sessions. Receive without a session."

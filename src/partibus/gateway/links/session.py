@@ -6,35 +6,34 @@ then on it is a receiving link with a single source, whose locks are all the ses
 session is released when the link goes (SES-7), and the link goes when the session is lost.
 """
 
+import uuid
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from partibus.amqp.codec.text import is_text, text_of
-from partibus.amqp.codec.types import Described
 from partibus.amqp.link import Link
 from partibus.amqp.terminus import source_with_filter
 from partibus.domain.errors import (
-    ArgumentError,
     BusError,
     EntityNotFound,
     OperationTimeout,
     SessionLockLost,
     StoreUnavailable,
 )
-from partibus.domain.limits import SESSION_ID_LENGTH_MAX
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.broker import Timer
 from partibus.fragment.commands import FindOldestSession, Lane
 from partibus.fragment.handle import Fragment
 from partibus.gateway.links.outbound import OutboundLink
+from partibus.gateway.links.session_filter import SessionFilter
 from partibus.gateway.links.session_source import SessionSource
 from partibus.gateway.namespace import Entity
 from partibus.gateway.operations.fanout import CountPart, FanOut
+from partibus.message.lock_token import pack_number
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
-SESSION_FILTER: Final = "com.microsoft:session-filter"
 TIMEOUT_PROPERTY: Final = "com.microsoft:timeout"
 LOCKED_UNTIL_PROPERTY: Final = "com.microsoft:locked-until-utc"
 WAIT_MS_DEFAULT: Final = 59_000
@@ -63,9 +62,10 @@ class SessionLink(OutboundLink):
     __slots__ = (
         "_candidates",
         "_entity_path",
-        "_filters",
+        "_filter",
         "_held",
         "_searches_left",
+        "_takes_over",
         "_timer",
         "_wanted",
     )
@@ -77,16 +77,20 @@ class SessionLink(OutboundLink):
         path: str,
         entity: Entity,
         deletes: bool,
+        asked: SessionFilter,
     ) -> None:
         super().__init__(connection, link, path, (), Lane.MAIN, deletes)
-        assert link.source is not None
-        self._filters = link.source.filters
-        self._wanted = _session_id(self._filters[SESSION_FILTER])
+        self._filter = asked
+        self._wanted = asked.session_id
         self._entity_path = entity.record.path
         fragments = entity.fragments
-        if self._wanted is not None:
-            fragments = [fragments[fragment_index(self._wanted, len(fragments))]]
+        self._takes_over = 0
+        """The lock of another receiver, whose place is to be taken (SES-27)."""
         gateway = connection.gateway
+        if asked.token is not None:
+            fragments, self._takes_over = self._holder(fragments, asked.token)
+        elif self._wanted is not None:
+            fragments = [fragments[fragment_index(self._wanted, len(fragments))]]
         self._candidates = [SessionSource(self, gateway, f, deletes) for f in fragments]
         self._searches_left = len(fragments)
         self._held: HeldSession | None = None
@@ -94,10 +98,23 @@ class SessionLink(OutboundLink):
 
     # --- on the way to a session --------------------------------------------------------------
 
+    def _holder(
+        self, fragments: Sequence[Fragment], token: uuid.UUID
+    ) -> tuple[list[Fragment], int]:
+        """The fragment that has given a lock token, and the number of the lock there."""
+        for fragment in fragments:
+            prefix = self._connection.gateway.token_prefix(fragment.fragment_id)
+            number = prefix.number_of(token)
+            if number:
+                return [fragment], number
+        raise SessionLockLost
+
     def open(self) -> None:
         """Ask for the session; the client's attach is answered when it is held."""
-        if self._wanted is not None:
-            self._candidates[0].accept(self._wanted, False)
+        for source in self._candidates:
+            source.is_exclusive = self._filter.is_exclusive
+        if self._wanted is not None or self._takes_over:
+            self._candidates[0].accept(self._wanted, False, self._takes_over)
             return
         wait_ms = self._link.properties.get(TIMEOUT_PROPERTY)
         if not isinstance(wait_ms, int):
@@ -162,21 +179,13 @@ class SessionLink(OutboundLink):
         self._sources = [source]
         self._connection.held_sessions[self._entity_path, session_id] = self
         self._link.accept(
-            source=source_with_filter(self._link.source_raw, self._answered_filters(session_id)),
+            source=source_with_filter(
+                self._link.source_raw, self._filter.answered(session_id, _token(source, lock))
+            ),
             properties={LOCKED_UNTIL_PROPERTY: locked_until_ms * _TICKS_PER_MS + _EPOCH_TICKS},
         )
         self._connection.has_output()
         self.flow()
-
-    def _answered_filters(self, session_id: str) -> dict[str, object]:
-        """The filters with the session that was given, in the shape of the question
-        (amqp-contract rule 6)."""
-        filters = dict(self._filters)
-        asked = filters[SESSION_FILTER]
-        filters[SESSION_FILTER] = (
-            Described(asked.descriptor, session_id) if isinstance(asked, Described) else session_id
-        )
-        return filters
 
     def _stop_waiting(self, chosen: SessionSource | None) -> None:
         if self._timer is not None:
@@ -190,7 +199,8 @@ class SessionLink(OutboundLink):
         """A fragment has no session to give: look again, or tell the client."""
         if self._held is not None:
             return
-        if self._wanted is None and not isinstance(error, EntityNotFound):
+        is_certain = self._wanted is not None or self._takes_over
+        if not is_certain and not isinstance(error, EntityNotFound):
             self._search()
         else:
             self._connection.drop(self._link, error)
@@ -209,7 +219,7 @@ class SessionLink(OutboundLink):
         """A fragment cannot be reached, and its sessions are free again."""
         if self._held is not None:
             self._connection.drop(self._link, SessionLockLost())
-        elif self._wanted is not None:
+        elif self._wanted is not None or self._takes_over:
             self._connection.drop(self._link, StoreUnavailable())
 
     # --- as a receiving link --------------------------------------------------------------------
@@ -237,15 +247,6 @@ class SessionLink(OutboundLink):
         self._stop_waiting(None)
 
 
-def _session_id(asked: object) -> str | None:
-    """The session that a filter names; None for any."""
-    value = asked.value if isinstance(asked, Described) else asked
-    if value is None:
-        return None
-    session_id = text_of(value) if is_text(value) else None
-    if session_id is None or len(session_id) > SESSION_ID_LENGTH_MAX:
-        raise ArgumentError(
-            f"The session filter must be null or a string of up to {SESSION_ID_LENGTH_MAX} "
-            "characters."
-        )
-    return session_id
+def _token(source: SessionSource, lock: int) -> uuid.UUID:
+    """The lock of a session as its holder may hand it on."""
+    return uuid.UUID(bytes=source.token_prefix.in_uuids + pack_number(lock))

@@ -40,13 +40,15 @@ class SessionDrawer(Drawer, Protocol):
 class SessionSource(Source):
     """The link's end of one fragment, with at most one session of it."""
 
-    __slots__ = ("_is_waiting", "_session_consumer", "_session_link")
+    __slots__ = ("_is_waiting", "_session_consumer", "_session_link", "is_exclusive")
 
     def __init__(
         self, link: SessionDrawer, gateway: "Gateway", fragment: Fragment, deletes: bool
     ) -> None:
         self._session_link = link
         self._is_waiting = False
+        self.is_exclusive = True
+        """Whether the session is for this link alone (SES-26)."""
         self._session_consumer: SessionConsumer
         super().__init__(link, gateway, fragment, Lane.MAIN, deletes)
 
@@ -59,10 +61,12 @@ class SessionSource(Source):
         """Whether the fragment's store answers."""
         return self._fragment.is_available
 
-    def accept(self, session_id: str | None, waits: bool) -> None:
-        """Ask for a session, or for any."""
+    def accept(self, session_id: str | None, waits: bool, takes_over: int = 0) -> None:
+        """Ask for a session, for any, or for the place of who holds a lock."""
         self._is_waiting = waits
-        self._fragment.submit(AcceptSession(self._session_consumer, session_id, waits))
+        consumer, is_exclusive = self._session_consumer, self.is_exclusive
+        command = AcceptSession(consumer, session_id, waits, is_exclusive, takes_over)
+        self._fragment.submit(command)
 
     # --- from the fragment ------------------------------------------------------------------
 

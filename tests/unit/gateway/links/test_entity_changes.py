@@ -20,7 +20,7 @@ from partibus.control.policies import (
 from partibus.domain.entity import EntityStatus, QueueSpec
 from partibus.domain.rights import ALL_RIGHTS, Rights
 from partibus.gateway.gateway import SWEEP_INTERVAL_MS
-from partibus.gateway.links.session import SESSION_FILTER
+from partibus.gateway.links.session_filter import SESSION_FILTER
 from partibus.testing.bus import BusBench, ClientBench
 from support.gateway_messages import in_session, plain
 
