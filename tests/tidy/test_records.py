@@ -55,7 +55,7 @@ def test_every_dependency_has_a_line_in_the_decision(project: dict[str, dict[str
     for several in (table["optional-dependencies"], project["dependency-groups"]):
         required += [requirement for extra in several.values() for requirement in extra]
     names = {re.split(r"[\[<>=;! ]", requirement)[0] for requirement in required}
-    names |= _javascript_dependencies()
+    names |= _javascript_dependencies() | _java_dependencies() | _go_dependencies()
     recorded = set(re.findall(r"`([^`]+)`", (ADR / "0005-dependencies.md").read_text("utf-8")))
     assert names <= recorded
 
@@ -87,3 +87,17 @@ def test_a_rule_is_defined_once() -> None:
 def _javascript_dependencies() -> set[str]:
     package = ROOT / "tests" / "conformance" / "js" / "package.json"
     return set(json.loads(package.read_text(encoding="utf-8"))["dependencies"])
+
+
+def _java_dependencies() -> set[str]:
+    pom = (ROOT / "tests" / "conformance" / "java" / "pom.xml").read_text(encoding="utf-8")
+    dependencies = re.findall(r"<dependency>.*?<artifactId>([^<]+)<", pom, re.DOTALL)
+    assert dependencies
+    return set(dependencies)
+
+
+def _go_dependencies() -> set[str]:
+    module = (ROOT / "tests" / "conformance" / "go" / "go.mod").read_text(encoding="utf-8")
+    direct = re.findall(r"^\t(\S+) v\S+$", module, re.MULTILINE)
+    assert direct
+    return set(direct)
