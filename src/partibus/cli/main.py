@@ -20,6 +20,7 @@ from partibus.cli.verbs import (
     fault,
     hosted_namespace,
     serve,
+    sim,
     store,
     token,
     version,
@@ -127,6 +128,7 @@ app.add_typer(stage.app, name="stage", rich_help_panel=PIPELINES)
 
 app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)
 app.command("bench", rich_help_panel=TOOLS)(bench.bench)
+app.command("sim", rich_help_panel=TOOLS)(sim.sim)
 app.add_typer(context.app, name="context", rich_help_panel=TOOLS)
 app.add_typer(token.app, name="token", rich_help_panel=TOOLS)
 app.command("version", rich_help_panel=TOOLS)(version.version)

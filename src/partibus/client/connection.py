@@ -57,7 +57,7 @@ class BusClient(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
-        self._owners: set[LinkOwner] = set()
+        self._owners: dict[LinkOwner, None] = {}  # in the order in which they came
         self._connection_moved = LinkOwner(self.flush)
 
     @classmethod
@@ -160,7 +160,7 @@ class BusClient(asyncio.Protocol):
             properties=properties,
         )
         link.context = session.context = owner
-        self._owners.add(owner)
+        self._owners[owner] = None
         while owner.link is None:
             await owner.moved()
 
@@ -282,7 +282,7 @@ class BusClient(asyncio.Protocol):
 
     def _end_link(self, owner: object, error: AmqpError | None, name: str) -> None:
         if isinstance(owner, LinkOwner):
-            self._owners.discard(owner)
+            self._owners.pop(owner, None)
             owner.fail(error, f"Link {name} ended")
 
     def _fail(self, error: AmqpError | None) -> None:

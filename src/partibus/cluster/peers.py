@@ -70,8 +70,8 @@ class Peers:
         self._heard_from = {worker: asyncio.Event() for worker in membership.others}
         """Set by the greeting of a worker, which can be reached at that moment."""
         self._server: asyncio.AbstractServer | None = None
-        self._guests: set[Guest] = set()
-        self._callers: set[Caller] = set()
+        self._guests: dict[Guest, None] = {}
+        self._callers: dict[Caller, None] = {}
         self._brokers: Mapping[int, Broker] = {}
         self.is_serving = True
         control.reach(self)
@@ -164,11 +164,11 @@ class Peers:
             try:
                 if await caller.connect():
                     delay_s = RETRY_S_MIN
-                    self._callers.add(caller)
+                    self._callers[caller] = None
                     await caller.until_lost()
                     log.warning("worker %d is lost; connecting to it again", far.worker)
             finally:
-                self._callers.discard(caller)
+                self._callers.pop(caller, None)
                 caller.channel.abort()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay_s):
@@ -186,7 +186,7 @@ class Peers:
     def make_host(self, guest: "Guest") -> Host:
         """Serve a worker that has greeted."""
         host = Host(guest.channel, self._find, self._answer, self._store_facts)
-        self._guests.add(guest)
+        self._guests[guest] = None
         self._heard_from[guest.worker].set()
         self.count_connected()
         guest.channel.post(self._stores_row(), ROW_BYTES)
@@ -196,7 +196,7 @@ class Peers:
 
     def forget(self, guest: "Guest") -> None:
         """A worker that asked is gone."""
-        self._guests.discard(guest)
+        self._guests.pop(guest, None)
 
     def _stores_row(self) -> Row:
         brokers = self._brokers.items()

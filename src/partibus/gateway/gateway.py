@@ -76,7 +76,7 @@ class Gateway:
         self._run = secrets.randbits(32) if run is None else run
         """Makes the lock tokens of this namespace unlike those of any other; workers share it."""
         self._prefixes: dict[int, TokenPrefix] = {}
-        self._connections: set[ClientConnection] = set()
+        self._connections: dict[ClientConnection, None] = {}  # in the order of arrival
         self.receivers = Receivers(namespace)
         self.host: Callable[[str], Gateway] | None = None
         """Finds the gateway of a key by its name, where a server hosts several namespaces."""
@@ -115,7 +115,7 @@ class Gateway:
         if self.trouble is not None:
             wire = DelayedWire(wire, self.trouble, self.scheduler, self.monotonic_ms)
         connection = ClientConnection(self, wire)
-        self._connections.add(connection)
+        self._connections[connection] = None
         self.meters.opened += 1
         return connection
 
@@ -123,13 +123,13 @@ class Gateway:
         """A client of another namespace's gateway is this one's from now on."""
         if isinstance(wire, DelayedWire) and self.trouble is not None:
             wire.trouble = self.trouble
-        self._connections.add(connection)
+        self._connections[connection] = None
         self.meters.opened += 1
         connection.wake_by(self.monotonic_ms())
 
     def forget(self, connection: ClientConnection, held: list[bytes | memoryview]) -> None:
         """A client is gone, and what its unfinished messages held is of no use any more."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self.meters.closed += 1
         free_in_turns(self.scheduler, held)
 

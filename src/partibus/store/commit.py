@@ -6,6 +6,7 @@ and a synced write must succeed before appends are taken again. Never runs a cal
 callback: it hands its news to the owner on the loop thread. Started by the store.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -252,14 +253,26 @@ class CommitThread:
         self._rolling = False
 
     def _fail(self, group: list[PendingEntry], error: Exception) -> None:
-        """Refuse all that waits; told under the lock, so that a later refusal is told later."""
+        """Refuse all that waits; told under the lock, so that a later refusal is told later.
+
+        What was written is cut before anybody hears: a process that ends now must not leave an
+        entry to the next start that its sender was told is not stored."""
         _log.error("%s: a commit failed, the store is down: %r", self._directory, error)
         text = f"The store {self._directory} is down: {error}. It is probed; try again."
+        self._cut_refused()
         with self._wake:
             self._refusing = True
             entries = group + self._waiting
             self._waiting = []
             self._tell(partial(self._owner.failed, entries, StoreUnavailable(text)))
+
+    def _cut_refused(self) -> None:
+        """As far as the disk lets us now; the probe does it again, for good."""
+        if self._rolling or self._fd < 0:
+            return  # then nothing was written, or the file that was begun is made again
+        end = max(self.durable, self._base + SEGMENT_HEADER_BYTES)
+        with contextlib.suppress(OSError):
+            self._disk.truncate(self._fd, end - self._base)
 
     def _restore_until_done(self) -> None:
         """Probe until the disk answers, or until the store is closed."""

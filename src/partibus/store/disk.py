@@ -6,18 +6,42 @@ translates no error: an OSError passes through. Called by every module that touc
 """
 
 import errno
+import mmap
 import os
 from pathlib import Path
 from typing import Final, Protocol
 
-from partibus.files.private import FILE_MODE
+from partibus.files.private import FILE_MODE, close_to_others, make_private_directory
+from partibus.store.lock import DirectoryLock
 
 # Read only what is in memory already; platforms without the flag read and may block.
 READ_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 
 
+class Claim(Protocol):
+    """The right to a directory, held until it is released."""
+
+    def release(self) -> None:
+        """Let others have the directory."""
+        ...
+
+
+class Mapped(Protocol):
+    """A file in memory: what is put there is in the file at once, and durable by a sync."""
+
+    def __setitem__(self, where: slice, data: bytes, /) -> None: ...
+
+    def close(self) -> None:
+        """Map it no more."""
+        ...
+
+
 class Disk(Protocol):
     """What a store asks of a file system; every call may raise OSError."""
+
+    def claim(self, directory: Path) -> Claim:
+        """Make the directory if need be, private, and keep others out of it."""
+        ...
 
     def open(self, path: Path, *, writable: bool, create: bool = False) -> int:
         """A descriptor; with `create` the file must be new or is emptied."""
@@ -55,6 +79,14 @@ class Disk(Protocol):
         """The length of the file."""
         ...
 
+    def length(self, path: Path) -> int:
+        """The length of the file of that name."""
+        ...
+
+    def map(self, fd: int, length: int) -> Mapped:
+        """The first bytes of a file that is open for writing, in memory."""
+        ...
+
     def written_end(self, fd: int) -> int:
         """After the last byte that was ever written; what follows reads as zeros."""
         ...
@@ -84,6 +116,12 @@ class OsDisk:
     """The real thing."""
 
     __slots__ = ()
+
+    def claim(self, directory: Path) -> Claim:
+        make_private_directory(directory)
+        lock = DirectoryLock(directory)
+        close_to_others(directory)
+        return lock
 
     def open(self, path: Path, *, writable: bool, create: bool = False) -> int:
         """Open without following a link: a store's files are its own."""
@@ -126,6 +164,12 @@ class OsDisk:
 
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
+
+    def length(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def map(self, fd: int, length: int) -> Mapped:
+        return mmap.mmap(fd, length)
 
     def written_end(self, fd: int) -> int:
         """Follow the extents; a file system that keeps no such account is all data."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from partibus.domain.errors import BusError
-from partibus.store.disk import Disk
+from partibus.store.disk import Claim, Disk, Mapped
 from partibus.store.interface import Notify, Store, StoreState
 from partibus.store.memory import MemoryStore
 
@@ -87,6 +87,15 @@ class FaultyDisk:
 
     def size(self, fd: int) -> int:
         return self._disk.size(fd)
+
+    def claim(self, directory: Path) -> Claim:
+        return self._disk.claim(directory)
+
+    def length(self, path: Path) -> int:
+        return self._disk.length(path)
+
+    def map(self, fd: int, length: int) -> Mapped:
+        return self._disk.map(fd, length)
 
     def written_end(self, fd: int) -> int:
         return self._disk.written_end(fd)

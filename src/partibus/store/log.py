@@ -21,13 +21,12 @@ from partibus.domain.errors import (
     MessageTooLarge,
     StoreUnavailable,
 )
-from partibus.files.private import close_to_others, make_private_directory
 from partibus.store.callbacks import tell
 from partibus.store.capture import Capture
 from partibus.store.checkpoint import Checkpoint
 from partibus.store.commit import PROBE_INTERVAL_S, CommitThread, PendingEntry
 from partibus.store.compaction.compactor import Compactor
-from partibus.store.disk import Disk, OsDisk
+from partibus.store.disk import Claim, Disk, OsDisk
 from partibus.store.housekeeping import Housekeeper
 from partibus.store.interface import (
     Done,
@@ -41,7 +40,6 @@ from partibus.store.interface import (
     StoreTimings,
 )
 from partibus.store.inventory import prepare_log
-from partibus.store.lock import DirectoryLock
 from partibus.store.pages import PageReader
 from partibus.store.pins import PinnedDisk
 from partibus.store.reading import Readers
@@ -91,7 +89,7 @@ class SegmentStore:
         self._probe_interval_s = probe_interval_s
         self._slow_commit_s = slow_commit_s
         self._store_id = b""
-        self._lock: DirectoryLock | None = None
+        self._lock: Claim | None = None
         self._watermark: Watermark | None = None
         self._pages: PageReader | None = None
         self._commit: CommitThread | None = None  # none before recovery ended, none after close
@@ -127,9 +125,7 @@ class SegmentStore:
     def open(self) -> Recovered:
         """Lock the directory and begin to recover; an empty log is ready at once."""
         try:
-            make_private_directory(self._directory)
-            self._lock = DirectoryLock(self._directory)
-            close_to_others(self._directory)
+            self._lock = self._disk.claim(self._directory)
             return self._recover()
         except OSError as error:
             self.close()

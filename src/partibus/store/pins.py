@@ -8,7 +8,7 @@ it. Given to the parts of a store that delete files, which need not know of it.
 import threading
 from pathlib import Path
 
-from partibus.store.disk import Disk
+from partibus.store.disk import Claim, Disk, Mapped
 
 
 class PinnedDisk:
@@ -72,6 +72,15 @@ class PinnedDisk:
 
     def size(self, fd: int) -> int:
         return self._disk.size(fd)
+
+    def claim(self, directory: Path) -> Claim:
+        return self._disk.claim(directory)
+
+    def length(self, path: Path) -> int:
+        return self._disk.length(path)
+
+    def map(self, fd: int, length: int) -> Mapped:
+        return self._disk.map(fd, length)
 
     def written_end(self, fd: int) -> int:
         return self._disk.written_end(fd)

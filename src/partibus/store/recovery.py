@@ -88,7 +88,7 @@ class LogScan:
                 f"position {start:#x} is missing; the log begins at {self._bases[0]:#x}."
             )
         path = segment_path(self._directory, self._bases[index])
-        size = path.stat().st_size
+        size = self._disk.length(path)
         if size < start - self._bases[index]:
             raise StoreCorrupt(
                 f"{path}: offset {size}: the file is cut short; the checkpoint is at offset "
@@ -133,7 +133,7 @@ class LogScan:
         """Before the last segment nothing may be wrong: it was synced before the next began."""
         path = segment_path(self._directory, base)
         offset = self.end - base
-        if path.stat().st_size <= offset:
+        if self._disk.length(path) <= offset:
             return StoreCorrupt(
                 f"{segment_path(self._directory, self.end)}: offset 0: the segment is missing; "
                 f"{path.name} ends where it begins, and the next one there is begins at "

@@ -6,7 +6,6 @@ that was. Writing it costs no system call: the file is mapped, so that it outliv
 process, and the commit thread syncs it when idle, so that it outlives the machine.
 """
 
-import mmap
 import struct
 from pathlib import Path
 from typing import Final
@@ -96,7 +95,7 @@ class Watermark:
         disk.sync(self._fd)
         disk.replace(beside, path)
         disk.sync_directory(directory)
-        self._map = mmap.mmap(self._fd, WATERMARK_BYTES)
+        self._map = disk.map(self._fd, WATERMARK_BYTES)
 
     def advance(self, position: int) -> None:
         """Everything before `position` is durable."""

@@ -70,6 +70,17 @@ def test_a_refused_entry_never_comes_back(stores: Any, pump: Any, disk: FaultyDi
     assert metas(stores, crashed) == []
 
 
+def test_a_refused_entry_is_cut_before_anybody_hears_of_it(
+    stores: Any, pump: Any, disk: FaultyDisk
+) -> None:
+    """A process that is killed after the refusal, and before the disk answers a probe, must not
+    leave the entry to the next start: its sender was told that it is not stored."""
+    store = stores.ready(disk=disk, probe_interval_s=NEVER_S)
+    disk.sync_errno = errno.EIO
+    assert isinstance(pump.append(store, records_of(b"lost")), StoreUnavailable)
+    assert metas(stores, stores.crashed_copy()) == []
+
+
 def test_a_refusal_is_told_before_a_recovery_that_was_on_its_way(
     stores: Any, pump: Any, disk: FaultyDisk
 ) -> None:

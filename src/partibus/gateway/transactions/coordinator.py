@@ -50,7 +50,7 @@ class CoordinatorLink:
     def __init__(self, connection: "ClientConnection", link: Link) -> None:
         self._connection = connection
         self._link = link
-        self._declared: set[bytes] = set()
+        self._declared: dict[bytes, None] = {}  # in their order
         """Open transactions of this link."""
         self._credit_used = 0
         self._is_closed = False
@@ -86,7 +86,7 @@ class CoordinatorLink:
                 "Transactions with a global id (distributed ones) are not offered."
             )
         transaction = self._connection.transactions.declare()
-        self._declared.add(transaction.txn_id)
+        self._declared[transaction.txn_id] = None
         self._settle(delivery_id, declared(transaction.txn_id))
 
     def _discharge(self, delivery_id: int, fields: list[object]) -> None:
@@ -98,7 +98,7 @@ class CoordinatorLink:
         fail = len(fields) > 1 and fields[1] is True
 
         def answer(error: BusError | None) -> None:
-            self._declared.discard(txn_id)
+            self._declared.pop(txn_id, None)
             self._settle(delivery_id, ACCEPTED if error is None else rejection(error))
 
         self._connection.transactions.discharge(txn_id, fail, answer)

@@ -1,0 +1,185 @@
+"""What all simulated clients share: a connection, patience, and a place in the ledger.
+
+Owns the life of a client: it connects to some worker, does what it does until something goes
+wrong, waits a while and connects again, as programs with an SDK do. Behaviours are subclasses with
+a `behave`; they speak through the project's own client, byte for byte.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from partibus.amqp.events import TransferReceived
+from partibus.amqp.settings import ConnectionSettings
+from partibus.client.connection import BusClient
+from partibus.client.errors import RemoteError
+from partibus.client.links import ReceivedMessage, Receiver, Sender
+from partibus.client.management import Management
+from partibus.client.message import OutgoingMessage
+from partibus.client.requests import open_request_links
+from partibus.control.policies import ROOT_POLICY_NAME
+from partibus.simulation.ledger import Copy, Ledger, Letter
+from partibus.simulation.net import Net
+from partibus.simulation.world import Violation, World
+
+KEY = "SAS_KEY_VALUE"
+IDLE_TIMEOUT_MS = 30_000
+PATIENCE_S = 20.0
+"""How long an operation may take before a client gives up on its connection."""
+UNCERTAIN = ("com.microsoft:timeout", "amqp:internal-error", "com.microsoft:operation-cancelled")
+"""Refusals that do not say that nothing was done."""
+Troubles = (RemoteError, OSError, TimeoutError)
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What a client has around it."""
+
+    world: World
+    net: Net
+    ledger: Ledger
+    workers: int
+    entities: dict[str, list[str]]
+    """By what may be sent to, the places where each message comes out."""
+    lock_us: int
+    clocks_jump: bool
+    session_senders: list[str] = field(default_factory=list)
+    """The names of those who send in sessions, which begin the names of sessions."""
+    is_over: bool = False
+    """The run is being brought to its end: begin nothing more."""
+
+    @property
+    def known_places(self) -> list[str]:
+        """Where messages come out, but for those that are received in sessions."""
+        places = [place for found in self.entities.values() for place in found]
+        return [place for place in dict.fromkeys(places) if place != "sessions"]
+
+
+class SimulatedClient:
+    """One program."""
+
+    kind = "client"
+
+    def __init__(self, around: Surroundings, number: int) -> None:
+        self.around = around
+        self.ledger = around.ledger
+        self.world = around.world
+        self.name = f"{self.kind}-{number}"
+        self.chance = around.world.chance(self.name)
+        self.violation: Violation | None = None
+
+    async def live(self) -> None:
+        """Work until the end of the run."""
+        await asyncio.sleep(self.chance.random() * 0.01)
+        while not self.around.is_over:
+            try:
+                await self._connected()
+            except Troubles as error:
+                self.world.note(self.name, f"has trouble: {type(error).__name__}")
+                await asyncio.sleep(0.01 + self.chance.random() * 0.2)
+            except Violation as violation:
+                self.violation = violation
+                return
+
+    async def _connected(self) -> None:
+        settings = ConnectionSettings(
+            container_id=self.name, hostname="bus", idle_timeout_ms=IDLE_TIMEOUT_MS
+        )
+        worker = f"worker-{self.chance.randrange(self.around.workers)}"
+        connecting = BusClient.connect(
+            worker, 0, user=ROOT_POLICY_NAME, password=KEY, settings=settings, seconds_max=15.0
+        )
+        async with connecting as bus:
+            await self.behave(bus)
+
+    async def behave(self, bus: BusClient) -> None:
+        """What this client does with a connection; it ends when it should be closed."""
+        raise NotImplementedError
+
+    # --- parts of behaviours ------------------------------------------------------------------
+
+    async def think(self, seconds: float = 0.02) -> None:
+        """Do something else for a while."""
+        await asyncio.sleep(self.chance.random() * seconds)
+
+    async def receiver(
+        self, bus: BusClient, path: str, place: str, watched: "WatchedReceiver | None" = None
+    ) -> "WatchedReceiver":
+        """A receiver with locks whose messages are noted as they arrive."""
+        owner = watched or WatchedReceiver(self, bus, place, self.chance.choice((0, 1, 20)))
+        async with asyncio.timeout(PATIENCE_S):
+            await bus.attach(
+                owner,
+                bus.engine.begin(),
+                f"{self.name}.{self.world.now_us}",
+                path,
+                False,
+                0,
+                owner.attach_properties,
+                owner.filters,
+            )
+        return owner
+
+    async def management(self, bus: BusClient, path: str, link: str | None = None) -> Management:
+        """The management node of an entity."""
+        return Management(await open_request_links(bus, f"{path}/$management"), path, link)
+
+    def write(self, entity: str, *, session: str = "", size: int | None = None) -> Letter:
+        """A new message for an entity."""
+        places = self.around.entities[entity]
+        length = self.chance.choice((0, 50, 400, 3000)) if size is None else size
+        return self.ledger.write(places, session=session, size=length)
+
+    def message(self, letter: Letter) -> OutgoingMessage:
+        """The message of a letter."""
+        return OutgoingMessage(
+            body=letter.body(),
+            message_id=f"m{letter.number}",
+            session_id=letter.session or None,
+        )
+
+    async def post(self, sender: Sender, letter: Letter, payload: bytes) -> bool:
+        """Send and wait for the answer; whether the bus took it."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await sender.send(payload)
+        except RemoteError as error:
+            if sender.error is not None or error.condition in UNCERTAIN:
+                raise
+            self.ledger.refused(letter)
+            return False
+        self.ledger.accepted(letter)
+        return True
+
+
+class WatchedReceiver(Receiver):
+    """Tells the ledger of every message when its bytes arrive, whoever looks at it later."""
+
+    def __init__(
+        self,
+        client: SimulatedClient,
+        bus: BusClient,
+        place: str,
+        prefetch: int,
+        filters: dict[str, object] | None = None,
+        attach_properties: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(bus.flush, prefetch)
+        self.filters = filters
+        self.attach_properties = attach_properties
+        self._client = client
+        self._place = place
+        self._letters: dict[int, tuple[Letter, Copy]] = {}
+
+    def take(self, event: TransferReceived) -> None:
+        around = self._client.around
+        letter, copy = around.ledger.arrived(self._place, event.payload, around.net.arriving_us)
+        if letter.due_us and not around.clocks_jump:
+            around.ledger.not_early(letter, 1_000)
+        if letter.session and copy.arrivals == 1:
+            around.ledger.in_order(letter, self._place)
+        self._letters[event.delivery_id] = (letter, copy)
+        super().take(event)
+
+    def letter(self, message: ReceivedMessage) -> tuple[Letter, Copy]:
+        """What a message is to the ledger."""
+        return self._letters[message.delivery_id]

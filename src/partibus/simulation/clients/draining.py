@@ -1,0 +1,146 @@
+"""The end of a run: everything that is left is received and completed, wherever it is.
+
+Owns the receivers that empty every lane of every entity, deferred messages included, and the
+question whether anything is left, which it asks the machines themselves.
+"""
+
+import asyncio
+
+from partibus.client.connection import BusClient
+from partibus.simulation.clients.client import SimulatedClient, Surroundings
+from partibus.simulation.clients.in_sessions import SessionReceiver
+from partibus.simulation.clients.receiving import DeferringClient, ReceivingClient
+from partibus.simulation.event_loop import SimulatedLoop
+from partibus.simulation.process import SimulatedProcess
+from partibus.simulation.world import Violation
+
+
+class DrainingClient(ReceivingClient):
+    """Receives from one place for ever, and completes everything."""
+
+    kind = "drain"
+    place = ""
+    path = ""
+
+    async def live(self) -> None:
+        self.around = _going_on(self.around)
+        await super().live()
+
+    async def behave(self, bus: BusClient) -> None:
+        receiver = await self.receiver(bus, self.path, self.place)
+        while True:
+            async with asyncio.timeout(60.0):
+                messages = await receiver.receive(20)
+            for message in messages:
+                await self.complete(receiver, message)
+
+
+class DrainingSessions(ReceivingClient):
+    """Takes one session after the other and empties it."""
+
+    kind = "drain-sessions"
+
+    async def live(self) -> None:
+        self.around = _going_on(self.around)
+        await super().live()
+
+    async def behave(self, bus: BusClient) -> None:
+        while True:
+            receiver = SessionReceiver(self, bus, None)
+            await self.receiver(bus, "sessions", "sessions", receiver)
+            while messages := await receiver.collect(20):
+                for message in messages:
+                    await self.complete(receiver, message)
+            receiver.give_up()
+            await receiver.close()
+
+
+class DrainingDeferred(DeferringClient):
+    """Looks for deferred messages and takes them."""
+
+    kind = "drain-deferred"
+
+    async def live(self) -> None:
+        self.around = _going_on(self.around)
+        await super().live()
+
+    async def behave(self, bus: BusClient) -> None:
+        management = await self.management(bus, "plain")
+        while True:
+            peeked = await management.peek(0, 200)
+            self._numbers = [m.sequence_number for m in peeked if m.state == "deferred"]
+            while self._numbers:
+                await self.take_deferred(management)
+            await asyncio.sleep(1.0)
+
+
+def _going_on(around: Surroundings) -> Surroundings:
+    """The same world, in which this client does not stop."""
+    return Surroundings(
+        around.world,
+        around.net,
+        around.ledger,
+        around.workers,
+        around.entities,
+        around.lock_us,
+        around.clocks_jump,
+        around.session_senders,
+    )
+
+
+class Drain:
+    """Everybody who empties the bus."""
+
+    def __init__(self, around: Surroundings, processes: list[SimulatedProcess]) -> None:
+        self._around = around
+        self._processes = processes
+        self._clients: list[SimulatedClient] = []
+
+    def begin(self, loop: SimulatedLoop) -> None:
+        """Empty every lane at once."""
+        number = 1000
+        for place in self._around.known_places:
+            for path in (place, f"{place}/$deadletterqueue"):
+                client = DrainingClient(self._around, number)
+                client.place, client.path = place, path
+                self._clients.append(client)
+                number += 1
+        dead = DrainingClient(self._around, number)
+        dead.place, dead.path = "sessions", "sessions/$deadletterqueue"
+        self._clients += [dead, DrainingSessions(self._around, number + 1)]
+        self._clients.append(DrainingDeferred(self._around, number + 2))
+        for each in self._clients:
+            loop.create_task(each.live())
+
+    @property
+    def violation(self) -> Violation | None:
+        """What one of them has found."""
+        return next((c.violation for c in self._clients if c.violation is not None), None)
+
+    def is_empty(self) -> bool:
+        """Whether nothing is left, in any process, and all of them run."""
+        if not all(process.is_up for process in self._processes):
+            return False
+        at_rest = all(b.is_at_rest for p in self._processes for b in p.brokers.values())
+        return at_rest and not self.left()
+
+    def left(self) -> str:
+        """What is left, by fragment."""
+        found = []
+        for process in self._processes:
+            for number, machine in process.machines.items():
+                counts = machine.state.counts()
+                rest = (
+                    counts.active
+                    + counts.dead_letter
+                    + counts.transfer_dead_letter
+                    + counts.transfer
+                    + counts.scheduled
+                    + counts.deferred
+                    + counts.staged
+                )
+                if rest:
+                    found.append(f"{machine.state.spec.path} ({number}): {counts}")
+            if not process.is_up:
+                found.append(f"{process.name} is down")
+        return "; ".join(found)

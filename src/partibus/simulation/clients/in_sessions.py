@@ -1,0 +1,80 @@
+"""Clients that receive in sessions: a named one, or the next that is free.
+
+Owns the holding of a session, from the attach that the bus grants until the client gives it up or
+loses it, as the ledger has to know it.
+"""
+
+import asyncio
+
+from partibus.amqp.codec.types import Symbol, UInt
+from partibus.client.connection import BusClient
+from partibus.client.sessions import SESSION_FILTER
+from partibus.simulation.clients.client import PATIENCE_S, WatchedReceiver
+from partibus.simulation.clients.receiving import ReceivingClient
+from partibus.simulation.ledger import Holder
+from partibus.simulation.net import SimulatedTransport
+from partibus.simulation.world import START_MS
+
+EPOCH_TICKS = 621_355_968_000_000_000
+TICKS_PER_MS = 10_000
+WAIT_MS = 500
+
+
+class SessionClient(ReceivingClient):
+    """Holds a session for a while, and completes its messages in their order."""
+
+    kind = "session-receiver"
+
+    async def behave(self, bus: BusClient) -> None:
+        wanted = None
+        senders = self.around.session_senders
+        if senders and self.chance.random() < 0.3:
+            wanted = f"{self.chance.choice(senders)}.{self.chance.randrange(4)}"
+        receiver = SessionReceiver(self, bus, wanted)
+        try:
+            await self.receiver(bus, "sessions", "sessions", receiver)
+            for _ in range(self.chance.randrange(1, 12)):
+                if self.around.is_over:
+                    break
+                for message in await self.some(receiver):
+                    await self.settle_somehow(receiver, message)
+            receiver.give_up()
+            async with asyncio.timeout(PATIENCE_S):
+                await receiver.close()
+        finally:
+            receiver.give_up()
+
+
+class SessionReceiver(WatchedReceiver):
+    """A receiver that holds a session, as the ledger knows."""
+
+    def __init__(self, client: ReceivingClient, bus: BusClient, wanted: str | None) -> None:
+        filters: dict[str, object] = {Symbol(SESSION_FILTER): wanted}
+        properties: dict[str, object] = {Symbol("com.microsoft:timeout"): UInt(WAIT_MS)}
+        prefetch = client.chance.choice((0, 5))
+        super().__init__(client, bus, "sessions", prefetch, filters, properties)
+        self._bus = bus
+        self._owner = client
+        self._holder: Holder | None = None
+
+    def attached(self, link: object) -> None:
+        super().attached(link)  # type: ignore[arg-type]
+        assert self.link is not None and self.link.source is not None
+        session = str(self.link.source.filters.get(SESSION_FILTER))
+        around = self._owner.around
+        ticks = self.link.properties.get("com.microsoft:locked-until-utc")
+        assert isinstance(ticks, int)
+        until_ms = (ticks - EPOCH_TICKS) // TICKS_PER_MS - START_MS
+        until_us = 0 if around.clocks_jump else until_ms * 1000
+        self._holder = around.ledger.holds(
+            "sessions", session, self._owner.name, around.net.arriving_us, until_us
+        )
+        transport = self._bus._transport
+        assert isinstance(transport, SimulatedTransport)
+        self._holder.connection = transport.connection
+
+    def give_up(self) -> None:
+        """From now on somebody else may have the session."""
+        if self._holder is not None:
+            now_us = self._owner.world.now_us
+            self._holder.until_us = min(self._holder.until_us, now_us)

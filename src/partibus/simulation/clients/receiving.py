@@ -1,0 +1,189 @@
+"""Clients that receive: with prefetch or on demand, settling in every way there is.
+
+Owns what a receiver does with a message, and what the ledger is told of it: a settlement that was
+asked for and not answered leaves the message in doubt. Sessions are `in_sessions`' business.
+"""
+
+import asyncio
+import uuid
+
+from partibus.amqp.delivery import ACCEPTED, MODIFIED_FAILED, MODIFIED_UNDELIVERABLE, rejected
+from partibus.amqp.errors import AmqpError
+from partibus.client.connection import BusClient
+from partibus.client.errors import RemoteError
+from partibus.client.links import ReceivedMessage
+from partibus.client.management import Management
+from partibus.client.message import IncomingMessage
+from partibus.simulation.clients.client import (
+    PATIENCE_S,
+    UNCERTAIN,
+    SimulatedClient,
+    WatchedReceiver,
+)
+
+DEAD = rejected(AmqpError("com.microsoft:dead-letter", "It was not wanted."))
+
+
+class ReceivingClient(SimulatedClient):
+    """Receives from a queue or subscription; completes most, abandons or dead-letters some."""
+
+    kind = "receiver"
+    places: tuple[str, ...] = (
+        "plain",
+        "single",
+        "news/Subscriptions/a",
+        "news/Subscriptions/b",
+        "dups",
+        "target",
+    )
+
+    async def behave(self, bus: BusClient) -> None:
+        known = [p for p in self.places if p in self.around.known_places]
+        place = self.chance.choice(known)
+        path = place if self.chance.random() < 0.85 else f"{place}/$deadletterqueue"
+        receiver = await self.receiver(bus, path, place)
+        for _ in range(self.chance.randrange(5, 60)):
+            if self.around.is_over:
+                break
+            messages = await self.some(receiver)
+            for message in messages:
+                await self.settle_somehow(receiver, message)
+            await self.think(0.01)
+        await receiver.close()
+
+    async def some(self, receiver: WatchedReceiver) -> list[ReceivedMessage]:
+        """What comes within a while; credit that is not used is drained, or stays."""
+        count = self.chance.randrange(1, 6)
+        try:
+            async with asyncio.timeout(0.05 + self.chance.random()):
+                return await receiver.receive(count)
+        except TimeoutError:
+            if self.chance.random() < 0.5:
+                async with asyncio.timeout(PATIENCE_S):
+                    return await receiver.collect(count)
+            return []
+
+    async def settle_somehow(self, receiver: WatchedReceiver, message: ReceivedMessage) -> None:
+        """Complete, abandon, dead-letter, or forget about it."""
+        roll = self.chance.random()
+        if roll < 0.02:
+            await asyncio.sleep(self.chance.random() * 2 * self.around.lock_us / 1_000_000)
+        if roll < 0.80:
+            await self.complete(receiver, message)
+        elif roll < 0.90:
+            await self.propose(receiver, message, MODIFIED_FAILED)
+        elif roll < 0.95:
+            await self.propose(receiver, message, DEAD)
+
+    async def complete(self, receiver: WatchedReceiver, message: ReceivedMessage) -> None:
+        """Settle for good, in two steps."""
+        letter, copy = receiver.letter(message)
+        was_asked, copy.is_asked = copy.is_asked, True
+        if await self.propose(receiver, message, ACCEPTED):
+            self.ledger.done(letter, copy)
+        else:
+            copy.is_asked = was_asked
+            self.ledger.not_done(copy)
+
+    async def propose(
+        self, receiver: WatchedReceiver, message: ReceivedMessage, outcome: bytes
+    ) -> bool:
+        """Ask for an outcome; whether the bus agreed. In doubt it raises."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await receiver.settle([message], outcome)
+        except RemoteError as error:
+            if receiver.error is not None or error.condition in UNCERTAIN:
+                raise
+            return False
+        return True
+
+
+class TokenClient(ReceivingClient):
+    """Settles by lock token over the management link, and renews locks there."""
+
+    kind = "token-settler"
+    places = ("plain", "single")
+
+    async def behave(self, bus: BusClient) -> None:
+        place = self.chance.choice([p for p in self.places if p in self.around.known_places])
+        receiver = await self.receiver(bus, place, place)
+        management = await self.management(bus, place)
+        for _ in range(self.chance.randrange(5, 40)):
+            if self.around.is_over:
+                break
+            for message in await self.some(receiver):
+                await self._settle(management, receiver, message)
+            await self.think(0.01)
+        await receiver.close()
+
+    async def _settle(
+        self, management: Management, receiver: WatchedReceiver, message: ReceivedMessage
+    ) -> None:
+        letter, copy = receiver.letter(message)
+        token = uuid.UUID(bytes_le=message.tag)
+        try:
+            if self.chance.random() < 0.3:
+                await management.renew_locks([token])
+        except RemoteError as error:
+            if not management.is_usable or error.condition in UNCERTAIN:
+                raise
+        was_asked, copy.is_asked = copy.is_asked, True
+        try:
+            await management.settle([token], "completed")
+        except RemoteError as error:
+            if not management.is_usable or error.condition in UNCERTAIN:
+                raise
+            copy.is_asked = was_asked
+            self.ledger.not_done(copy)
+        else:
+            self.ledger.done(letter, copy)
+
+
+class DeferringClient(ReceivingClient):
+    """Defers messages, and takes them later by their numbers."""
+
+    kind = "deferrer"
+    places = ("plain",)
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # type: ignore[arg-type]
+        self._numbers: list[int] = []
+
+    async def behave(self, bus: BusClient) -> None:
+        receiver = await self.receiver(bus, "plain", "plain")
+        management = await self.management(bus, "plain")
+        for _ in range(self.chance.randrange(5, 40)):
+            if self.around.is_over:
+                break
+            for message in await self.some(receiver):
+                number = IncomingMessage(message.payload).sequence_number
+                if await self.propose(receiver, message, MODIFIED_UNDELIVERABLE):
+                    self._numbers.append(number)
+                    self.ledger.totals.deferred += 1
+            if self._numbers and self.chance.random() < 0.5:
+                await self.take_deferred(management)
+            await self.think(0.01)
+        await receiver.close()
+
+    async def take_deferred(self, management: Management) -> None:
+        """Receive one by its number and complete it."""
+        number = self._numbers.pop(self.chance.randrange(len(self._numbers)))
+        asked_us = self.world.now_us
+        try:
+            found = await management.receive_deferred([number])
+        except RemoteError:
+            self._numbers.append(number)
+            raise
+        for message in found:
+            letter, copy = self.ledger.arrived("plain", message.encoded, asked_us)
+            assert message.lock_token is not None
+            was_asked, copy.is_asked = copy.is_asked, True
+            try:
+                await management.settle([message.lock_token], "completed")
+            except RemoteError as error:
+                if not management.is_usable or error.condition in UNCERTAIN:
+                    raise
+                copy.is_asked = was_asked
+            else:
+                self.ledger.done(letter, copy)

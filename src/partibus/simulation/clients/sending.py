@@ -1,0 +1,152 @@
+"""Clients that send: to queues and topics, in sessions, later, and again when in doubt.
+
+Owns what the ledger is told of a send: accepted, refused, or nothing when no answer came. Each
+message is new, but for those who rely on duplicate detection.
+"""
+
+import asyncio
+
+from partibus.client.connection import BusClient
+from partibus.client.errors import RemoteError
+from partibus.client.management import Management
+from partibus.client.message import BATCH_FORMAT, OutgoingMessage, encode_batch
+from partibus.simulation.clients.client import PATIENCE_S, UNCERTAIN, SimulatedClient
+from partibus.simulation.ledger import Letter
+from partibus.simulation.world import START_MS
+
+SESSIONS = 4
+
+
+class SendingClient(SimulatedClient):
+    """Sends to one entity, one message after the other or several at once."""
+
+    kind = "sender"
+    entities = ("plain",)
+
+    async def behave(self, bus: BusClient) -> None:
+        entity = self.chance.choice(self.entities)
+        sender = await bus.sender(entity)
+        for _ in range(self.chance.randrange(5, 60)):
+            if self.around.is_over:
+                return
+            letter = self.write(entity)
+            await self.post(sender, letter, self.message(letter).encode())
+            await self.think()
+
+
+class PublishingClient(SendingClient):
+    """Sends to a topic: each subscription has its own copy."""
+
+    kind = "publisher"
+    entities = ("news",)
+
+
+class ForwardedClient(SendingClient):
+    """Sends to a queue whose messages go on to another."""
+
+    kind = "forwarded"
+    entities = ("hop",)
+
+
+class BatchingClient(SimulatedClient):
+    """Sends batches, which are taken or refused as one."""
+
+    kind = "batcher"
+
+    async def behave(self, bus: BusClient) -> None:
+        sender = await bus.sender("single")
+        while not self.around.is_over:
+            letters = [self.write("single") for _ in range(self.chance.randrange(2, 8))]
+            messages = [self.message(letter) for letter in letters]
+            payload = encode_batch(messages[0], [message.encode() for message in messages])
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await sender.send(payload, BATCH_FORMAT)
+            except RemoteError as error:
+                if sender.error is not None or error.condition in UNCERTAIN:
+                    raise
+                for letter in letters:
+                    self.ledger.refused(letter)
+            else:
+                for letter in letters:
+                    self.ledger.accepted(letter)
+            await self.think(0.05)
+
+
+class SessionSendingClient(SimulatedClient):
+    """The only sender of its sessions, so that the order of each is known."""
+
+    kind = "session-sender"
+
+    async def behave(self, bus: BusClient) -> None:
+        sender = await bus.sender("sessions")
+        while not self.around.is_over:
+            session = f"{self.name}.{self.chance.randrange(SESSIONS)}"
+            letter = self.write("sessions", session=session)
+            await self.post(sender, letter, self.message(letter).encode())
+            await self.think()
+
+
+class RepeatingClient(SimulatedClient):
+    """Sends each message until it is confirmed, and relies on duplicate detection."""
+
+    kind = "repeater"
+    _open: Letter | None = None
+
+    async def behave(self, bus: BusClient) -> None:
+        sender = await bus.sender("dups")
+        while not self.around.is_over or self._open is not None:
+            letter = self._open = self._open or self.write("dups")
+            payload = self.message(letter).encode()
+            async with asyncio.timeout(PATIENCE_S):
+                await sender.send(payload)
+            self.ledger.accepted(letter)
+            if self.chance.random() < 0.2:
+                async with asyncio.timeout(PATIENCE_S):
+                    await sender.send(payload)
+            self._open = None
+            await self.think()
+
+
+class SchedulingClient(SimulatedClient):
+    """Schedules messages, and takes some of them back."""
+
+    kind = "scheduler"
+
+    async def behave(self, bus: BusClient) -> None:
+        management = await self.management(bus, "plain")
+        while not self.around.is_over:
+            letter = self.write("plain")
+            letter.due_us = self.world.now_us + self.chance.randrange(1_000, 3_000_000)
+            message = self.message(letter)
+            message.scheduled_ms = START_MS + letter.due_us // 1000
+            numbers = await self._schedule(management, letter, message)
+            if numbers and self.chance.random() < 0.3:
+                await self._take_back(management, letter, numbers)
+            await self.think(0.05)
+
+    async def _schedule(
+        self, management: Management, letter: Letter, message: OutgoingMessage
+    ) -> list[int]:
+        try:
+            numbers = await management.schedule([message])
+        except RemoteError as error:
+            if not management.is_usable or error.condition in UNCERTAIN:
+                raise
+            self.ledger.refused(letter)
+            return []
+        self.ledger.accepted(letter)
+        self.ledger.totals.scheduled += 1
+        return numbers
+
+    async def _take_back(self, management: Management, letter: Letter, numbers: list[int]) -> None:
+        copy = letter.copies["plain"]
+        was_asked, copy.is_asked = copy.is_asked, True
+        try:
+            await management.cancel(numbers)
+        except RemoteError as error:
+            if not management.is_usable or error.condition in UNCERTAIN:
+                raise
+            copy.is_asked = was_asked
+        else:
+            self.ledger.done(letter, copy)

@@ -1,0 +1,49 @@
+"""The entities of a simulated namespace: one for each thing that clients do.
+
+Owns their properties and the table of where a message comes out that was sent to one. They are
+made once, before the first process starts.
+"""
+
+from dataclasses import replace
+
+from partibus.control.catalog import Catalog
+from partibus.domain.address import subscription_path
+from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
+from partibus.simulation.plan import Plan
+
+DELIVERIES_MAX = 10
+WINDOW_MS = 6 * 3_600_000
+"""No run lasts as long, whatever its clocks do: a duplicate is always one."""
+TOPIC = "news"
+
+
+def make_entities(catalog: Catalog, plan: Plan) -> dict[str, list[str]]:
+    """Create them; answers the places where messages come out, by what they are sent to."""
+    single = QueueSpec(lock_duration_ms=plan.lock_ms, max_delivery_count=DELIVERIES_MAX)
+    spread = replace(single, fragments=plan.fragments, enable_partitioning=plan.fragments > 1)
+    queues = {
+        "plain": spread,
+        "single": single,
+        "target": spread,
+        "hop": replace(spread, forward_to="target"),
+        "moves-in": single,
+        "moves-out": single,
+        "sessions": replace(spread, requires_session=True),
+        "dups": replace(
+            spread,
+            requires_duplicate_detection=True,
+            duplicate_detection_history_time_window_ms=WINDOW_MS,
+        ),
+    }
+    for path, spec in queues.items():
+        catalog.create(path, spec)
+    topic = TopicSpec(fragments=plan.fragments, enable_partitioning=plan.fragments > 1)
+    catalog.create(TOPIC, topic)
+    subscriptions = [subscription_path(TOPIC, name) for name in ("a", "b")]
+    for path in subscriptions:
+        subscription = SubscriptionSpec(
+            lock_duration_ms=plan.lock_ms, max_delivery_count=DELIVERIES_MAX
+        )
+        catalog.create(path, subscription)
+    places = {path: [path] for path in queues}
+    return {**places, TOPIC: subscriptions, "hop": ["target"]}

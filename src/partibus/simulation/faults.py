@@ -1,0 +1,264 @@
+"""What goes wrong: each fault by its name, and the end of them all.
+
+Owns the choice of what a fault hits and how hard. A fault is drawn from a stream of its own number,
+so that leaving one out changes nothing about the others. Processes that died come back after a
+while. Called by the run between two steps.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from partibus.domain.errors import BusError
+from partibus.simulation.disk import SYNC_US, SimulatedDisk
+from partibus.simulation.net import Net
+from partibus.simulation.plan import Plan
+from partibus.simulation.process import SimulatedProcess
+from partibus.simulation.world import Violation, World, stream
+
+
+class Injector:
+    """Breaks things."""
+
+    def __init__(
+        self, world: World, net: Net, plan: Plan, processes: list[SimulatedProcess]
+    ) -> None:
+        self._world = world
+        self._net = net
+        self._plan = plan
+        self._processes = processes
+        self._by_name = {process.name: process for process in processes}
+        self._count = 0
+        self.done: list[tuple[int, int, str]] = []
+        """(number, step, what) of every fault."""
+        self._kinds: dict[str, Callable[[Random], str | None]] = {
+            "kill": self._kill,
+            "power loss": self._power_loss,
+            "death at a disk call": self._die_at_call,
+            "stop": self._stop,
+            "pause": self._pause,
+            "sync error": self._sync_error,
+            "write error": self._write_error,
+            "read error": self._read_error,
+            "full disk": self._full,
+            "slow disk": self._slow,
+            "uncached reads": self._uncached,
+            "cut": self._cut,
+            "half-open": self._half_open,
+            "stall": self._stall,
+            "clock jump": self._jump,
+            "bit flip": self._flip,
+        }
+        world.on_crash = self.crashed
+
+    def inject(self) -> int:
+        """Let the next fault happen; answers after how many steps another one should."""
+        chance = stream(self._plan.seed, f"fault/{self._count}")
+        gap = 1 + int(chance.expovariate(1 / self._plan.fault_gap))
+        number, self._count = self._count, self._count + 1
+        kind = chance.choice(self._plan.faults)
+        if number not in self._plan.without_faults:
+            what = self._kinds[kind](chance)
+            if what is not None:
+                self.done.append((number, self._world.steps, what))
+                self._world.note("fault", what)
+        return gap
+
+    def heal(self) -> None:
+        """End every fault; what is down comes up."""
+        for process in self._processes:
+            for disk in process.disks:
+                self._heal(disk)
+            if process.is_up:
+                process.loop.paused_until_us = 0
+            else:
+                self._restart(process)
+
+    def _heal(self, disk: SimulatedDisk) -> None:
+        faults = disk.faults
+        faults.sync_errors = faults.write_errors = faults.read_errors = 0
+        faults.is_full = faults.is_never_cached = False
+        faults.sync_us = SYNC_US
+        faults.crash_in = None
+
+    # --- processes ----------------------------------------------------------------------------
+
+    def crashed(self, name: str) -> None:
+        """A process met its end within a callback."""
+        process = self._by_name[name]
+        chance = stream(self._plan.seed, f"crash/{self._world.steps}")
+        self._world.note(name, "dies at a disk call")
+        process.die(is_silent=False, loses_power=chance.random() < 0.7)
+        self._come_back(process, chance)
+
+    def _come_back(self, process: SimulatedProcess, chance: Random) -> None:
+        delay_us = int(chance.choice((1_000, 100_000, 3_000_000)) * chance.random())
+        self._world.after(delay_us, self._restart, process)
+
+    def _restart(self, process: SimulatedProcess) -> None:
+        if process.is_up:
+            return
+        error = process.start()
+        if error is not None:
+            self._refuse(process, error)
+        self._world.note(process.name, "starts" if process.is_up else "dies while it starts")
+        if not process.is_up:
+            self._world.after(50_000, self._restart, process)
+
+    def _refuse(self, process: SimulatedProcess, error: BusError) -> None:
+        self._world.faults.append(f"{process.name} cannot start: {error.text}")
+
+    def _up(self, chance: Random) -> SimulatedProcess | None:
+        found = [process for process in self._processes if process.is_up]
+        return chance.choice(found) if found else None
+
+    def _kill(self, chance: Random) -> str | None:
+        process = self._up(chance)
+        if process is None:
+            return None
+        process.die(is_silent=False)
+        self._come_back(process, chance)
+        return f"{process.name} is killed"
+
+    def _power_loss(self, chance: Random) -> str | None:
+        process = self._up(chance)
+        if process is None:
+            return None
+        process.die(is_silent=chance.random() < 0.5, loses_power=True)
+        self._come_back(process, chance)
+        return f"{process.name} loses power"
+
+    def _die_at_call(self, chance: Random) -> str | None:
+        disk = self._disk(chance)
+        if disk is None:
+            return None
+        disk.faults.crash_in = chance.randrange(1, 25)
+        return f"{disk.name}: its process dies at call {disk.faults.crash_in} from now"
+
+    def _stop(self, chance: Random) -> str | None:
+        process = self._up(chance)
+        if process is None:
+            return None
+        process.stop()
+        self._come_back_when_down(process, chance)
+        return f"{process.name} is asked to stop"
+
+    def _come_back_when_down(self, process: SimulatedProcess, chance: Random) -> None:
+        if process.is_up:
+            self._world.after(100_000, self._come_back_when_down, process, chance)
+        else:
+            self._come_back(process, chance)
+
+    def _pause(self, chance: Random) -> str | None:
+        process = self._up(chance)
+        if process is None:
+            return None
+        length_us = int(chance.choice((50_000, 2_000_000, 12_000_000)) * chance.random())
+        process.loop.paused_until_us = self._world.now_us + length_us
+        self._net.peers_broken_us = process.loop.paused_until_us
+        return f"{process.name} stands still for {length_us // 1000} ms"
+
+    def _jump(self, chance: Random) -> str | None:
+        process = chance.choice(self._processes)
+        delta_ms = chance.randrange(-60_000, 60_000)
+        for each in self._processes:  # the workers of a server are on one machine
+            each.clock.jump(delta_ms)
+        return f"{process.name}: the clock is set by {delta_ms} ms"
+
+    def _flip(self, chance: Random) -> str | None:
+        process = self._up(chance)
+        if process is None:
+            return None
+        process.die(is_silent=False)
+        disk = chance.choice(process.disks)
+        saved = disk.save()
+        where = disk.flip(chance)
+        error = process.start()
+        process.die(is_silent=False)
+        disk.put_back(saved)
+        self._come_back(process, chance)
+        found = "reported" if error is not None else "in nothing that a start reads"
+        return f"{process.name}: a bit of {where} flips: {found}"
+
+    # --- disks --------------------------------------------------------------------------------
+
+    def _disk(self, chance: Random) -> SimulatedDisk | None:
+        process = self._up(chance)
+        return None if process is None else chance.choice(process.disks)
+
+    def _sync_error(self, chance: Random) -> str | None:
+        disk = self._disk(chance)
+        if disk is None:
+            return None
+        disk.faults.sync_errors = chance.choice((1, 1, 3))
+        return f"{disk.name}: {disk.faults.sync_errors} syncs will fail"
+
+    def _write_error(self, chance: Random) -> str | None:
+        disk = self._disk(chance)
+        if disk is None:
+            return None
+        disk.faults.write_errors = chance.choice((1, 1, 3))
+        return f"{disk.name}: {disk.faults.write_errors} writes will fail"
+
+    def _read_error(self, chance: Random) -> str | None:
+        disk = self._disk(chance)
+        if disk is None:
+            return None
+        disk.faults.read_errors = chance.choice((1, 2))
+        return f"{disk.name}: {disk.faults.read_errors} reads will fail"
+
+    def _full(self, chance: Random) -> str | None:
+        disk = self._disk(chance)
+        if disk is None:
+            return None
+        disk.faults.is_full = True
+        self._world.after(chance.randrange(10_000, 3_000_000), self._heal, disk)
+        return f"{disk.name} is full"
+
+    def _slow(self, chance: Random) -> str | None:
+        disk = self._disk(chance)
+        if disk is None:
+            return None
+        disk.faults.sync_us = chance.choice((20_000, 300_000, 3_000_000))
+        self._world.after(chance.randrange(10_000, 3_000_000), self._heal, disk)
+        return f"{disk.name} is slow"
+
+    def _uncached(self, chance: Random) -> str | None:
+        disk = self._disk(chance)
+        if disk is None:
+            return None
+        disk.faults.is_never_cached = not disk.faults.is_never_cached
+        return f"{disk.name}: reads have to wait: {disk.faults.is_never_cached}"
+
+    # --- the wire -----------------------------------------------------------------------------
+
+    def _cut(self, chance: Random) -> str | None:
+        found = [c for c in self._net.connections if not c.is_broken]
+        if not found:
+            return None
+        connection = chance.choice(found)
+        connection.break_off(is_silent=False)
+        return f"a connection to {connection.place} is cut"
+
+    def _half_open(self, chance: Random) -> str | None:
+        found = [c for c in self._net.connections if not c.is_broken]
+        if not found:
+            return None
+        connection = chance.choice(found)
+        connection.break_off(is_silent=True)
+        return f"a connection to {connection.place} goes silent"
+
+    def _stall(self, chance: Random) -> str | None:
+        found = [c for c in self._net.connections if not c.is_broken]
+        if not found:
+            return None
+        connection = chance.choice(found)
+        length_us = chance.randrange(1_000, 2_000_000)
+        connection.stalled_until_us = self._world.now_us + length_us
+        connection.note_break()
+        return f"a connection to {connection.place} stalls for {length_us // 1000} ms"
+
+
+def check(world: World) -> None:
+    """Raise what went wrong within a callback."""
+    if world.faults:
+        raise Violation(world.faults[0])

@@ -1,0 +1,269 @@
+"""What was promised: the model that the bus is checked against.
+
+Owns one line for each message and each place it was sent to, and the rules that every line must
+keep. It hears what clients hear, in the order in which they hear it, and raises `Violation` at the
+first broken promise. It never looks into the bus.
+
+A message is *accepted* when the bus has confirmed it, *refused* when the bus has said that it was
+not stored, and in doubt otherwise. A copy is *done* when the bus has confirmed that it is settled
+for good, and in doubt when that was asked for and never answered.
+"""
+
+import re
+import zlib
+from dataclasses import dataclass
+from typing import Protocol
+
+from partibus.simulation.world import Violation, World
+
+_BODY = re.compile(rb"<sim ([0-9]+) ([0-9]+) ([0-9a-f]{8})>")
+
+
+@dataclass(slots=True, eq=False)
+class Copy:
+    """A message at one place."""
+
+    place: str
+    arrivals: int = 0
+    is_asked: bool = False
+    """Its end was asked for and not answered: it may be gone."""
+    done_us: int | None = None
+    is_expected: bool = True
+    """False where a message may be given up by design (receive and delete)."""
+
+
+@dataclass(slots=True, eq=False)
+class Letter:
+    """A message that a client wants to send."""
+
+    number: int
+    copies: dict[str, Copy]
+    session: str = ""
+    size: int = 0
+    is_accepted: bool = False
+    is_refused: bool = False
+    sent_us: int = 0
+    accepted_us: int = 0
+    due_us: int = 0
+    """Not to be seen before this, when it was scheduled."""
+
+    def body(self) -> bytes:
+        """The bytes that say which it is."""
+        filler = (b"%d " % self.number) * (1 + self.size // 8)
+        return b"<sim %d %d %08x>" % (self.number, len(filler), zlib.crc32(filler)) + filler
+
+
+class Breakable(Protocol):
+    """A connection, which may break."""
+
+    @property
+    def broken_us(self) -> int | None:
+        """When it broke, or the worker that it leads to lost another."""
+        ...
+
+
+@dataclass(slots=True)
+class Holder:
+    """Who holds a session."""
+
+    who: str
+    since_us: int
+    until_us: int
+    """When it ended, or will by itself."""
+    connection: Breakable | None = None
+    """What it hangs on."""
+
+    def ended_us(self) -> int:
+        """When somebody else may have had the session at the latest."""
+        broken_us = None if self.connection is None else self.connection.broken_us
+        return self.until_us if broken_us is None else min(self.until_us, broken_us)
+
+
+@dataclass(slots=True, eq=False)
+class Move:
+    """A transaction: one message is completed and another is sent."""
+
+    source: Copy
+    letter: Letter
+    was_asked: bool
+    """Whether the end of the source was in doubt before."""
+    fate: str = "open"
+
+
+@dataclass(slots=True)
+class Totals:
+    """What happened in a run, for people."""
+
+    accepted: int = 0
+    refused: int = 0
+    arrived: int = 0
+    completed: int = 0
+    lost_locks: int = 0
+    sessions: int = 0
+    moves: int = 0
+    scheduled: int = 0
+    deferred: int = 0
+    claims: int = 0
+    stages: int = 0
+
+
+class Ledger:
+    """All messages of a run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.letters: list[Letter] = []
+        self.totals = Totals()
+        self.moves: list[Move] = []
+        self._holders: dict[tuple[str, str], Holder] = {}
+        self._sessions: dict[tuple[str, str], list[Letter]] = {}
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def write(self, places: list[str], *, session: str = "", size: int = 0) -> Letter:
+        """A new message for these places."""
+        copies = {place: Copy(place) for place in places}
+        letter = Letter(len(self.letters), copies, session, size)
+        letter.sent_us = self._world.now_us
+        self.letters.append(letter)
+        if session:
+            self._sessions.setdefault((places[0], session), []).append(letter)
+        return letter
+
+    def accepted(self, letter: Letter) -> None:
+        """The bus has it."""
+        if letter.is_refused:
+            raise Violation(f"message {letter.number} was refused and then accepted")
+        letter.is_accepted = True
+        letter.accepted_us = self._world.now_us
+        self.totals.accepted += 1
+        self._world.note("ledger", f"accepted {letter.number}")
+
+    def refused(self, letter: Letter) -> None:
+        """The bus does not have it, as it says itself."""
+        letter.is_refused = True
+        self.totals.refused += 1
+        self._world.note("ledger", f"refused {letter.number}")
+
+    # --- receiving ----------------------------------------------------------------------------
+
+    def arrived(self, place: str, payload: bytes, written_us: int) -> tuple[Letter, Copy]:
+        """A message came, in bytes that the bus wrote at that time."""
+        letter = self._read(place, payload)
+        copy = letter.copies.get(place)
+        if copy is None:
+            raise Violation(f"message {letter.number} came from {place}, where nobody sent it")
+        if letter.is_refused:
+            raise Violation(f"message {letter.number} was refused and came from {place}")
+        if copy.done_us is not None and written_us > copy.done_us:
+            raise Violation(
+                f"message {letter.number} was settled at {copy.done_us} us and was handed out "
+                f"from {place} at {written_us} us"
+            )
+        copy.arrivals += 1
+        self.totals.arrived += 1
+        self._world.note("ledger", f"arrived {letter.number} from {place}")
+        return letter, copy
+
+    def _read(self, place: str, payload: bytes) -> Letter:
+        found = _BODY.search(payload)
+        if found is None:
+            raise Violation(f"{place} handed out a message that nobody wrote: {payload[:80]!r}")
+        number, length, crc = int(found[1]), int(found[2]), int(found[3], 16)
+        filler = payload[found.end() : found.end() + length]
+        if number >= len(self.letters) or len(filler) != length or zlib.crc32(filler) != crc:
+            raise Violation(f"{place} handed out message {number} with other bytes than it had")
+        return self.letters[number]
+
+    def in_order(self, letter: Letter, place: str) -> None:
+        """A message of a session came for the first time: those before it did so before."""
+        for earlier in self._sessions.get((place, letter.session), ()):
+            if earlier is letter:
+                return
+            copy = earlier.copies[place]
+            settled = copy.is_asked or copy.done_us is not None
+            was_before = earlier.is_accepted and earlier.accepted_us <= letter.sent_us
+            if was_before and not copy.arrivals and not settled:
+                raise Violation(
+                    f"session {letter.session} of {place}: message {letter.number} came "
+                    f"before message {earlier.number}, which was sent before it"
+                )
+
+    def not_early(self, letter: Letter, slack_us: int) -> None:
+        """A scheduled message was handed out."""
+        if self._world.now_us + slack_us < letter.due_us:
+            raise Violation(
+                f"message {letter.number} is due at {letter.due_us} us and came at "
+                f"{self._world.now_us} us"
+            )
+
+    # --- settling -----------------------------------------------------------------------------
+
+    def asked(self, copy: Copy) -> None:
+        """The end of a copy is asked for; without an answer it is in doubt."""
+        copy.is_asked = True
+
+    def not_done(self, copy: Copy) -> None:
+        """The bus has said that nothing changed; an earlier request stays in doubt."""
+        self.totals.lost_locks += 1
+
+    def done(self, letter: Letter, copy: Copy) -> None:
+        """The bus has confirmed that a copy is settled for good."""
+        if copy.done_us is not None:
+            raise Violation(f"message {letter.number} of {copy.place} was settled twice")
+        copy.done_us = self._world.now_us
+        self.totals.completed += 1
+        self._world.note("ledger", f"done {letter.number} at {copy.place}")
+
+    # --- sessions -----------------------------------------------------------------------------
+
+    def holds(self, place: str, session: str, who: str, written_us: int, until_us: int) -> Holder:
+        """The bus gave a session to somebody."""
+        before = self._holders.get((place, session))
+        if before is not None and before.ended_us() > written_us > before.since_us:
+            raise Violation(
+                f"session {session} of {place} was given to {who} at {written_us} us while "
+                f"{before.who} held it from {before.since_us} to {before.until_us} us"
+            )
+        holder = self._holders[place, session] = Holder(who, written_us, until_us)
+        self.totals.sessions += 1
+        self._world.note("ledger", f"{who} holds {session} of {place}")
+        return holder
+
+    # --- at the end ---------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Everything has drained: whatever was accepted must have been seen to its end."""
+        for letter in self.letters:
+            if not letter.is_accepted:
+                continue
+            for copy in letter.copies.values():
+                if copy.is_expected and copy.done_us is None and not copy.is_asked:
+                    raise Violation(
+                        f"message {letter.number} was accepted by {copy.place} at "
+                        f"{letter.accepted_us} us and is lost ({copy.arrivals} arrivals)"
+                    )
+        for move in self.moves:
+            self._close_move(move)
+
+    def _close_move(self, move: Move) -> None:
+        """All of a transaction or nothing."""
+        number, copy = move.letter.number, next(iter(move.letter.copies.values()))
+        has_come = copy.arrivals > 0
+        if move.fate == "committed" and not has_come:
+            raise Violation(f"a transaction was committed and its message {number} is lost")
+        if move.fate == "rolled back" and has_come:
+            raise Violation(f"a transaction was rolled back and its message {number} came")
+        if move.fate != "in doubt" or move.was_asked:
+            return
+        was_settled = move.source.done_us is not None
+        if has_come and was_settled:
+            raise Violation(
+                f"message {number} of a transaction came, and the message that it replaces "
+                "was settled again"
+            )
+        if not has_come and not was_settled:
+            raise Violation(
+                f"message {number} of a transaction never came, and the message that it replaces "
+                "is gone"
+            )

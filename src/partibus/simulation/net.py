@@ -1,0 +1,283 @@
+"""The wire: connections between simulated processes and clients.
+
+Owns every connection of a world, and what may happen to one: bytes arrive late, cut anywhere, or
+never; an end is told of the other's death, later or not at all. Bytes that do arrive arrive in
+order and unharmed, as TCP promises. Knows no protocol.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from partibus.simulation.world import World
+
+if TYPE_CHECKING:
+    from partibus.simulation.event_loop import SimulatedLoop
+
+LATENCY_US_MIN = 50
+LATENCY_US_MAX = 1500
+SPLIT_SHARE = 0.15
+"""How often bytes that were written at once arrive in two pieces."""
+
+
+class Net:
+    """All connections."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.arriving_us = 0
+        """When the bytes were written that are being handed over now."""
+        self.connections: dict[Connection, None] = {}
+        self.peers_broken_us = -1
+        """When a connection between workers was last lost, or one of them did not answer."""
+        self.latency_us = LATENCY_US_MAX
+        self._listeners: dict[str, tuple[SimulatedLoop, Callable[[], asyncio.Protocol]]] = {}
+        self._chance = world.chance("net")
+
+    def listen(
+        self, loop: "SimulatedLoop", factory: Callable[[], asyncio.Protocol], place: str
+    ) -> "Listening":
+        """Take connections at a place."""
+        self._listeners[place] = (loop, factory)
+        return Listening(self, place)
+
+    def close(self, place: str) -> None:
+        """Take none any more."""
+        self._listeners.pop(place, None)
+
+    async def connect(
+        self, loop: "SimulatedLoop", factory: Callable[[], asyncio.Protocol], place: str
+    ) -> tuple["SimulatedTransport", asyncio.Protocol]:
+        """A connection to a place; OSError when nobody is there."""
+        await asyncio.sleep(self.delay_us() / 1_000_000)
+        found = self._listeners.get(place)
+        if found is None or not found[0].is_alive:
+            raise ConnectionRefusedError(f"nobody listens at {place}")
+        connection = Connection(self, place, loop, found[0])
+        near, far = connection.ends
+        self.world.after(self.delay_us(), found[0].run, far.begin, found[1]())
+        protocol = factory()
+        near.begin(protocol)
+        return near, protocol
+
+    def delay_us(self) -> int:
+        """How long something is under way."""
+        return LATENCY_US_MIN + int(self._chance.random() * self.latency_us)
+
+    def splits(self, length: int) -> int:
+        """Where bytes that were written at once are cut; 0 when they are not."""
+        if length < 2 or self._chance.random() >= SPLIT_SHARE:
+            return 0
+        return self._chance.randrange(1, length)
+
+    def process_died(self, loop: "SimulatedLoop", is_silent: bool) -> None:
+        """The far ends of its connections hear of it in a while, or never."""
+        for connection in list(self.connections):
+            for end in connection.ends:
+                if end.loop is loop:
+                    connection.break_off(is_silent)
+
+
+class Listening:
+    """What asyncio calls a server."""
+
+    def __init__(self, net: Net, place: str) -> None:
+        self._net = net
+        self._place = place
+
+    def close(self) -> None:
+        self._net.close(self._place)
+
+
+class Connection:
+    """Two ends."""
+
+    def __init__(self, net: Net, place: str, near: "SimulatedLoop", far: "SimulatedLoop") -> None:
+        self.net = net
+        self.place = place
+        self.is_broken = False
+        """Nothing goes through any more."""
+        self._began_us = net.world.now_us
+        self._broken_us: int | None = None
+        self.stalled_until_us = 0
+        self.ends = (SimulatedTransport(self, near), SimulatedTransport(self, far))
+        self.ends[0].other, self.ends[1].other = self.ends[1], self.ends[0]
+        net.connections[self] = None
+
+    def break_off(self, is_silent: bool) -> None:
+        """Lose what is under way; with `is_silent` no end is told."""
+        self.is_broken = True
+        self.note_break()
+        if is_silent:
+            return
+        for end in self.ends:
+            self.net.world.after(self.net.delay_us(), end.end)
+
+    def note_break(self) -> None:
+        """From now on what hangs on the connection may be gone."""
+        if self._broken_us is None:
+            self._broken_us = self.net.world.now_us
+        if self.place.startswith("/"):
+            self.net.peers_broken_us = self.net.world.now_us
+
+    @property
+    def broken_us(self) -> int | None:
+        """When it broke; a break between workers breaks what hung on it since before."""
+        if self._broken_us is not None:
+            return self._broken_us
+        return self._began_us if self.net.peers_broken_us >= self._began_us else None
+
+    def forget(self) -> None:
+        """Both ends are gone."""
+        if all(end.is_over for end in self.ends):
+            self.net.connections.pop(self, None)
+
+
+class SimulatedTransport(asyncio.Transport):
+    """One end of a connection."""
+
+    other: "SimulatedTransport"
+
+    def __init__(self, connection: Connection, loop: "SimulatedLoop") -> None:
+        super().__init__()
+        self.connection = connection
+        self.loop = loop
+        self.is_over = False
+        self._protocol: asyncio.Protocol | None = None
+        self._is_closing = False
+        self._is_paused = False
+        self._arrives_us = 0
+        self._in_flight = 0
+        self._high = 64 * 1024
+        self._low = 16 * 1024
+        self._is_blocked = False
+        self._waiting: deque[tuple[bytes, int]] = deque()
+        self._end_is_due = False
+
+    def begin(self, protocol: asyncio.Protocol) -> None:
+        """The connection is there."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+        while self._waiting and not self._is_paused:
+            self._hand_over(*self._waiting.popleft())
+
+    # --- what asyncio asks for ----------------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.is_over or self._is_closing:
+            return
+        chunk = bytes(data)
+        at = self.connection.net.splits(len(chunk))
+        for part in (chunk[:at], chunk[at:]) if at else (chunk,):
+            self._send(part)
+        if self._in_flight > self._high and not self._is_blocked:
+            self._is_blocked = True
+            if self._protocol is not None:
+                self._protocol.pause_writing()
+
+    def _send(self, part: bytes) -> None:
+        connection, world = self.connection, self.connection.net.world
+        self._in_flight += len(part)
+        earliest = max(world.now_us, connection.stalled_until_us)
+        self._arrives_us = max(self._arrives_us, earliest + connection.net.delay_us())
+        world.at(self._arrives_us, self._arrive, part, world.now_us)
+
+    def _arrive(self, part: bytes, sent_us: int) -> None:
+        self._in_flight -= len(part)
+        if self.connection.is_broken:
+            return
+        world = self.connection.net.world
+        if world.now_us < self.connection.stalled_until_us:
+            self._in_flight += len(part)
+            self._arrives_us = max(self._arrives_us, self.connection.stalled_until_us)
+            world.at(self._arrives_us, self._arrive, part, sent_us)
+            return
+        if self._is_blocked and self._in_flight <= self._low:
+            self._is_blocked = False
+            if self._protocol is not None and not self.is_over:
+                self.loop.run(self._protocol.resume_writing)
+        self.other.receive(part, sent_us)
+
+    def receive(self, part: bytes, sent_us: int) -> None:
+        """Bytes of the other end."""
+        if self.is_over or not self.loop.is_alive:
+            return
+        if self._is_paused or self._protocol is None or self._waiting or self._is_frozen():
+            self._waiting.append((part, sent_us))
+            if self._is_frozen():
+                self.connection.net.world.at(self.loop.paused_until_us, self._read_on)
+            return
+        self.loop.run(self._hand_over, part, sent_us)
+
+    def _is_frozen(self) -> bool:
+        return self.loop.paused_until_us > self.connection.net.world.now_us
+
+    def _hand_over(self, part: bytes, sent_us: int) -> None:
+        assert self._protocol is not None
+        self.connection.net.arriving_us = sent_us
+        self._protocol.data_received(part)
+
+    def close(self) -> None:
+        """End when what was written has arrived."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        world = self.connection.net.world
+        world.at(max(self._arrives_us, world.now_us) + 1, self._closed)
+
+    def _closed(self) -> None:
+        self.connection.note_break()
+        self.end()
+        if not self.connection.is_broken:
+            self.other.end()
+
+    def abort(self) -> None:
+        if not self.is_over:
+            self._is_closing = True
+            self.connection.break_off(is_silent=False)
+
+    def end(self) -> None:
+        """The connection is gone, as this end sees it."""
+        if self.is_over:
+            return
+        if self._waiting and not self._is_closing and not self.connection.is_broken:
+            self._end_is_due = True
+            return
+        self.is_over = self._is_closing = True
+        self.connection.forget()
+        if self._protocol is not None and self.loop.is_alive:
+            self.loop.call_soon(self._protocol.connection_lost, None)
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        while self._waiting and not self._is_paused and not self.is_over and not self._is_frozen():
+            if self._protocol is None:
+                return
+            self.loop.run(self._hand_over, *self._waiting.popleft())
+        if self._end_is_due and not self._waiting:
+            self._end_is_due = False
+            self.end()
+
+    def is_reading(self) -> bool:
+        return not self._is_paused
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = high or self._high
+        self._low = low or self._low
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return default
+
+    def can_write_eof(self) -> bool:
+        return False

@@ -1,0 +1,96 @@
+"""What a run is made of, drawn from its seed: the swarm.
+
+Owns the draw. Each run has some of the features and some of the faults, at rates of its own, since
+runs in which everything happens all the time never get anywhere in particular. A plan can be cut
+down by leaving out clients and faults by their numbers, which changes nothing about the others.
+"""
+
+from dataclasses import dataclass, field
+
+from partibus.simulation.world import stream
+
+CLIENTS = (
+    "sender",
+    "publisher",
+    "forwarded",
+    "batcher",
+    "session-sender",
+    "repeater",
+    "scheduler",
+    "mover",
+    "receiver",
+    "token-settler",
+    "deferrer",
+    "session-receiver",
+)
+NEEDS = {
+    "session-sender": "session-receiver",
+    "deferrer": "sender",
+    "token-settler": "sender",
+    "receiver": "sender",
+}
+FAULTS = (
+    "kill",
+    "power loss",
+    "death at a disk call",
+    "stop",
+    "pause",
+    "sync error",
+    "write error",
+    "read error",
+    "full disk",
+    "slow disk",
+    "uncached reads",
+    "cut",
+    "half-open",
+    "stall",
+    "clock jump",
+    "bit flip",
+)
+
+
+@dataclass(slots=True)
+class Plan:
+    """One run."""
+
+    seed: int
+    steps: int
+    workers: int = 1
+    stores: int = 2
+    fragments: int = 2
+    segment_bytes: int = 64 << 10
+    lock_ms: int = 5_000
+    clients: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    fault_gap: int = 150
+    """Steps from one fault to the next, on average."""
+    checkpoint_gap: int = 400
+    without_clients: set[int] = field(default_factory=set)
+    without_faults: set[int] = field(default_factory=set)
+
+    def describe(self) -> str:
+        """In a line."""
+        return (
+            f"{self.workers} workers, {self.stores} stores, {self.fragments} fragments, "
+            f"{len(self.clients)} clients ({', '.join(sorted(set(self.clients)))}); "
+            f"faults: {', '.join(self.faults) or 'none'} every {self.fault_gap} steps"
+        )
+
+
+def draw(seed: int, steps: int) -> Plan:
+    """The plan of a seed."""
+    chance = stream(seed, "plan")
+    plan = Plan(seed, steps)
+    plan.workers = chance.choice((1, 1, 1, 2, 3))
+    plan.stores = max(plan.workers, chance.choice((1, 2, 2, 3)))
+    plan.fragments = chance.choice((1, 2, 4))
+    plan.segment_bytes = chance.choice((16 << 10, 64 << 10, 256 << 10))
+    plan.lock_ms = chance.choice((1_000, 5_000, 30_000))
+    kinds = chance.sample(CLIENTS, chance.randrange(2, 6))
+    kinds += [NEEDS[kind] for kind in kinds if kind in NEEDS and NEEDS[kind] not in kinds]
+    kinds.append("receiver")
+    plan.clients = kinds + [chance.choice(kinds) for _ in range(chance.randrange(0, 8))]
+    plan.faults = chance.sample(FAULTS, chance.randrange(0, 7))
+    plan.fault_gap = chance.choice((40, 100, 250))
+    plan.checkpoint_gap = chance.choice((100, 400, 1500))
+    return plan

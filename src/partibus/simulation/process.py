@@ -1,0 +1,248 @@
+"""A server process: brokers, gateway, couriers and peers, wired as the node wires them.
+
+Owns the life of one worker: its start from whatever its disks hold, its death at any moment, and
+its stop in good order. The wiring mirrors `server.node`; catalog, HTTP and TLS are not simulated,
+so the entities of a run are fixed when it begins.
+"""
+
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from partibus.amqp.settings import ConnectionSettings
+from partibus.cluster.control_hub import ControlHub
+from partibus.cluster.membership import Membership
+from partibus.cluster.peers import Peers
+from partibus.control.access import AccessControl
+from partibus.control.catalog import Catalog
+from partibus.control.record import EntityRecord
+from partibus.domain.errors import BusError, StoreCorrupt
+from partibus.forwarding.couriers import Couriers
+from partibus.fragment.broker import Broker
+from partibus.fragment.handle import LocalFragment
+from partibus.fragment.machine import Machine
+from partibus.gateway.gateway import Gateway
+from partibus.gateway.namespace import Namespace
+from partibus.listener.deadlines import Deadlines
+from partibus.listener.tcp import AmqpProtocol
+from partibus.server.clock_watch import ClockWatch
+from partibus.server.fragment_specs import fragment_spec
+from partibus.server.scheduler import LoopScheduler, until
+from partibus.server.topics import Topics
+from partibus.simulation.clock import SimulatedClock
+from partibus.simulation.disk import SimulatedDisk
+from partibus.simulation.event_loop import SimulatedLoop, describe, make_loop
+from partibus.simulation.net import Net
+from partibus.simulation.threads import Threads
+from partibus.simulation.world import Crashed, World
+from partibus.store.log import SegmentStore
+from partibus.store.room import FreeMin
+
+IDLE_TIMEOUT_MS = 60_000
+CLOSING_MS = 5_000
+RUN = 0x51AB1E
+"""The number of the run, which the workers of one server share."""
+
+
+class Host:
+    """What a process lives on and what outlives it: its disks and its clock."""
+
+    def __init__(
+        self, world: World, net: Net, threads: Threads, catalog: Catalog, segment_bytes: int
+    ) -> None:
+        self.world = world
+        self.net = net
+        self.threads = threads
+        self.catalog = catalog
+        self.segment_bytes = segment_bytes
+        self.disks: dict[int, SimulatedDisk] = {}
+
+
+class SimulatedProcess:
+    """One worker of the server."""
+
+    def __init__(self, host: Host, number: int, workers: int) -> None:
+        self._host = host
+        self._world = host.world
+        self.number = number
+        self.name = f"worker-{number}"
+        self.clock = SimulatedClock(host.world)
+        self.is_up = False
+        self.brokers: dict[int, Broker] = {}
+        self.machines: dict[int, Machine] = {}
+        self.loop: SimulatedLoop
+        self._workers = workers
+        self._lives = 0
+        self._chance: Random = host.world.chance(f"process/{number}")
+        self._gateway: Gateway
+        self._couriers: Couriers
+        self._watch: ClockWatch
+
+    @property
+    def disks(self) -> list[SimulatedDisk]:
+        """The disks of its stores."""
+        return [disk for store, disk in self._host.disks.items() if self._membership.owns(store)]
+
+    @property
+    def _membership(self) -> Membership:
+        nowhere = Path("/simulated")
+        return Membership(
+            worker=self.number,
+            workers=self._workers,
+            run=RUN,
+            runtime=nowhere,
+            catalog=nowhere,
+            tls=nowhere,
+        )
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether one of its disks saw it die."""
+        return self.is_up and any(disk.is_dead for disk in self.disks)
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> BusError | None:
+        """Recover and serve; the error of a store that cannot be opened, or None."""
+        assert not self.is_up
+        self._lives += 1
+        for disk in self.disks:
+            disk.restart()
+        self._host.threads.host = self.name
+        self.loop = make_loop(self._world, self._host.net, self.name)
+        self.brokers, self.machines = {}, {}
+        self.is_up = True
+        try:
+            self._open()
+        except Crashed:
+            self.die(is_silent=False)
+        except StoreCorrupt as error:
+            self.die(is_silent=False)
+            return error
+        except BusError:
+            self.die(is_silent=False)
+        return None
+
+    def _open(self) -> None:
+        scheduler = LoopScheduler(self.loop)
+        first_token = self._lives << 32 | 1
+        for number, disk in self._host.disks.items():
+            if self._membership.owns(number):
+                store = SegmentStore(
+                    Path(f"/simulated/store-{number}"),
+                    notify=scheduler.call_from_thread,
+                    segment_bytes=self._host.segment_bytes,
+                    disk=disk,
+                    free_min=FreeMin(share=0.02, least_bytes=1 << 20),
+                )
+                broker = Broker(store, self.clock, scheduler, self._fault, first_token)
+                broker.open()
+                self.brokers[number] = broker
+        self.loop.run(self._wire, scheduler)
+
+    def _wire(self, scheduler: LoopScheduler) -> None:
+        catalog = self._host.catalog
+        namespace = Namespace(catalog)
+        self._couriers = Couriers(namespace, scheduler)
+        peers: Peers | None = None
+        if self._workers > 1:
+            hub = ControlHub(self.number)
+            peers = Peers(self._membership, self.loop, scheduler, self._find, hub)
+            peers.watch(self.brokers)
+        topics = Topics(catalog)
+        self._local: dict[int, LocalFragment] = {}
+        for record in catalog.entities():
+            self._serve(record, namespace, topics, peers)
+        settings = ConnectionSettings(container_id="bus", idle_timeout_ms=IDLE_TIMEOUT_MS)
+        access = AccessControl(catalog)
+        self._gateway = Gateway(namespace, access, self.clock, scheduler, settings, run=RUN)
+        self._gateway.start()
+        self._watch = ClockWatch(self.clock, scheduler, self._clock_stepped)
+        self._watch.start()
+        self.loop.create_task(self._listen(peers))
+
+    def _serve(
+        self, record: EntityRecord, namespace: Namespace, topics: Topics, peers: Peers | None
+    ) -> None:
+        spec = fragment_spec(record, self._host.catalog)
+        for index, placement in enumerate(record.fragments):
+            if not self._membership.owns(placement.store):
+                assert peers is not None
+                namespace.put_fragment(peers.fragment(placement, index))
+                continue
+            broker = self.brokers[placement.store]
+            topic = topics.topic(record, index)
+            machine = broker.add(placement.fragment_id, spec, topic)
+            topics.join(record, index, machine)
+            self.machines[placement.fragment_id] = machine
+            fragment = LocalFragment(broker, machine, index)
+            self._local[placement.fragment_id] = fragment
+            namespace.put_fragment(fragment)
+            self._couriers.put(fragment, record)
+
+    async def _listen(self, peers: Peers | None) -> None:
+        if peers is not None:
+            await peers.start()
+        closing = Deadlines(self.loop, self.clock, CLOSING_MS)
+        accept = partial(AmqpProtocol, self._gateway.connect, closing, _forget)
+        self._host.net.listen(self.loop, accept, self.name)
+
+    def _find(self, fragment_id: int) -> LocalFragment | None:
+        return self._local.get(fragment_id)
+
+    def _clock_stepped(self, delta_ms: int) -> None:
+        for broker in self.brokers.values():
+            broker.clock_stepped(delta_ms)
+        self._gateway.clock_stepped()
+
+    def _fault(self, error: Exception) -> None:
+        """What makes a real server stop at once."""
+        self._world.faults.append(f"{self.name}: the broker failed: {describe(error)}")
+
+    def die(self, *, is_silent: bool, loses_power: bool = False) -> None:
+        """End at this very moment; with `is_silent` nobody is told."""
+        if not self.is_up:
+            return
+        self.is_up = False
+        self._host.net.close(self.name)
+        self._host.net.close(str(self._membership.socket_path(self.number)))
+        for disk in self.disks:
+            disk.is_dead = True
+        self.loop.die()
+        self._host.threads.kill(self.name)
+        self._host.net.process_died(self.loop, is_silent)
+        self._world.graveyard += [self.loop, self.brokers, self.machines]
+        self.brokers, self.machines = {}, {}
+        if loses_power:
+            for disk in self.disks:
+                disk.power_loss()
+
+    def stop(self) -> None:
+        """Stop in good order, as a server does when it is asked to: nothing waits by then."""
+        if not self.is_up:
+            return
+        self._host.net.close(self.name)
+        self._couriers.stop()
+        self._watch.stop()
+        self.loop.run(self._gateway.quiesce)
+        self.loop.run(self._gateway.close)
+        self.loop.create_task(self._close_when_at_rest())
+
+    async def _close_when_at_rest(self) -> None:
+        await until(self._is_at_rest, 30.0)
+        for broker in self.brokers.values():
+            broker.close()
+        self._world.note(self.name, "has stopped")
+        self._world.after(0, partial(self.die, is_silent=False))
+
+    def _is_at_rest(self) -> bool:
+        return all(broker.is_at_rest for broker in self.brokers.values())
+
+    def checkpoint(self) -> None:
+        """Have every store write a checkpoint and give dead space back."""
+        for broker in self.brokers.values():
+            self.loop.run(broker._upkeep.checkpoint)
+
+
+def _forget(protocol: AmqpProtocol) -> None:
+    """A connection is gone; nobody counts them here."""

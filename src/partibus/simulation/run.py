@@ -1,0 +1,215 @@
+"""One run of the simulator, from its plan to its verdict.
+
+Owns the order of things: entities, processes and clients are made; steps are taken, faults strike
+and checkers look; then every fault ends, and everything that was accepted has to drain.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import sys
+from dataclasses import dataclass, field
+
+from partibus.control.catalog import Catalog
+from partibus.control.policies import ensure_root_policy
+from partibus.simulation.clients.client import SimulatedClient, Surroundings
+from partibus.simulation.clients.draining import Drain
+from partibus.simulation.clients.kinds import KINDS
+from partibus.simulation.clock import SimulatedClock
+from partibus.simulation.contents import check_contents
+from partibus.simulation.disk import SimulatedDisk
+from partibus.simulation.entities import make_entities
+from partibus.simulation.event_loop import make_loop
+from partibus.simulation.faults import Injector, check
+from partibus.simulation.ledger import Ledger, Totals
+from partibus.simulation.net import Net
+from partibus.simulation.plan import Plan
+from partibus.simulation.process import Host, SimulatedProcess
+from partibus.simulation.seams import simulated
+from partibus.simulation.threads import Threads
+from partibus.simulation.world import Violation, World
+
+LOOK_STEPS = 40
+"""How often the checkers look into the bus."""
+DRAIN_US_MAX = 600_000_000
+"""Everything must have drained so long after the last fault."""
+DRAIN_STEPS_MAX = 400_000
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of a run."""
+
+    plan: Plan
+    steps: int
+    trace_hash: str
+    violation: str | None
+    totals: Totals
+    faults: list[tuple[int, int, str]] = field(default_factory=list)
+    events: list[tuple[int, int, str, str]] = field(default_factory=list)
+
+
+class Simulation:
+    """A world and everybody in it."""
+
+    def __init__(self, plan: Plan, *, keeps_events: bool = False) -> None:
+        self.plan = plan
+        self.world = World(plan.seed)
+        if keeps_events:
+            self.world.events = []
+        self.net = Net(self.world)
+        self.threads = Threads(self.world)
+        self.ledger = Ledger(self.world)
+
+    def run(self) -> Verdict:
+        """Take all steps, heal, drain, and judge."""
+        logging.disable(logging.CRITICAL)
+        gc.disable()  # a collection in the midst of a run would end what the run has to end
+        violation: str | None = None
+        try:
+            with simulated(self.world, self.threads):
+                try:
+                    self._build()
+                    self._work()
+                    self._heal()
+                except Violation as found:
+                    violation = str(found)
+                finally:
+                    self._end()
+        finally:
+            gc.enable()
+            logging.disable(logging.NOTSET)
+        world = self.world
+        return Verdict(
+            self.plan,
+            world.steps,
+            world.trace_hash,
+            violation,
+            self.ledger.totals,
+            self._injector.done,
+            world.events or [],
+        )
+
+    # --- the parts ----------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        plan, world = self.plan, self.world
+        self._catalog = Catalog(stores=plan.stores, clock=SimulatedClock(world))
+        ensure_root_policy(self._catalog, loopback_only=True)
+        entities = make_entities(self._catalog, plan)
+        host = Host(world, self.net, self.threads, self._catalog, plan.segment_bytes)
+        for number in range(plan.stores):
+            name = f"store-{number}"
+            host.disks[number] = SimulatedDisk(name, self.threads, world.chance(name))
+        self.processes = [SimulatedProcess(host, n, plan.workers) for n in range(plan.workers)]
+        self._by_name = {process.name: process for process in self.processes}
+        self.threads.has_crashed = lambda name: self._by_name[name].has_crashed
+        self._injector = Injector(world, self.net, plan, self.processes)
+        self._loop = make_loop(world, self.net, "clients")
+        self._around = Surroundings(
+            world,
+            self.net,
+            self.ledger,
+            plan.workers,
+            entities,
+            plan.lock_ms * 1000,
+            "clock jump" in plan.faults,
+        )
+        self._clients: list[SimulatedClient] = []
+        for process in self.processes:
+            process.start()
+        self._loop.run(self._make_clients)
+
+    def _make_clients(self) -> None:
+        for number, kind in enumerate(self.plan.clients):
+            if number in self.plan.without_clients:
+                continue
+            client = KINDS[kind](self._around, number)
+            if kind == "session-sender":
+                self._around.session_senders.append(client.name)
+            self._clients.append(client)
+            self._loop.create_task(client.live())
+            if kind == "mover":
+                feeder = KINDS["feeder"](self._around, number)
+                self._clients.append(feeder)
+                self._loop.create_task(feeder.live())
+
+    # --- the run ------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        world, plan = self.world, self.plan
+        fault_at = plan.fault_gap if plan.faults else plan.steps + 1
+        checkpoint_at = plan.checkpoint_gap
+        while world.steps < plan.steps and not world.is_over:
+            world.step()
+            if world.faults:
+                check(world)
+            if world.steps >= fault_at:
+                fault_at = world.steps + self._injector.inject()
+            if world.steps >= checkpoint_at:
+                checkpoint_at += plan.checkpoint_gap
+                self._checkpoint()
+            if not world.steps % LOOK_STEPS:
+                self._look()
+
+    def _checkpoint(self) -> None:
+        for process in self.processes:
+            if process.is_up:
+                process.checkpoint()
+
+    def _look(self) -> None:
+        for client in self._clients:
+            if client.violation is not None:
+                raise client.violation
+        for process in self.processes:
+            if process.is_up:
+                check_contents(process)
+
+    def _heal(self) -> None:
+        world = self.world
+        world.note("world", "heals")
+        self._around.is_over = True
+        self._injector.heal()
+        drain = Drain(self._around, self.processes)
+        self._loop.run(drain.begin, self._loop)
+        end_us = world.now_us + DRAIN_US_MAX
+        end_steps = world.steps + DRAIN_STEPS_MAX
+        while not drain.is_empty():
+            for _ in range(LOOK_STEPS):
+                world.step()
+                check(world)
+            self._look()
+            if drain.violation is not None:
+                raise drain.violation
+            if world.now_us > end_us or world.steps > end_steps:
+                raise Violation(f"the bus does not drain: {drain.left()}")
+        self.ledger.close()
+
+    def _end(self) -> None:
+        for process in self.processes:
+            process.die(is_silent=True)
+        self._loop.die()
+        self.threads.kill_all()
+        self._catalog.close()
+        _end_programs(self.world.graveyard)
+        self.world.forget()
+        self.net.connections.clear()
+
+
+def _end_programs(graveyard: list[object]) -> None:
+    """Programs that never end are ended in the midst of whatever they were doing."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        for left in graveyard:
+            if isinstance(left, asyncio.Task) and not left.done():
+                with contextlib.suppress(BaseException):
+                    left.get_coro().close()
+    finally:
+        sys.unraisablehook = hook
+
+
+def run_plan(plan: Plan, *, keeps_events: bool = False) -> Verdict:
+    """Run it."""
+    assert asyncio._get_running_loop() is None, "the simulator brings its own loops"
+    return Simulation(plan, keeps_events=keeps_events).run()

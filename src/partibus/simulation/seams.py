@@ -1,0 +1,52 @@
+"""Where the real code meets the world: what it knows as threads, time, chance and files.
+
+Owns the names of the product's modules that stand for something else while a world runs, and
+their return to what they were. Everything that is not listed here is the product as it is.
+"""
+
+import contextlib
+import secrets
+import uuid
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from partibus.client import connection as client_connection
+from partibus.simulation.clock import SimulatedClock
+from partibus.simulation.threads import Threads
+from partibus.simulation.world import World
+from partibus.store import commit, log, pins, worker
+from partibus.store.compaction import compactor
+
+
+@contextlib.contextmanager
+def simulated(world: World, threads: Threads) -> Iterator[None]:
+    """Let the product's modules live in the world for a while."""
+    chance = world.chance("secrets")
+    clock = SimulatedClock(world)
+    stand_ins: list[tuple[Any, str, Any]] = [
+        (commit, "threading", threads),
+        (commit, "time", threads),
+        (log, "time", threads),
+        (compactor, "threading", threads),
+        (compactor, "time", threads),
+        (pins, "threading", threads),
+        (worker, "threading", threads),
+        (worker, "SimpleQueue", threads.SimpleQueue),
+        (client_connection, "SystemClock", lambda: clock),
+        (secrets, "randbits", chance.getrandbits),
+        (secrets, "token_bytes", chance.randbytes),
+        (uuid, "uuid4", lambda: _uuid(chance)),
+    ]
+    before = [(module, name, getattr(module, name)) for module, name, _ in stand_ins]
+    for module, name, value in stand_ins:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def _uuid(chance: Random) -> uuid.UUID:
+    return uuid.UUID(int=chance.getrandbits(128), version=4)
