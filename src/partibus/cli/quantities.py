@@ -45,14 +45,6 @@ def _argument(read: Callable[[str], _Value], text: str) -> _Value:
         raise typer.BadParameter(error.text) from error
 
 
-def spoken_moment(time_ms: int | None) -> str | None:
-    """A time as programs read it, in UTC."""
-    if time_ms is None:
-        return None
-    moment = calendar_moment(time_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def clock_time(time_ms: int | None) -> str:
     """A time for people: in UTC, to the second."""
     if time_ms is None:

@@ -65,3 +65,11 @@ def timestamp_ms(moment: datetime.datetime) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return round(moment.timestamp() * 1000)
+
+
+def spoken_moment(time_ms: int | None) -> str | None:
+    """A time as programs read it, in UTC."""
+    if time_ms is None:
+        return None
+    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

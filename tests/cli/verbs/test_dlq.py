@@ -8,9 +8,9 @@ from azure.servicebus import ServiceBusClient, ServiceBusSubQueue
 
 from cli.command import Partibus
 from cli.verbs.conftest import MakeQueue
-from partibus.cli.messages.resubmission import Resubmission
-from partibus.cli.messages.sending import Pacer
 from partibus.cli.place import find_place
+from partibus.client.messages.pacing import Pacer
+from partibus.client.messages.resubmission import Resubmission
 from support.receiving import collect
 
 

@@ -72,8 +72,8 @@ def test_the_end_of_a_queue_is_found(partibus: Partibus, queue: str, count: int)
     """Halving finds the last number; then only new messages are shown."""
     import asyncio
 
-    from partibus.cli.messages.peeking import Walk
     from partibus.cli.place import find_place
+    from partibus.client.messages.peeking import Walk
 
     if count:
         partibus("send", queue, "x", "--count", str(count))

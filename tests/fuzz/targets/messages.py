@@ -21,8 +21,8 @@ from partibus.amqp.codec.sections import (
 )
 from partibus.amqp.codec.types import Char, Described, Pairs, Symbol, Timestamp, ULong
 from partibus.cli.failures import CommandFailed
-from partibus.cli.messages.json_form import message_from_line, message_to_json
 from partibus.client.message import IncomingMessage, OutgoingMessage, encode_batch
+from partibus.client.messages.json_form import message_from_line, message_to_json
 from partibus.domain.errors import BusError
 from partibus.fragment.message import Held, NewMessage, Overlay
 from partibus.message.envelope import received_to_stored, to_delivery, to_peeked, to_stored

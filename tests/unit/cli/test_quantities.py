@@ -9,9 +9,9 @@ from partibus.cli.quantities import (
     size_bytes,
     span_ms,
     spoken_bytes,
-    spoken_moment,
     spoken_span,
 )
+from partibus.domain.quantities import spoken_moment
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from partibus.amqp.delivery import ACCEPTED
-from partibus.cli.messages.sending import MessageStream, Pacer
+from partibus.cli.messages.sending import MessageStream
 from partibus.cli.place import Place
 from partibus.cli.progress import Advance
 from partibus.client.links import ReceivedMessage, Receiver
 from partibus.client.message import IncomingMessage, OutgoingMessage
+from partibus.client.messages.pacing import Pacer
 
 RUN_PROPERTY: Final = "partibus-bench-run"
 SENT_PROPERTY: Final = "partibus-bench-sent-ns"

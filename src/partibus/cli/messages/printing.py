@@ -12,9 +12,9 @@ from typing import Final, Literal
 
 import typer
 
-from partibus.cli.messages.json_form import message_to_json
 from partibus.cli.quantities import clock_time, spoken_bytes
 from partibus.client.message import IncomingMessage
+from partibus.client.messages.json_form import message_to_json
 
 Look = Literal["text", "json", "body"]
 _PREVIEW_MAX: Final = 4096

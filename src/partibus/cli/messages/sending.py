@@ -5,38 +5,19 @@ counts when the bus has it durably, not when it was written. Called by `send`, `
 `bench`; it knows nothing of options and prints nothing.
 """
 
-import asyncio
 from collections.abc import AsyncIterable
 from typing import Final
 
 from partibus.cli.progress import Advance
 from partibus.client.links import Sender
 from partibus.client.message import BATCH_FORMAT, OutgoingMessage, encode_batch
+from partibus.client.messages.pacing import Pacer
 
 BATCH_BYTES_MAX: Final = 256 * 1024
 """Where the bus does not say; what every tier takes."""
 _BATCH_SIZE_PROPERTY: Final = "com.microsoft:max-message-batch-size"
 _ENVELOPE_BYTES: Final = 512  # ids of the first message and the sections around them
 _PER_MESSAGE_BYTES: Final = 8
-
-
-class Pacer:
-    """Lets through so many a second; without a rate it never waits."""
-
-    def __init__(self, rate_per_s: float | None) -> None:
-        self._rate_per_s = rate_per_s
-        self._passed = 0
-        self._start = 0.0
-
-    async def next(self) -> None:
-        if self._rate_per_s is None:
-            return
-        now = asyncio.get_running_loop().time()
-        self._start = self._start or now
-        due = self._start + self._passed / self._rate_per_s
-        self._passed += 1
-        if due > now:
-            await asyncio.sleep(due - now)
 
 
 class MessageStream:

@@ -12,7 +12,8 @@ import typer
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.completion import complete_entity
 from partibus.cli.options import AsJson
-from partibus.cli.quantities import span_ms, spoken_moment
+from partibus.cli.quantities import span_ms
+from partibus.domain.quantities import spoken_moment
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import psycopg
 
 from partibus.domain.errors import BusError, StoreUnavailable
-from partibus.store.interface import Done, Notify
+from partibus.store.interface import Done, Notify, StoreTimings
 from partibus.store.postgres.lane import Connection, Fenced, Lane
 
 ROW_BYTES_MAX: Final = 4 << 20
@@ -32,7 +32,17 @@ _log: Final = logging.getLogger(__name__)
 class LaneEntry:
     """An encoded batch with its place in the log, on its way to the database."""
 
-    __slots__ = ("base", "body_bytes", "count", "data", "done", "end", "position", "tail")
+    __slots__ = (
+        "base",
+        "begun_s",
+        "body_bytes",
+        "count",
+        "data",
+        "done",
+        "end",
+        "position",
+        "tail",
+    )
 
     def __init__(
         self,
@@ -52,6 +62,7 @@ class LaneEntry:
         self.end = position + len(data)
         self.body_bytes = body_bytes
         self.count = count
+        self.begun_s = time.monotonic()
         self.done = done
 
 
@@ -75,6 +86,8 @@ class AppendThread:
         owner: AppendOwner,
         notify: Notify,
         tail: int,
+        *,
+        timings: StoreTimings,
         probe_interval_s: float = PROBE_INTERVAL_S,
     ) -> None:
         self._lane = lane
@@ -83,6 +96,7 @@ class AppendThread:
         self._owner = owner
         self._notify = notify
         self._probe_interval_s = probe_interval_s
+        self._timings = timings
         self.durable = tail
         self._base = -1
         """The segment whose table is known to be there."""
@@ -165,8 +179,12 @@ class AppendThread:
             self._lane.add_segment(self._connection, first.base)
             self._base = first.base
         data = first.data if len(group) == 1 else b"".join([entry.data for entry in group])
+        begun_s = time.monotonic()
         self._lane.append(self._connection, first.base, first.position, first.tail, end, data)
         self.durable = end
+        now_s = time.monotonic()
+        self._timings.sync.observe(now_s - begun_s)
+        self._timings.append.observe(now_s - first.begun_s)
 
     def _fail(self, group: list[LaneEntry], error: Exception) -> None:
         """Refuse all that waits; reported under the lock, so that a later refusal comes later."""

@@ -32,6 +32,7 @@ from partibus.store.interface import (
     RecoveredRecord,
     Ref,
     StoreState,
+    StoreTimings,
 )
 from partibus.store.postgres.appending import PROBE_INTERVAL_S, AppendThread, LaneEntry
 from partibus.store.postgres.keeping import LaneKeeper
@@ -77,6 +78,7 @@ class PostgresStore:
         self.state = StoreState.UP
         self.on_state: Callable[[StoreState], None] | None = None
         self.shortage: str | None = None
+        self.timings = StoreTimings()
         self._lane = Lane(dsn, lane, owner)
         self._notify = notify
         self._segment_bytes = segment_bytes
@@ -183,7 +185,13 @@ class PostgresStore:
         self._table.begin(tail)
         self._tail = self._acknowledged = tail
         self._appends = AppendThread(
-            self._lane, connection, self, self._notify, tail, self._probe_interval_s
+            self._lane,
+            connection,
+            self,
+            self._notify,
+            tail,
+            timings=self.timings,
+            probe_interval_s=self._probe_interval_s,
         )
         self._connection = None
         self._appends.start()

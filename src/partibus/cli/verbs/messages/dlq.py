@@ -1,7 +1,7 @@
 """`partibus dlq ...`: dead letters, from seeing that there are some to sending them again.
 
 Owns the flags and the tables. How a dead letter is sent again without being lost is
-`cli.messages.resubmission`'s, deleting is `purge`'s.
+`client.messages.resubmission`'s, deleting is `purge`'s.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,7 +70,7 @@ def _list_entities(place: "Place", json: bool) -> None:
 
 
 async def _list_reasons(place: "Place", entity: str, json: bool) -> None:
-    from partibus.cli.messages.peeking import Walk, peeked
+    from partibus.client.messages.peeking import Walk, peeked
 
     reasons: dict[str, dict[str, Any]] = {}
     async with place.open() as bus:
@@ -91,7 +91,7 @@ async def _list_reasons(place: "Place", entity: str, json: bool) -> None:
 
 
 def _count(reasons: dict[str, dict[str, Any]], message: "IncomingMessage") -> None:
-    from partibus.cli.quantities import spoken_moment
+    from partibus.domain.quantities import spoken_moment
 
     properties = message.application_properties
     reason = str(properties.get("DeadLetterReason") or "(none)")
@@ -186,9 +186,9 @@ async def resubmit(
     from partibus.cli.confirming import confirm
     from partibus.cli.entities.counts import refuse_duplicates_at_risk
     from partibus.cli.failures import say
-    from partibus.cli.messages.resubmission import Resubmission
-    from partibus.cli.messages.sending import Pacer
     from partibus.cli.progress import progress_of
+    from partibus.client.messages.pacing import Pacer
+    from partibus.client.messages.resubmission import Resubmission
 
     destination = to or entity.split("/Subscriptions/")[0].split("/subscriptions/")[0]
     if not new_id and not keep_id:

@@ -62,8 +62,8 @@ async def show_messages(
 ) -> None:
     """Print messages of a path, and say so when there are none."""
     from partibus.cli.failures import say
-    from partibus.cli.messages.peeking import Walk, peeked
     from partibus.cli.messages.printing import MessagePrinter, chosen_look
+    from partibus.client.messages.peeking import Walk, peeked
 
     printer = MessagePrinter(chosen_look(json, look))
     async with place.open() as bus:
@@ -106,8 +106,8 @@ async def tail(
     """
     import asyncio
 
-    from partibus.cli.messages.peeking import Walk
     from partibus.cli.messages.printing import MessagePrinter, chosen_look
+    from partibus.client.messages.peeking import Walk
 
     path = f"{entity}/$DeadLetterQueue" if dead_letter else entity
     printer = MessagePrinter(chosen_look(json, look))

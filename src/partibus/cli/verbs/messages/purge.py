@@ -114,7 +114,8 @@ async def _in_the_cloud(
     place: "Place", name: str, lane: str, before: str | None, advance: "Advance"
 ) -> dict[str, Any]:
     """The cloud has no purge; it deletes batches through the management node."""
-    from partibus.cli.quantities import moment_ms, spoken_moment
+    from partibus.cli.quantities import moment_ms
+    from partibus.domain.quantities import spoken_moment
 
     before_ms = round(time.time() * 1000) if before is None else moment_ms(before)
     path = f"{name}/$DeadLetterQueue" if lane == "dead-letter" else name

@@ -1,6 +1,6 @@
 """`partibus receive`: messages to stdout, and each settled once it is printed.
 
-Owns the flags of receiving. Waiting and settling are `cli.messages.receiving`'s, the look of
+Owns the flags of receiving. Waiting and settling are `client.messages.receiving`'s, the look of
 messages is `cli.messages.printing`'s.
 """
 
@@ -108,7 +108,7 @@ async def receive(
     """
     from partibus.cli.failures import EXIT_NOTHING, say
     from partibus.cli.messages.printing import MessagePrinter, chosen_look
-    from partibus.cli.messages.receiving import Reception, receive_deferred, receive_each
+    from partibus.client.messages.receiving import Reception, receive_deferred, receive_each
 
     if delete and settle != "complete":
         raise typer.BadParameter("--delete settles by itself; leave out --settle.")

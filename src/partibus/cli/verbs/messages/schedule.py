@@ -71,8 +71,8 @@ async def create(
     """
     import uuid
 
-    from partibus.cli.quantities import spoken_moment
     from partibus.cli.verbs.messages.send import make_template
+    from partibus.domain.quantities import spoken_moment
 
     if (body is None) == (file is None):
         raise typer.BadParameter("give a body, or --file.")
@@ -120,8 +120,8 @@ async def list_scheduled(
         partibus schedule list orders --max 100 --json | jq .scheduled_enqueue_time
     """
     from partibus.cli.failures import say
-    from partibus.cli.messages.peeking import Walk, peeked
     from partibus.cli.messages.printing import MessagePrinter, chosen_look
+    from partibus.client.messages.peeking import Walk, peeked
 
     printer = MessagePrinter(chosen_look(json, look))
     async with place.open() as bus:

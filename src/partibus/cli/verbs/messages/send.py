@@ -226,7 +226,7 @@ async def from_lines(
     from dataclasses import replace
 
     from partibus.cli.input_lines import lines_of
-    from partibus.cli.messages.json_form import message_from_line
+    from partibus.client.messages.json_form import message_from_line
 
     async for number, line in lines_of(file):
         if not jsonl:
@@ -259,8 +259,9 @@ async def _send(
     rate: float | None,
 ) -> tuple[int, float]:
     from partibus.cli.failures import CommandFailed, translated
-    from partibus.cli.messages.sending import MessageStream, Pacer, send_stream
+    from partibus.cli.messages.sending import MessageStream, send_stream
     from partibus.cli.progress import progress_of
+    from partibus.client.messages.pacing import Pacer
 
     async with place.open() as bus:
         stream = MessageStream(await bus.sender(entity), batch, Pacer(rate))

@@ -67,7 +67,7 @@ async def get_state(
     async with _held(place, entity, session_id) as management:
         state = await management.session_state(session_id)
     if json:
-        from partibus.cli.messages.json_form import bytes_to_json
+        from partibus.client.messages.json_form import bytes_to_json
 
         shown = None if state is None else bytes_to_json(state)
         print_json({"entity": entity, "session_id": session_id, "state": shown})

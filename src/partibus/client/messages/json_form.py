@@ -12,12 +12,9 @@ import uuid
 from typing import Any, Final
 
 from partibus.amqp.codec.types import Array, Described, Pairs, Symbol, Timestamp
-from partibus.cli.failures import CommandFailed
-from partibus.cli.quantities import spoken_moment
 from partibus.client.message import DEAD_LETTER_PROPERTIES, IncomingMessage, OutgoingMessage
 from partibus.domain.errors import ArgumentError
-from partibus.domain.quantities import moment_ms
-from partibus.server.failure import EXIT_USAGE
+from partibus.domain.quantities import moment_ms, spoken_moment
 
 TEXT_FIELDS: Final = (
     "message_id",
@@ -143,9 +140,9 @@ def message_from_line(line: str, where: str) -> OutgoingMessage:
     try:
         fields = json.loads(line)
     except ValueError as error:
-        raise CommandFailed(f"{where}: is not JSON: {error}.", EXIT_USAGE) from error
+        raise ArgumentError(f"{where}: is not JSON: {error}.") from error
     if not isinstance(fields, dict):
-        raise CommandFailed(f'{where}: expected a JSON object such as {{"body": "x"}}.', EXIT_USAGE)
+        raise ArgumentError(f'{where}: expected a JSON object such as {{"body": "x"}}.')
     return message_from_json(fields, where)
 
 
@@ -160,7 +157,7 @@ def message_from_json(fields: dict[str, Any], where: str) -> OutgoingMessage:
     ttl_ms = fields.get("time_to_live_ms")
     if ttl_ms is not None:
         if not isinstance(ttl_ms, int) or isinstance(ttl_ms, bool) or ttl_ms < 0:
-            raise CommandFailed(f"{where}: 'time_to_live_ms' must be a whole number.", EXIT_USAGE)
+            raise ArgumentError(f"{where}: 'time_to_live_ms' must be a whole number.")
         message.time_to_live_ms = ttl_ms
     scheduled = fields.get("scheduled_enqueue_time")
     if scheduled is not None:
@@ -176,16 +173,14 @@ def _refuse_unknown(fields: dict[str, Any], where: str) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean '{near[0]}'?" if near else "put it into 'properties'."
-            raise CommandFailed(
-                f"{where}: '{name}' is not a field of a message; {hint}", EXIT_USAGE
-            )
+            raise ArgumentError(f"{where}: '{name}' is not a field of a message; {hint}")
 
 
 def _take_properties(message: OutgoingMessage, properties: object, where: str) -> None:
     if properties is None:
         return
     if not isinstance(properties, dict):
-        raise CommandFailed(f"{where}: 'properties' must be an object.", EXIT_USAGE)
+        raise ArgumentError(f"{where}: 'properties' must be an object.")
     message.properties = {
         name: value_from_json(value, f"{where}: properties.{name}")
         for name, value in properties.items()
@@ -200,7 +195,7 @@ def _take_body(message: OutgoingMessage, fields: dict[str, Any], where: str) -> 
         message.body = value_from_json(body, f"{where}: body")
     elif body_type != "data":
         text = f"{where}: 'body_type' is data, value or sequence, not '{body_type}'."
-        raise CommandFailed(text, EXIT_USAGE)
+        raise ArgumentError(text)
     elif "body_base64" in fields:
         message.body = _bytes(fields["body_base64"], where)
     elif isinstance(body, str):
@@ -230,7 +225,7 @@ def value_from_json(value: Any, where: str) -> object:
 
 def _text(value: object, name: str, where: str) -> str:
     if not isinstance(value, str):
-        raise CommandFailed(f"{where}: '{name}' must be a string.", EXIT_USAGE)
+        raise ArgumentError(f"{where}: '{name}' must be a string.")
     return value
 
 
@@ -238,18 +233,18 @@ def _moment(value: object, where: str) -> int:
     try:
         return moment_ms(str(value))
     except ArgumentError as error:
-        raise CommandFailed(f"{where}: {error.text}", EXIT_USAGE) from error
+        raise ArgumentError(f"{where}: {error.text}") from error
 
 
 def _bytes(value: object, where: str) -> bytes:
     try:
         return base64.b64decode(str(value), validate=True)
     except ValueError as error:
-        raise CommandFailed(f"{where}: the bytes are not base64.", EXIT_USAGE) from error
+        raise ArgumentError(f"{where}: the bytes are not base64.") from error
 
 
 def _uuid(value: object, where: str) -> uuid.UUID:
     try:
         return uuid.UUID(str(value))
     except ValueError as error:
-        raise CommandFailed(f"{where}: '{value}' is not a UUID.", EXIT_USAGE) from error
+        raise ArgumentError(f"{where}: '{value}' is not a UUID.") from error

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partibus.amqp.codec.types import Array, Described, Int, Pairs, Symbol, Timestamp
-from partibus.cli.failures import CommandFailed
-from partibus.cli.messages.json_form import (
+from partibus.client.message import IncomingMessage, OutgoingMessage
+from partibus.client.messages.json_form import (
     message_from_json,
     message_from_line,
     message_to_json,
     value_to_json,
 )
-from partibus.client.message import IncomingMessage, OutgoingMessage
+from partibus.domain.errors import ArgumentError
 
 scalars = st.one_of(
     st.none(),
@@ -92,10 +92,9 @@ def test_values_that_json_has_no_word_for() -> None:
     ],
 )
 def test_mistakes_are_named(line: str, words: str) -> None:
-    with pytest.raises(CommandFailed, match="line 3") as caught:
+    with pytest.raises(ArgumentError, match="line 3") as caught:
         message_from_line(line, "line 3")
     assert words in caught.value.text
-    assert caught.value.exit_code == 2
 
 
 def test_the_name_of_other_clients_is_understood() -> None:

@@ -2,22 +2,26 @@
 
 Owns the order that makes it safe: whatever breaks on the way, a message is in the dead-letter
 queue, at its entity, or for a moment in both, and never nowhere. Only what was there at the
-start is taken, so that a message that fails again does not go round. Called by `dlq resubmit`.
+start is taken, so that a message that fails again does not go round.
+Called by `dlq resubmit` and by the console.
 """
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from partibus.cli.messages.peeking import Walk
-from partibus.cli.messages.receiving import Reception, open_receiver, rounds, view
-from partibus.cli.messages.sending import Pacer
-from partibus.cli.progress import Advance
 from partibus.client.bus import Bus
 from partibus.client.links import ReceivedMessage, Receiver, Sender
 from partibus.client.message import IncomingMessage
+from partibus.client.messages.pacing import Pacer
+from partibus.client.messages.peeking import Walk
+from partibus.client.messages.receiving import Reception, open_receiver, rounds, view
 
 WAIT_SECONDS: Final = 2.0
+
+Advance = Callable[[int], None]
+"""Called with how many are done so far."""
 
 
 @dataclass(slots=True, kw_only=True)
