@@ -20,6 +20,7 @@ from partibus.amqp.codec.section_walk import (
 from partibus.amqp.codec.text import text_of
 from partibus.client.message_columns import DESCRIPTION, PROPERTY_FIELDS, REASON
 from partibus.client.property_text import to_text
+from partibus.domain import annotations as annotation_names
 
 _FIELDS: Final = 13
 _UINT32: Final = struct.Struct(">I")
@@ -230,11 +231,11 @@ class HeadColumns:
             value, at = decode_value(head, at, end)
             if value is None:
                 continue
-            if key == "x-opt-partition-key":
+            if key == annotation_names.PARTITION_KEY:
                 key_text = text_of(value)
-            elif key == "x-opt-deadletter-source":
+            elif key == annotation_names.DEAD_LETTER_SOURCE:
                 source = text_of(value)
-            elif key == "x-opt-scheduled-enqueue-time" and isinstance(value, int):
+            elif key == annotation_names.SCHEDULED_TIME and isinstance(value, int):
                 scheduled = int(value) * _US_PER_MS
         if self._keys is not None:
             self._keys.append(key_text)

@@ -32,6 +32,7 @@ from partibus.amqp.codec.sections import (
 )
 from partibus.amqp.codec.text import text_of
 from partibus.amqp.codec.types import Timestamp
+from partibus.domain import annotations as annotation_names
 
 PRIORITY: Final = 4  # [3.2.1]
 BATCH_FORMAT: Final = 0x80013700
@@ -76,9 +77,9 @@ class OutgoingMessage:
     def _annotations(self) -> bytes:
         items: dict[str, object] = {}
         if self.partition_key is not None:
-            items["x-opt-partition-key"] = self.partition_key
+            items[annotation_names.PARTITION_KEY] = self.partition_key
         if self.scheduled_ms is not None:
-            items["x-opt-scheduled-enqueue-time"] = Timestamp(self.scheduled_ms)
+            items[annotation_names.SCHEDULED_TIME] = Timestamp(self.scheduled_ms)
         pairs = b"".join(encode_symbol(k) + encode_value(v) for k, v in items.items())
         return encode_annotations(pairs, len(items))
 
@@ -142,31 +143,31 @@ class IncomingMessage:
 
     @property
     def sequence_number(self) -> int:
-        return self._number("x-opt-sequence-number") or 0
+        return self._number(annotation_names.SEQUENCE_NUMBER) or 0
 
     @property
     def enqueued_ms(self) -> int | None:
-        return self._number("x-opt-enqueued-time")
+        return self._number(annotation_names.ENQUEUED_TIME)
 
     @property
     def scheduled_ms(self) -> int | None:
-        return self._number("x-opt-scheduled-enqueue-time")
+        return self._number(annotation_names.SCHEDULED_TIME)
 
     @property
     def locked_until_ms(self) -> int | None:
-        return self._number("x-opt-locked-until")
+        return self._number(annotation_names.LOCKED_UNTIL)
 
     @property
     def partition_key(self) -> str | None:
-        return self._text("x-opt-partition-key")
+        return self._text(annotation_names.PARTITION_KEY)
 
     @property
     def dead_letter_source(self) -> str | None:
-        return self._text("x-opt-deadletter-source")
+        return self._text(annotation_names.DEAD_LETTER_SOURCE)
 
     @property
     def state(self) -> str:
-        number = self._number("x-opt-message-state") or 0
+        number = self._number(annotation_names.MESSAGE_STATE) or 0
         return STATES[number] if 0 <= number < len(STATES) else str(number)
 
     @property

@@ -24,6 +24,7 @@ from partibus.amqp.codec.sections import (
 )
 from partibus.amqp.codec.text import text_of
 from partibus.client.property_text import to_text
+from partibus.domain import annotations as annotation_names
 from partibus.domain.sequence import SEQUENCE_BITS
 
 STATES: Final = ("active", "deferred", "scheduled")
@@ -54,13 +55,13 @@ _STATE: Final = 4
 _KEY: Final = 5
 _SOURCE: Final = 6
 _ANNOTATIONS: Final[dict[bytes, int]] = {
-    b"x-opt-sequence-number": _SEQUENCE,
-    b"x-opt-enqueue-sequence-number": _ENQUEUED_SEQUENCE,
-    b"x-opt-enqueued-time": _ENQUEUED,
-    b"x-opt-scheduled-enqueue-time": _SCHEDULED,
-    b"x-opt-message-state": _STATE,
-    b"x-opt-partition-key": _KEY,
-    b"x-opt-deadletter-source": _SOURCE,
+    annotation_names.SEQUENCE_NUMBER.encode(): _SEQUENCE,
+    annotation_names.ENQUEUE_SEQUENCE_NUMBER.encode(): _ENQUEUED_SEQUENCE,
+    annotation_names.ENQUEUED_TIME.encode(): _ENQUEUED,
+    annotation_names.SCHEDULED_TIME.encode(): _SCHEDULED,
+    annotation_names.MESSAGE_STATE.encode(): _STATE,
+    annotation_names.PARTITION_KEY.encode(): _KEY,
+    annotation_names.DEAD_LETTER_SOURCE.encode(): _SOURCE,
 }
 _UNKNOWN: Final = -1
 

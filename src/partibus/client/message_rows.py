@@ -27,6 +27,7 @@ from partibus.amqp.codec.sections import (
 )
 from partibus.client.message_columns import PROPERTY_FIELDS
 from partibus.client.property_text import from_text, typed
+from partibus.domain import annotations as annotation_names
 
 PRIORITY: Final = 4  # [3.2.1]
 _CONTENT_TYPE: Final = PROPERTY_FIELDS["content_type"]
@@ -35,8 +36,8 @@ _DATA_HEAD: Final = bytes((0x00, 0x53, DATA))
 _VALUE_HEAD: Final = bytes((0x00, 0x53, AMQP_VALUE))
 _SEQUENCE_HEAD: Final = bytes((0x00, 0x53, AMQP_SEQUENCE))
 _PROPERTIES_HEAD: Final = bytes((0x00, 0x53, PROPERTIES))
-_PARTITION_KEY: Final = encode_symbol("x-opt-partition-key")
-_SCHEDULED: Final = encode_symbol("x-opt-scheduled-enqueue-time")
+_PARTITION_KEY: Final = encode_symbol(annotation_names.PARTITION_KEY)
+_SCHEDULED: Final = encode_symbol(annotation_names.SCHEDULED_TIME)
 _TIMESTAMP: Final = struct.Struct(">Bq")
 _LIST_CODES: Final = (0x45, 0xC0, 0xD0)
 

@@ -13,10 +13,10 @@ from typing import Final
 from partibus.amqp.codec.encode import EncodeError, encode_symbol, encode_value
 from partibus.amqp.codec.sections import encode_application_properties, encode_properties
 from partibus.amqp.codec.types import Described, Symbol, Timestamp
+from partibus.domain.annotations import PARTITION_KEY, SCHEDULED_TIME, VIA_PARTITION_KEY
 from partibus.domain.limits import HEADER_BYTES_MAX
 from partibus.fragment.message import NewMessage
 from partibus.message import lifetime
-from partibus.message.sender_annotations import PARTITION_KEY, SCHEDULED, VIA_PARTITION_KEY
 from partibus.message.view import TIMESPAN, StoredView
 from partibus.rules.action import REMOVED, Edit
 from partibus.rules.errors import EvaluationError
@@ -27,7 +27,7 @@ RULE_NAME: Final = "RuleName"
 _TIMESPAN: Final = Symbol(TIMESPAN)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _ANNOTATIONS: Final = {
-    "scheduledenqueuetimeutc": SCHEDULED,
+    "scheduledenqueuetimeutc": SCHEDULED_TIME,
     "partitionkey": PARTITION_KEY,
     "viapartitionkey": VIA_PARTITION_KEY,
 }

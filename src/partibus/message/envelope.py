@@ -36,6 +36,7 @@ from partibus.amqp.codec.sections import (
 from partibus.amqp.codec.soundness import require_sound
 from partibus.amqp.codec.text import text_of
 from partibus.amqp.framing import VIEW_BYTES_MIN
+from partibus.domain import annotations as annotation_names
 from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMessage
 from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, PROPERTY_BYTES_MAX
 from partibus.domain.moments import checked_moment
@@ -45,8 +46,7 @@ from partibus.message.sender_annotations import sender_annotations, sender_deliv
 
 STORED_VERSION: Final = 1
 FORWARDED_VERSION: Final = 2
-"""A message that came from another entity, or a copy that a rule's action has changed: where it
-came from stands behind the prefix."""
+"""Of a forwarded message, or of a copy that a rule has changed: its origin follows the prefix."""
 _PREFIX: Final = struct.Struct(">BBBHIII")
 """version, flags, priority, annotation count, annotation bytes, time to live (a word of
 `lifetime`), bytes of header and properties."""
@@ -65,11 +65,11 @@ def _pair_head(key: str, constructor: int) -> bytes:
     return encode_symbol(key) + bytes((constructor,))
 
 
-_SEQUENCE_KEY: Final = _pair_head("x-opt-sequence-number", 0x81)
-_ENQUEUE_SEQUENCE_KEY: Final = _pair_head("x-opt-enqueue-sequence-number", 0x81)
-_ENQUEUED_KEY: Final = _pair_head("x-opt-enqueued-time", 0x83)
-_LOCKED_KEY: Final = _pair_head("x-opt-locked-until", 0x83)
-_STATE_KEY: Final = _pair_head("x-opt-message-state", 0x54)
+_SEQUENCE_KEY: Final = _pair_head(annotation_names.SEQUENCE_NUMBER, 0x81)
+_ENQUEUE_SEQUENCE_KEY: Final = _pair_head(annotation_names.ENQUEUE_SEQUENCE_NUMBER, 0x81)
+_ENQUEUED_KEY: Final = _pair_head(annotation_names.ENQUEUED_TIME, 0x83)
+_LOCKED_KEY: Final = _pair_head(annotation_names.LOCKED_UNTIL, 0x83)
+_STATE_KEY: Final = _pair_head(annotation_names.MESSAGE_STATE, 0x54)
 _UNLOCKED: Final = struct.Struct(f">{len(_SEQUENCE_KEY)}sQ{len(_ENQUEUED_KEY)}sQ")
 _LOCKED: Final = struct.Struct(f">{len(_SEQUENCE_KEY)}sQ{len(_ENQUEUED_KEY)}sQ{len(_LOCKED_KEY)}sQ")
 _FIRST_SEQUENCE: Final = struct.Struct(">Q")

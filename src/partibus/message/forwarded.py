@@ -12,9 +12,9 @@ from partibus.amqp.codec.decode import decode_value
 from partibus.amqp.codec.encode import encode_symbol, encode_value
 from partibus.amqp.codec.sections import parse_sections
 from partibus.amqp.codec.text import text_of
+from partibus.domain.annotations import DEAD_LETTER_SOURCE, PARTITION_KEY, SCHEDULED_TIME
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.message.envelope import Stored, changed, hops_of, text_at
-from partibus.message.sender_annotations import DEAD_LETTER_SOURCE, PARTITION_KEY, SCHEDULED
 
 HOPS_MAX: Final = 4
 """A message that was forwarded so often is forwarded no more (FWD-6)."""
@@ -79,7 +79,7 @@ def _annotate(stored: Stored, dead_letter_source: str | None) -> tuple[int, str 
     while at < end:
         key, value_at = decode_value(pairs, at, end)
         value, next_at = decode_value(pairs, value_at, end)
-        if key == SCHEDULED and isinstance(value, int):
+        if key == SCHEDULED_TIME and isinstance(value, int):
             scheduled_ms = max(0, int(value))
         elif key == PARTITION_KEY and value is not None:
             partition_key = text_of(value)

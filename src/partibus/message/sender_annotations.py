@@ -17,26 +17,34 @@ from partibus.amqp.codec.sections import (
 )
 from partibus.amqp.codec.text import text_of
 from partibus.amqp.codec.types import Timestamp
+from partibus.domain.annotations import (
+    DEAD_LETTER_SOURCE,
+    ENQUEUE_SEQUENCE_NUMBER,
+    ENQUEUED_TIME,
+    LOCKED_UNTIL,
+    MESSAGE_STATE,
+    PARTITION_ID,
+    PARTITION_KEY,
+    SCHEDULED_TIME,
+    SEQUENCE_NUMBER,
+    VIA_PARTITION_KEY,
+)
 from partibus.domain.errors import ArgumentError
 from partibus.domain.moments import checked_moment
 
-DEAD_LETTER_SOURCE: Final = "x-opt-deadletter-source"
 _BROKER_ANNOTATIONS: Final = frozenset(
     (
-        "x-opt-enqueued-time",
-        "x-opt-sequence-number",
-        "x-opt-enqueue-sequence-number",
-        "x-opt-locked-until",
+        ENQUEUED_TIME,
+        SEQUENCE_NUMBER,
+        ENQUEUE_SEQUENCE_NUMBER,
+        LOCKED_UNTIL,
         "x-opt-lock-token",
-        "x-opt-message-state",
-        "x-opt-partition-id",
+        MESSAGE_STATE,
+        PARTITION_ID,
         DEAD_LETTER_SOURCE,
     )
 )
 """Set by the broker alone; a sender's values are ignored (MSG-2)."""
-SCHEDULED: Final = "x-opt-scheduled-enqueue-time"
-PARTITION_KEY: Final = "x-opt-partition-key"
-VIA_PARTITION_KEY: Final = "x-opt-via-partition-key"
 _TEXT_ANNOTATIONS: Final = (PARTITION_KEY, VIA_PARTITION_KEY)
 PARTITION_KEY_LENGTH_MAX: Final = 128
 """MSG-2."""
@@ -53,8 +61,8 @@ def sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str |
     while at < end:
         key, value_at = decode_value(pairs, at, end)
         value, next_at = decode_value(pairs, value_at, end)
-        if key == SCHEDULED and isinstance(value, int):
-            scheduled_ms = max(0, checked_moment(f"annotation '{SCHEDULED}'", int(value)))
+        if key == SCHEDULED_TIME and isinstance(value, int):
+            scheduled_ms = max(0, checked_moment(f"annotation '{SCHEDULED_TIME}'", int(value)))
         elif key == PARTITION_KEY and value is not None:
             partition_key = _checked_key(text_of(value) or "")
         if key in _BROKER_ANNOTATIONS:
@@ -72,15 +80,15 @@ def sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str |
 
 def _is_as_service_writes(key: object, value: object) -> bool:
     """Whether an annotation that the bus reads has the type that clients look for."""
-    if key == SCHEDULED:
+    if key == SCHEDULED_TIME:
         return type(value) is Timestamp or not isinstance(value, int)
     return key not in _TEXT_ANNOTATIONS or value is None or type(value) is str
 
 
 def _as_service_writes(key: object, value: object) -> bytes:
     """The pair in its own type: the vendor's Python client sends a received key as binary."""
-    if isinstance(value, int) and key == SCHEDULED:
-        return encode_symbol(SCHEDULED) + encode_value(Timestamp(value))
+    if isinstance(value, int) and key == SCHEDULED_TIME:
+        return encode_symbol(SCHEDULED_TIME) + encode_value(Timestamp(value))
     return encode_symbol(str(key)) + encode_value(text_of(value))
 
 

@@ -20,8 +20,8 @@ from partibus.amqp.codec.sections import (
 )
 from partibus.amqp.codec.text import text_of, text_of_binary
 from partibus.amqp.codec.types import Decimal32, Decimal64, Decimal128, Described, Timestamp
+from partibus.domain.annotations import PARTITION_KEY, SCHEDULED_TIME, VIA_PARTITION_KEY
 from partibus.message.envelope import Stored
-from partibus.message.sender_annotations import PARTITION_KEY, SCHEDULED, VIA_PARTITION_KEY
 from partibus.rules.view import ABSENT, moment, span, span_of_ticks
 
 _TEXT_FIELDS: Final = {
@@ -36,7 +36,7 @@ _TEXT_FIELDS: Final = {
 }
 """Places in the properties section [3.2.4]."""
 _ANNOTATIONS: Final = {
-    "scheduledenqueuetimeutc": SCHEDULED,
+    "scheduledenqueuetimeutc": SCHEDULED_TIME,
     "partitionkey": PARTITION_KEY,
     "viapartitionkey": VIA_PARTITION_KEY,
 }

@@ -16,6 +16,7 @@ from typing import Final
 
 from partibus.amqp.codec.sections import MessageProperties
 from partibus.amqp.codec.text import text_of
+from partibus.domain import annotations as annotation_names
 from partibus.domain.errors import ArgumentError
 from partibus.rest.http_date import from_http_date, to_http_date
 
@@ -167,26 +168,28 @@ def write_header(
     shown: dict[str, object] = {
         "DeliveryCount": broker.delivery_count,
         # Only a forwarded message carries the number that it had first (FWD-9).
-        "EnqueuedSequenceNumber": annotations.get("x-opt-enqueue-sequence-number", broker.sequence),
+        "EnqueuedSequenceNumber": annotations.get(
+            annotation_names.ENQUEUE_SEQUENCE_NUMBER, broker.sequence
+        ),
         "EnqueuedTimeUtc": to_http_date(broker.enqueued_ms),
         "MessageId": text_of(properties.message_id),
         "SequenceNumber": broker.sequence,
-        "State": _STATES.get(annotations.get("x-opt-message-state"), "Active"),
+        "State": _STATES.get(annotations.get(annotation_names.MESSAGE_STATE), "Active"),
         "CorrelationId": text_of(properties.correlation_id),
         "Label": properties.subject,
         "ReplyTo": properties.reply_to,
         "ReplyToSessionId": properties.reply_to_group_id,
         "SessionId": properties.group_id,
         "To": properties.to,
-        "PartitionKey": text_of(annotations.get("x-opt-partition-key")),
-        "DeadLetterSource": text_of(annotations.get("x-opt-deadletter-source")),
+        "PartitionKey": text_of(annotations.get(annotation_names.PARTITION_KEY)),
+        "DeadLetterSource": text_of(annotations.get(annotation_names.DEAD_LETTER_SOURCE)),
     }
     if broker.lock_token is not None:
         shown["LockToken"] = str(broker.lock_token)
         shown["LockedUntilUtc"] = to_http_date(broker.locked_until_ms)
     if broker.ttl_ms >= 0:
         shown["TimeToLive"] = broker.ttl_ms / 1000
-    scheduled = annotations.get("x-opt-scheduled-enqueue-time")
+    scheduled = annotations.get(annotation_names.SCHEDULED_TIME)
     if isinstance(scheduled, int):
         shown["ScheduledEnqueueTimeUtc"] = to_http_date(scheduled)
     return json.dumps({name: value for name, value in shown.items() if value is not None})

@@ -27,6 +27,7 @@ from partibus.amqp.codec.sections import (
 )
 from partibus.amqp.codec.text import text_of
 from partibus.amqp.codec.types import Pairs, Timestamp
+from partibus.domain import annotations as annotation_names
 from partibus.domain.errors import ArgumentError
 from partibus.fragment.message import Held
 from partibus.message.envelope import to_delivery
@@ -62,10 +63,10 @@ def _annotations(properties: SentProperties) -> bytes:
     pairs: list[bytes] = []
     if properties.scheduled_ms is not None:
         moment = Timestamp(properties.scheduled_ms)
-        pairs.append(encode_symbol("x-opt-scheduled-enqueue-time") + encode_value(moment))
+        pairs.append(encode_symbol(annotation_names.SCHEDULED_TIME) + encode_value(moment))
     for name, value in (
-        ("x-opt-partition-key", properties.partition_key),
-        ("x-opt-via-partition-key", properties.via_partition_key),
+        (annotation_names.PARTITION_KEY, properties.partition_key),
+        (annotation_names.VIA_PARTITION_KEY, properties.via_partition_key),
     ):
         if value is not None:
             pairs.append(encode_symbol(name) + encode_value(value))

@@ -14,13 +14,13 @@ from partibus.amqp.codec.decode import DecodeError
 from partibus.amqp.codec.sections import annotation_items, parse_in_order
 from partibus.amqp.codec.text import text_of
 from partibus.domain.address import path_key
+from partibus.domain.annotations import VIA_PARTITION_KEY
 from partibus.domain.errors import InvalidOperation, MalformedMessage
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage, key_of
 from partibus.gateway.namespace import Entity
 from partibus.gateway.transactions.destination import Part, store_of, transfer_destination
-from partibus.message.sender_annotations import VIA_PARTITION_KEY
 
 _SUBSCRIPTIONS: Final = "/subscriptions/"
 
