@@ -8,6 +8,7 @@ HTTP side each translate once.
 
 import datetime
 import uuid
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -289,3 +290,17 @@ class StoreCorrupt(BusError):
     """Stored data failed its checksum; the text names the file and the offset."""
 
     retryable: ClassVar[bool] = False
+
+    def __init__(
+        self, text: str | None = None, path: Path | None = None, offset: int | None = None
+    ) -> None:
+        super().__init__(text)
+        self.path = path
+        """The file or directory with the damage; None where only its content is known."""
+        self.offset = offset
+
+    @classmethod
+    def at(cls, path: Path, offset: int | None, reason: str) -> "StoreCorrupt":
+        """The error for damage in a file, at an offset if there is one to name."""
+        place = f"{path}" if offset is None else f"{path}: offset {offset}"
+        return cls(f"{place}: {reason}", path, offset)

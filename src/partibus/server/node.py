@@ -354,10 +354,11 @@ class Node:
         try:
             broker.open(self._progress)
         except StoreCorrupt as error:
-            # What contradicts itself within the log does not know where the log lies.
             place = self._settings.store_name(number)
-            text = error.text if place in error.text else f"{place}: {error.text}."
-            raise StoreCorrupt(text) from error
+            if error.path is not None or place in error.text:
+                raise
+            # Records that contradict each other were found without regard to where they lie.
+            raise StoreCorrupt.at(Path(place), None, f"{error.text}.") from error
         self._brokers[number] = broker
         broker.on_removed = self.catalog.dropped
         if self._belonging is not None:

@@ -130,17 +130,16 @@ def read_checkpoint(disk: Disk, path: Path) -> Checkpoint:
         disk.close(fd)
     end = len(data) - _CRC.size
     if len(data) < _HEADER.size + _CRC.size or not data.startswith(CHECKPOINT_MAGIC):
-        raise StoreCorrupt(f"{path}: offset 0: not a Partibus checkpoint.")
+        raise StoreCorrupt.at(path, 0, "not a Partibus checkpoint.")
     if crc32c(data[:end]) != _CRC.unpack_from(data, end)[0]:
-        raise StoreCorrupt(f"{path}: offset {end}: the checkpoint fails its checksum.")
+        raise StoreCorrupt.at(path, end, "the checkpoint fails its checksum.")
     _, version, _, count, position, durable, store_id = _HEADER.unpack_from(data)
     if version not in (CHECKPOINT_VERSION, UNPAGED_VERSION):
-        raise StoreCorrupt(
-            f"{path}: offset 8: checkpoint format {version}; "
-            f"this release reads {CHECKPOINT_VERSION}."
+        raise StoreCorrupt.at(
+            path, 8, f"checkpoint format {version}; this release reads {CHECKPOINT_VERSION}."
         )
     if checkpoint_path(path.parent, position) != path:
-        raise StoreCorrupt(f"{path}: offset 16: the file was renamed; it is of {position:#x}.")
+        raise StoreCorrupt.at(path, 16, f"the file was renamed; it is of {position:#x}.")
     rows_end = _HEADER.size + count * _ROW.size
     places: dict[int, Place] = {}
     offset = rows_end
@@ -159,7 +158,7 @@ def _decode_places(path: Path, data: bytes, offset: int, end: int) -> tuple[dict
     first = offset + _PAGE_COUNT.size
     last = first + count * _PAGE.size
     if count < 0 or last > end:
-        raise StoreCorrupt(f"{path}: offset {offset}: the table of pages is cut short.")
+        raise StoreCorrupt.at(path, offset, "the table of pages is cut short.")
     rows = _PAGE.iter_unpack(data[first:last])
     return {number: Place(*place) for number, *place in rows}, last
 
@@ -171,5 +170,5 @@ def _decode_states(path: Path, data: bytes, count: int, offset: int, end: int) -
         states[fragment] = data[offset : offset + length]
         offset += length
     if offset != end or len(states) != count:
-        raise StoreCorrupt(f"{path}: offset {rows_end}: the lengths of the states do not add up.")
+        raise StoreCorrupt.at(path, rows_end, "the lengths of the states do not add up.")
     return states

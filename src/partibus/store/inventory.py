@@ -79,9 +79,11 @@ def take_inventory(disk: Disk, directory: Path, *, tidies: bool = True) -> Inven
         watermark.position if watermark else 0, checkpoint.durable if checkpoint else 0
     )
     if checkpoint and checkpoint.store_id != inventory.store_id:
-        raise StoreCorrupt(
-            f"{directory / checkpoint_names(names)[-1]}: offset 32: the checkpoint belongs to "
-            f"store {checkpoint.store_id.hex()}, this one is {inventory.store_id.hex()}."
+        raise StoreCorrupt.at(
+            directory / checkpoint_names(names)[-1],
+            32,
+            f"the checkpoint belongs to "
+            f"store {checkpoint.store_id.hex()}, this one is {inventory.store_id.hex()}.",
         )
     half_made = _half_made(directory, names, bases, headers, inventory.durable)
     for path in half_made if tidies else ():
@@ -96,9 +98,11 @@ def take_inventory(disk: Disk, directory: Path, *, tidies: bool = True) -> Inven
     for name in kept.superfluous if tidies else ():
         disk.remove(directory / name)
     if not bases and (checkpoint or inventory.durable):
-        raise StoreCorrupt(
-            f"{segment_path(directory, 0)}: offset 0: every segment is missing, but the log is "
-            f"known to be durable up to {inventory.durable:#x}."
+        raise StoreCorrupt.at(
+            segment_path(directory, 0),
+            0,
+            f"every segment is missing, but the log is "
+            f"known to be durable up to {inventory.durable:#x}.",
         )
     inventory.may_cut = not bases or (watermark is not None and watermark.sound)
     if not inventory.may_cut:
@@ -132,9 +136,10 @@ class _Kept:
         elif over[0][0] <= base and end <= over[0][1]:
             self.superfluous.append(name)
         else:
-            raise StoreCorrupt(
-                f"{directory / name}: offset 16: the file and {over[0][2]} overlap; "
-                "restore the store from a copy."
+            raise StoreCorrupt.at(
+                directory / name,
+                16,
+                f"the file and {over[0][2]} overlap; restore the store from a copy.",
             )
 
     def leave_out(self, bases: list[int]) -> list[int]:
@@ -154,10 +159,12 @@ class _Kept:
         position = checkpoint.position if checkpoint else 0
         for _, end, name in self.found:
             if end > position:
-                raise StoreCorrupt(
-                    f"{directory / name}: offset 24: the file replaces the log up to {end:#x}, but "
+                raise StoreCorrupt.at(
+                    directory / name,
+                    24,
+                    f"the file replaces the log up to {end:#x}, but "
                     f"the checkpoint there is covers it up to {position:#x}; restore the "
-                    "checkpoint (.ckpt) that belongs to it."
+                    "checkpoint (.ckpt) that belongs to it.",
                 )
         return [load_kept(disk, directory, name, store_id) for _, _, name in self.found]
 

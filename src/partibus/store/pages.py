@@ -79,15 +79,17 @@ class PageReader:
         """A page; StoreCorrupt when it is not what was written."""
         place = self._places.get(number)
         if place is None:
-            raise StoreCorrupt(f"{self._directory}: a checkpoint lacks the page {number}.")
+            raise StoreCorrupt.at(self._directory, None, f"a checkpoint lacks the page {number}.")
         if place.file != self._file:
             self._turn_to(place.file)
         data = self._disk.read(self._fd, place.length, place.offset)
         if len(data) != place.length or crc32c(data) != place.crc:
             path = pages_path(self._directory, place.file)
-            raise StoreCorrupt(
-                f"{path}: offset {place.offset}: a page of a checkpoint fails its checksum. "
-                "Restore the file from a copy; nothing was changed."
+            raise StoreCorrupt.at(
+                path,
+                place.offset,
+                "a page of a checkpoint fails its checksum. "
+                "Restore the file from a copy; nothing was changed.",
             )
         return data
 
@@ -103,9 +105,11 @@ class PageReader:
         try:
             fd = self._disk.open(path, writable=False)
         except FileNotFoundError as error:
-            raise StoreCorrupt(
-                f"{path}: offset 0: the file is missing, and the checkpoint names pages in it. "
-                "Restore it from a copy; nothing was changed."
+            raise StoreCorrupt.at(
+                path,
+                0,
+                "the file is missing, and the checkpoint names pages in it. "
+                "Restore it from a copy; nothing was changed.",
             ) from error
         try:
             _check_header(path, self._disk.read(fd, _HEADER.size, 0), file, self._store_id)
@@ -122,16 +126,16 @@ def _pack_header(file: int, store_id: bytes) -> bytes:
 
 def _check_header(path: Path, header: bytes, file: int, store_id: bytes) -> None:
     if len(header) < _HEADER.size or not header.startswith(PAGES_MAGIC):
-        raise StoreCorrupt(f"{path}: offset 0: not a Partibus page file.")
+        raise StoreCorrupt.at(path, 0, "not a Partibus page file.")
     _, version, _, _, found, owner, crc = _HEADER.unpack(header)
     if version != PAGES_VERSION:
-        raise StoreCorrupt(
-            f"{path}: offset 8: page format {version}; this release reads {PAGES_VERSION}."
+        raise StoreCorrupt.at(
+            path, 8, f"page format {version}; this release reads {PAGES_VERSION}."
         )
     if crc32c(header[: _CHECKED.size]) != crc:
-        raise StoreCorrupt(f"{path}: offset 0: the header fails its checksum.")
+        raise StoreCorrupt.at(path, 0, "the header fails its checksum.")
     if found != file or owner != store_id:
-        raise StoreCorrupt(f"{path}: offset 16: the file was renamed, or belongs to another store.")
+        raise StoreCorrupt.at(path, 16, "the file was renamed, or belongs to another store.")
 
 
 class PageIndex:

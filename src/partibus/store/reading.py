@@ -140,9 +140,8 @@ class BodyReader:
         while read < length:
             count = self._disk.read_into(fd, view[read:], offset + read, 0)
             if count == 0:
-                raise StoreCorrupt(
-                    f"{self._directory / run.name}: offset {offset + read}: "
-                    "the file ends before the body does."
+                raise StoreCorrupt.at(
+                    self._directory / run.name, offset + read, "the file ends before the body does."
                 )
             read += count
 
@@ -161,9 +160,10 @@ class BodyReader:
             end = offset + length
             body = bytes(view[offset:end]) if is_large else data[offset:end]
             if crc32c(body) != _unpack_crc(view, offset - BODY_CRC_BYTES)[0]:
-                raise StoreCorrupt(
-                    f"{self._directory / run.name}: offset {run.offset + offset}: "
-                    f"a body of {length} bytes fails its checksum."
+                raise StoreCorrupt.at(
+                    self._directory / run.name,
+                    run.offset + offset,
+                    f"a body of {length} bytes fails its checksum.",
                 )
             bodies.append(body)
         if len(self._buffer) > RUN_BYTES_MAX:
@@ -172,7 +172,7 @@ class BodyReader:
     def _failed(self, run: Run, error: OSError) -> StoreCorrupt | StoreUnavailable:
         path = self._directory / run.name
         if isinstance(error, FileNotFoundError):
-            return StoreCorrupt(f"{path}: offset 0: the segment is missing.")
+            return StoreCorrupt.at(path, 0, "the segment is missing.")
         return StoreUnavailable(f"{path} cannot be read: {error.strerror or error}. Try again.")
 
 

@@ -83,16 +83,19 @@ class LogScan:
         start = self.end
         index = sum(1 for base in self._bases if base <= start) - 1
         if index < 0:
-            raise StoreCorrupt(
-                f"{segment_path(self._directory, start)}: offset 0: the segment that holds "
-                f"position {start:#x} is missing; the log begins at {self._bases[0]:#x}."
+            raise StoreCorrupt.at(
+                segment_path(self._directory, start),
+                0,
+                f"the segment that holds "
+                f"position {start:#x} is missing; the log begins at {self._bases[0]:#x}.",
             )
         path = segment_path(self._directory, self._bases[index])
         size = self._disk.length(path)
         if size < start - self._bases[index]:
-            raise StoreCorrupt(
-                f"{path}: offset {size}: the file is cut short; the checkpoint is at offset "
-                f"{start - self._bases[index]}."
+            raise StoreCorrupt.at(
+                path,
+                size,
+                f"the file is cut short; the checkpoint is at offset {start - self._bases[index]}.",
             )
         return index
 
@@ -122,9 +125,10 @@ class LogScan:
             if header.position != position or crc32c(payload) != header.crc:
                 return
             if header.version != ENTRY_VERSION:
-                raise StoreCorrupt(
-                    f"{segment_path(self._directory, base)}: offset {position - base}: entry "
-                    f"format {header.version}; this release reads {ENTRY_VERSION}."
+                raise StoreCorrupt.at(
+                    segment_path(self._directory, base),
+                    position - base,
+                    f"entry format {header.version}; this release reads {ENTRY_VERSION}.",
                 )
             self.end = position + ENTRY_HEADER_BYTES + header.length
             yield header, payload
@@ -134,10 +138,12 @@ class LogScan:
         path = segment_path(self._directory, base)
         offset = self.end - base
         if self._disk.length(path) <= offset:
-            return StoreCorrupt(
-                f"{segment_path(self._directory, self.end)}: offset 0: the segment is missing; "
+            return StoreCorrupt.at(
+                segment_path(self._directory, self.end),
+                0,
+                f"the segment is missing; "
                 f"{path.name} ends where it begins, and the next one there is begins at "
-                f"{next_base:#x}."
+                f"{next_base:#x}.",
             )
         return self._damaged(base, offset, f"the log goes on at {next_base:#x}")
 
@@ -186,9 +192,11 @@ class LogScan:
             found = data.find(ENTRY_MAGIC, found + 1)
 
     def _damaged(self, base: int, offset: int, why: str) -> StoreCorrupt:
-        return StoreCorrupt(
-            f"{segment_path(self._directory, base)}: offset {offset}: no intact entry lies here, "
-            f"but {why}. Restore the file from a copy; nothing was changed."
+        return StoreCorrupt.at(
+            segment_path(self._directory, base),
+            offset,
+            f"no intact entry lies here, "
+            f"but {why}. Restore the file from a copy; nothing was changed.",
         )
 
 
@@ -228,6 +236,6 @@ def entry_records(
         else:
             yield RecoveredRecord(fragment, kind, meta, 0, 0)
     if body_at != header.length:
-        raise StoreCorrupt(
-            f"{place}: offset {header.position - base}: the lengths in an entry do not add up."
+        raise StoreCorrupt.at(
+            Path(place), header.position - base, "the lengths in an entry do not add up."
         )

@@ -109,9 +109,11 @@ class SealedPieces:
         try:
             return self._sealer.open(piece, purpose)
         except Unreadable as error:
-            raise StoreCorrupt(
-                f"{self._directory}: something stored cannot be decrypted: it was changed, or "
-                "written with the key of another directory."
+            raise StoreCorrupt.at(
+                self._directory,
+                None,
+                "something stored cannot be decrypted: it was changed, or "
+                "written with the key of another directory.",
             ) from error
 
 
@@ -150,7 +152,9 @@ def boundary_of(directory: Path) -> Boundary | None:
     except FileNotFoundError:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise StoreCorrupt(f"{path} is damaged: {error}. Restore the file from a copy.") from error
+        raise StoreCorrupt(
+            f"{path} is damaged: {error}. Restore the file from a copy.", path
+        ) from error
 
 
 def sealed_pieces(directory: Path, sealer: Sealer) -> SealedPieces | None:

@@ -55,8 +55,8 @@ def segment_base(directory: Path, name: str) -> int:
     stem = name.removesuffix(SEGMENT_SUFFIX)
     if len(stem) == 16 and not stem.strip("0123456789abcdef"):
         return int(stem, 16)
-    raise StoreCorrupt(
-        f"{directory / name}: not a segment of this store, by its name; move the file elsewhere."
+    raise StoreCorrupt.at(
+        directory / name, None, "not a segment of this store, by its name; move the file elsewhere."
     )
 
 
@@ -69,23 +69,22 @@ def encode_segment_header(store_id: bytes, base: int) -> bytes:
 def check_segment_header(path: Path, data: bytes, base: int, store_id: bytes) -> None:
     """Raise StoreCorrupt, saying what is wrong, unless the header is this store's."""
     if len(data) < SEGMENT_HEADER_BYTES or not data.startswith(SEGMENT_MAGIC):
-        raise StoreCorrupt(f"{path}: offset 0: not a Partibus segment.")
+        raise StoreCorrupt.at(path, 0, "not a Partibus segment.")
     magic, version, zero, size, own_base, own_id = _HEADER.unpack_from(data)
     del magic, zero, size
     if crc32c(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
-        raise StoreCorrupt(f"{path}: offset 0: the segment header fails its checksum.")
+        raise StoreCorrupt.at(path, 0, "the segment header fails its checksum.")
     if version != SEGMENT_VERSION:
-        raise StoreCorrupt(
-            f"{path}: offset 8: segment format {version}; this release reads {SEGMENT_VERSION}."
+        raise StoreCorrupt.at(
+            path, 8, f"segment format {version}; this release reads {SEGMENT_VERSION}."
         )
     if own_base != base:
-        raise StoreCorrupt(
-            f"{path}: offset 16: the file was written as position {own_base:#x}; it was renamed."
+        raise StoreCorrupt.at(
+            path, 16, f"the file was written as position {own_base:#x}; it was renamed."
         )
     if own_id != store_id:
-        raise StoreCorrupt(
-            f"{path}: offset 24: the segment belongs to store {own_id.hex()}, "
-            f"this one is {store_id.hex()}."
+        raise StoreCorrupt.at(
+            path, 24, f"the segment belongs to store {own_id.hex()}, this one is {store_id.hex()}."
         )
 
 

@@ -315,9 +315,11 @@ class SegmentTable:
         near, base = segment_name(0), 0
         if index >= 0:
             near, base = self._segments[index].name, self._segments[index].base
-        return StoreCorrupt(
-            f"{self._directory / near}: offset {position - base}: a message is expected here, but "
-            "this file, or the one after it, is missing or cut short; restore it from a copy."
+        return StoreCorrupt.at(
+            self._directory / near,
+            position - base,
+            "a message is expected here, but "
+            "this file, or the one after it, is missing or cut short; restore it from a copy.",
         )
 
     def __len__(self) -> int:

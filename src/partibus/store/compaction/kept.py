@@ -46,8 +46,10 @@ def parse_kept_name(directory: Path, name: str) -> tuple[int, int, int]:
     """Base, end and generation; StoreCorrupt when it is no such name."""
     match = _NAME.fullmatch(name)
     if match is None:
-        raise StoreCorrupt(
-            f"{directory / name}: not a file of this store, by its name; move the file elsewhere."
+        raise StoreCorrupt.at(
+            directory / name,
+            None,
+            "not a file of this store, by its name; move the file elsewhere.",
         )
     return int(match[1], 16), int(match[2], 16), int(match[3], 16)
 
@@ -165,7 +167,7 @@ def read_index(disk: Disk, directory: Path, name: str, store_id: bytes) -> list[
     finally:
         disk.close(fd)
     if len(index) != count * INDEX_ROW_BYTES or crc32c(index) != index_crc:
-        raise StoreCorrupt(f"{path}: offset {index_at}: the index fails its checksum.")
+        raise StoreCorrupt.at(path, index_at, "the index fails its checksum.")
     positions = struct.unpack_from(f"<{count}Q", index)
     lengths = struct.unpack_from(f"<{count}I", index, 8 * count)
     bodies: list[KeptBody] = []
@@ -174,27 +176,26 @@ def read_index(disk: Disk, directory: Path, name: str, store_id: bytes) -> list[
         bodies.append(KeptBody(position, length, offset))
         offset += BODY_CRC_BYTES + length
     if offset != index_at:
-        raise StoreCorrupt(f"{path}: offset {index_at}: the lengths of the bodies do not add up.")
+        raise StoreCorrupt.at(path, index_at, "the lengths of the bodies do not add up.")
     return bodies
 
 
 def _check_header(path: Path, data: bytes, store_id: bytes) -> tuple[int, int, int]:
     """Offset, count and checksum of the index."""
     if len(data) < KEPT_HEADER_BYTES or not data.startswith(KEPT_MAGIC):
-        raise StoreCorrupt(f"{path}: offset 0: not a compacted file of Partibus.")
+        raise StoreCorrupt.at(path, 0, "not a compacted file of Partibus.")
     if crc32c(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
-        raise StoreCorrupt(f"{path}: offset 0: the header of the file fails its checksum.")
+        raise StoreCorrupt.at(path, 0, "the header of the file fails its checksum.")
     _, version, _, _, base, end, own_id, index_at, count, index_crc = _HEADER.unpack_from(data)
     if version != KEPT_VERSION:
-        raise StoreCorrupt(
-            f"{path}: offset 8: compacted format {version}; this release reads {KEPT_VERSION}."
+        raise StoreCorrupt.at(
+            path, 8, f"compacted format {version}; this release reads {KEPT_VERSION}."
         )
     if (base, end) != parse_kept_name(path.parent, path.name)[:2]:
-        raise StoreCorrupt(f"{path}: offset 16: the file was renamed; it is of {base:#x}.")
+        raise StoreCorrupt.at(path, 16, f"the file was renamed; it is of {base:#x}.")
     if own_id != store_id:
-        raise StoreCorrupt(
-            f"{path}: offset 32: the file belongs to store {own_id.hex()}, "
-            f"this one is {store_id.hex()}."
+        raise StoreCorrupt.at(
+            path, 32, f"the file belongs to store {own_id.hex()}, this one is {store_id.hex()}."
         )
     return index_at, count, index_crc
 

@@ -176,7 +176,9 @@ class Copying:
             )
 
     def _unaccounted(self, source: Source, why: str) -> StoreCorrupt:
-        return StoreCorrupt(f"{self._directory / source.name}: it is left as it is, since {why}.")
+        return StoreCorrupt.at(
+            self._directory / source.name, None, f"it is left as it is, since {why}."
+        )
 
     def _bodies(self, source: Source) -> Iterator[tuple[int, int, Callable[[], bytes]]]:
         """Position, length, and how to get the bytes with their checksum."""
