@@ -14,7 +14,6 @@ from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import encode_source, encode_target
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
-from partibus.control.live import LocalNamespace
 from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.address import subscription_path
@@ -32,6 +31,7 @@ from partibus.server.topics import Topics
 from partibus.store.fault_injection import MemoryFaults
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock
+from partibus.testing.local_namespace import LocalNamespace
 from partibus.testing.scheduler import ManualScheduler
 
 IDLE_TIMEOUT_MS = 240_000

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from partibus.cluster.control_hub import ControlHub, Payload
-from partibus.control.live import LocalNamespace
 from partibus.domain.address import parse_address
 from partibus.domain.entity import QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import EntityNotFound, StoreUnavailable
@@ -16,6 +15,7 @@ from partibus.fragment.transactions.commands import SILENT
 from partibus.message.envelope import to_stored
 from partibus.server.idle import SWEEP_MS, IdleWatch
 from partibus.testing.bus import BusBench, ClientBench
+from partibus.testing.local_namespace import LocalNamespace
 from support.gateway_messages import in_session, plain
 
 IDLE_MS = 5 * MINUTE_MS

@@ -15,7 +15,7 @@ from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.access import AccessControl, require
 from partibus.control.catalog import Catalog
 from partibus.control.declared.describe import describe
-from partibus.control.live import LiveNamespace, LocalNamespace
+from partibus.control.live import LiveNamespace
 from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
@@ -55,7 +55,7 @@ class Administration:
         control: ControlHub,
         bulk: BulkPath,
         backups: BackupService,
-        live: LiveNamespace | None = None,
+        live: LiveNamespace,
         bus_clock: Clock | None = None,
     ) -> None:
         self._settings = settings
@@ -71,7 +71,7 @@ class Administration:
         self._control = control
         self.bulk = bulk
         self.faults = FaultService(settings, catalog, control)
-        self.desk = NamespaceService(catalog, LocalNamespace(catalog) if live is None else live)
+        self.desk = NamespaceService(catalog, live)
         self.pipelines = PipelineService(namespace, control)
         self.stages = StageService(namespace, control)
         self.connections = ConnectionService(control)

@@ -17,6 +17,7 @@ from partibus.server.operators.administration import Administration, availabilit
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.inspection import COUNTS, Inspection
 from partibus.testing.bus import BusBench
+from partibus.testing.local_namespace import LocalNamespace
 from support.gateway_messages import keyed, plain
 
 PATH = "/$partibus/entities"
@@ -39,7 +40,15 @@ class Bench:
         )
         backups = BackupService(settings, None, brokers, self.control, bus.clock, bus.scheduler)
         self.node = Administration(
-            settings, bus.catalog, bus.namespace, bus.access, bus.clock, self.control, bulk, backups
+            settings,
+            bus.catalog,
+            bus.namespace,
+            bus.access,
+            bus.clock,
+            self.control,
+            bulk,
+            backups,
+            LocalNamespace(bus.catalog),
         )
 
     def queue(self, path: str, fragments: int = 1) -> None:

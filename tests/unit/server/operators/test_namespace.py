@@ -3,12 +3,12 @@
 import pytest
 
 from partibus.control.catalog import Catalog
-from partibus.control.live import LocalNamespace
 from partibus.domain.entity import EntityKind, EntityStatus, QueueSpec
 from partibus.domain.errors import ArgumentError, EntityNotFound, QuotaExceeded
 from partibus.domain.limits import SELFHOST
 from partibus.domain.refusal import PropertyRefused
 from partibus.server.operators.namespace import NamespaceService
+from partibus.testing.local_namespace import LocalNamespace
 
 
 class Bench:
