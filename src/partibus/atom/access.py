@@ -7,7 +7,7 @@ say. Everything here needs the right Manage. Called by the application and the o
 from collections.abc import Mapping
 from typing import Final
 
-from partibus.control.access import AccessControl, Claim, require
+from partibus.control.access import AccessControl, Grant, require
 from partibus.control.sas import TokenRefused
 from partibus.domain.address import path_key, strip_authority
 from partibus.domain.clock import Clock
@@ -28,7 +28,7 @@ class Permission:
         self._access = access
         self._clock = clock
         self._headers = headers
-        self._claim: Claim | None = None
+        self._grant: Grant | None = None
 
     def require(self, path: str) -> None:
         """Raise Unauthorized unless the caller may manage what is at this path."""
@@ -39,7 +39,7 @@ class Permission:
                 "right Manage.",
                 MISSING_TOKEN,
             )
-        self._claim = self._require(token, path)
+        self._grant = self._require(token, path)
 
     def require_targets(self, spec: EntitySpec) -> None:
         """Raise Unauthorized unless the caller may manage what the entity forwards to (FWD-3)."""
@@ -57,15 +57,15 @@ class Permission:
         if token:
             self._require(token, target)
         else:
-            claims = () if self._claim is None else (self._claim,)
-            require(claims, target, Rights.MANAGE, self._clock.now_ms())
+            grants = () if self._grant is None else (self._grant,)
+            require(grants, target, Rights.MANAGE, self._clock.now_ms())
 
-    def _require(self, token: str, path: str) -> Claim:
+    def _require(self, token: str, path: str) -> Grant:
         # The Python client presents a ready-made shared access signature as a bearer's, too.
         if token[: len(_BEARER)].lower() == _BEARER:
             token = token[len(_BEARER) :].strip()
         now_ms = self._clock.now_ms()
         # As a path: a colon in it must not be taken for a scheme.
         host = self._headers.get("host", "")
-        claim = self._access.authenticate_token(token, f"/{path_key(path)}", now_ms, host)
-        return require([claim], path, Rights.MANAGE, now_ms)
+        grant = self._access.authenticate_token(token, f"/{path_key(path)}", now_ms, host)
+        return require([grant], path, Rights.MANAGE, now_ms)

@@ -1,8 +1,8 @@
-"""Who may do what: tokens and keys in, claims out (SAS-6 to SAS-8, SAS-11).
+"""Who may do what: tokens and keys in, grants out (SAS-6 to SAS-8, SAS-11).
 
 Owns the decision whether a credential is good and what it grants. It asks the catalog for
 policies, and for entities only to know what the resource of a token is; it compares host names
-only where a resource is written without a scheme, and keeps nothing: claims belong to the
+only where a resource is written without a scheme, and keeps nothing: grants belong to the
 connection that earned them. Called by the gateway ($cbs, SASL PLAIN) and HTTP.
 """
 
@@ -13,13 +13,13 @@ from typing import Final, Protocol
 
 from partibus.control import sas
 from partibus.control.catalog import Catalog
-from partibus.control.claim import Claim, require
+from partibus.control.grant import Grant, require
 from partibus.control.policies import AccessPolicy
 from partibus.control.sas import SasToken, TokenRefused
 from partibus.domain.address import covers, entity_of_messages, path_key, resource_path
 from partibus.domain.errors import Unauthorized
 
-__all__ = ["AccessControl", "Claim", "require"]
+__all__ = ["AccessControl", "Grant", "require"]
 
 BEARER: Final = "Bearer "
 """Before a JSON web token in the header of an HTTP request."""
@@ -28,7 +28,7 @@ BEARER: Final = "Bearer "
 class JwtReader(Protocol):
     """Who can read JSON web tokens."""
 
-    def claim(self, token: str, audience_path: str, now_ms: int) -> Claim: ...
+    def grant(self, token: str, audience_path: str, now_ms: int) -> Grant: ...
 
 
 class AccessControl:
@@ -46,18 +46,18 @@ class AccessControl:
 
     def authenticate_token(
         self, token_text: str, audience: str, now_ms: int, host: str = ""
-    ) -> Claim:
-        """The claim of a token presented for `audience`: SAS (SAS-5, SAS-6) or JWT (SAS-9).
+    ) -> Grant:
+        """The grant of a token presented for `audience`: SAS (SAS-5, SAS-6) or JWT (SAS-9).
 
         `host` is the name by which the client addressed us, where that is known."""
         audience_path = resource_path(audience)
         if self._jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
-            return self._jwt.claim(token_text.removeprefix(BEARER), audience_path, now_ms)
+            return self._jwt.grant(token_text.removeprefix(BEARER), audience_path, now_ms)
         token = self._without_host(sas.parse_token(token_text), host)
-        return self._claim(token, audience_path, now_ms)
+        return self._grant(token, audience_path, now_ms)
 
-    def authenticate_request(self, token_text: str, entity: str, now_ms: int) -> Claim:
-        """The claim of a token in a request about the messages of an entity (HTP-1).
+    def authenticate_request(self, token_text: str, entity: str, now_ms: int) -> Grant:
+        """The grant of a token in a request about the messages of an entity (HTP-1).
 
         Here a token may be signed for the address of a request, `orders/messages/head`: it is
         one for `orders`, for nothing above it and for no entity beside it."""
@@ -68,12 +68,12 @@ class AccessControl:
             # From here on as if it had been signed for the entity: a policy of less than that,
             # such as one of an entity called `orders/messages`, does not sign for it.
             token = replace(token, resource_path=entity_path)
-        return self._claim(token, entity_path, now_ms)
+        return self._grant(token, entity_path, now_ms)
 
     def _is_entity(self, token: SasToken) -> bool:
         return self._catalog.lookup(token.resource_path) is not None
 
-    def _claim(self, token: SasToken, audience_path: str, now_ms: int) -> Claim:
+    def _grant(self, token: SasToken, audience_path: str, now_ms: int) -> Grant:
         if not covers(token.resource_path, audience_path):
             raise TokenRefused(
                 f"The token's audience '/{token.resource_path}' does not cover "
@@ -83,7 +83,7 @@ class AccessControl:
         scope, policy, key = self._signing_policy(token)
         if token.expires_ms <= now_ms:
             raise TokenRefused("The token has expired; make a new one.", sas.EXPIRED_TOKEN)
-        return Claim(
+        return Grant(
             token.resource_path,
             policy.rights,
             token.expires_ms,
@@ -105,35 +105,35 @@ class AccessControl:
             return token
         return replace(token, resource_path=rest)
 
-    def authenticate_any(self, token_text: str, now_ms: int) -> Claim:
-        """The claim of a token, whatever it is for; for what is about no entity."""
+    def authenticate_any(self, token_text: str, now_ms: int) -> Grant:
+        """The grant of a token, whatever it is for; for what is about no entity."""
         if self._jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
             return self.authenticate_token(token_text, "", now_ms)
         token = sas.parse_token(token_text)
-        return self._claim(token, token.resource_path, now_ms)
+        return self._grant(token, token.resource_path, now_ms)
 
-    def authenticate_plain(self, policy_name: str, key: str) -> tuple[Claim, ...]:
-        """The claims of a policy's name and key, wherever the policy sits (SAS-9)."""
+    def authenticate_plain(self, policy_name: str, key: str) -> tuple[Grant, ...]:
+        """The grants of a policy's name and key, wherever the policy sits (SAS-9)."""
         given = key.encode("utf-8", "replace")
-        claims = []
+        grants = []
         for scope, policy in self._catalog.policies_named(policy_name):
             # Both keys are compared, whatever the first gave, so that time tells nothing.
             is_primary = hmac.compare_digest(policy.primary_key.encode(), given)
             is_secondary = hmac.compare_digest(policy.secondary_key.encode(), given)
             if is_primary or is_secondary:
-                claims.append(Claim(scope, policy.rights, None, scope, policy_name, scope, key=key))
-        if not claims:
+                grants.append(Grant(scope, policy.rights, None, scope, policy_name, scope, key=key))
+        if not grants:
             raise Unauthorized("The policy name or its key is wrong; copy them again.")
-        return tuple(claims)
+        return tuple(grants)
 
-    def recheck(self, claim: Claim) -> Claim | None:
-        """The claim as the policies are now; None when it rests on none of them any more."""
-        if not claim.policy:
-            return claim
-        policy = self._catalog.policy(claim.policy_scope, claim.policy)
-        if policy is None or claim.key not in (policy.primary_key, policy.secondary_key):
+    def recheck(self, grant: Grant) -> Grant | None:
+        """The grant as the policies are now; None when it rests on none of them any more."""
+        if not grant.policy:
+            return grant
+        policy = self._catalog.policy(grant.policy_scope, grant.policy)
+        if policy is None or grant.key not in (policy.primary_key, policy.secondary_key):
             return None
-        return replace(claim, rights=policy.rights)
+        return replace(grant, rights=policy.rights)
 
     def _signing_policy(self, token: SasToken) -> tuple[str, AccessPolicy, str]:
         """The policy that signed the token, on its resource or an ancestor (SAS-6).

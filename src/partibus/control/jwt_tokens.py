@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from partibus.control import sas
-from partibus.control.claim import Claim
+from partibus.control.grant import Grant
 from partibus.control.sas import TokenRefused
 from partibus.domain.errors import ConfigError
 from partibus.domain.rights import Rights, rights_from_names
@@ -54,7 +54,7 @@ class JwtSettings:
 
 
 class JwtVerifier:
-    """Tokens in, claims out."""
+    """Tokens in, grants out."""
 
     def __init__(self, settings: JwtSettings) -> None:
         self._settings = settings
@@ -101,7 +101,7 @@ class JwtVerifier:
 
     # --- tokens ---------------------------------------------------------------------------
 
-    def claim(self, token: str, audience_path: str, now_ms: int) -> Claim:
+    def grant(self, token: str, audience_path: str, now_ms: int) -> Grant:
         """What a token presented for `audience_path` allows; refusals say which part is wrong."""
         fields = self._verified(token)
         expires_ms = _moment_ms(fields, "exp")
@@ -110,7 +110,7 @@ class JwtVerifier:
         if (_moment_ms(fields, "nbf") or 0) > now_ms:
             raise TokenRefused("The token is not valid yet.", sas.EXPIRED_TOKEN)
         subject = str(fields.get("sub", ""))[:SUBJECT_LENGTH_MAX]
-        return Claim("", self._rights_of(fields), expires_ms, audience_path, subject=subject)
+        return Grant("", self._rights_of(fields), expires_ms, audience_path, subject=subject)
 
     def _verified(self, token: str) -> dict[str, Any]:
         jwt = _library()

@@ -23,7 +23,7 @@ def put_plain(connection: "ClientConnection", response: bytes) -> bool:
     try:
         name, key = parts[1].decode(), parts[2].decode()
         enter(connection, name)
-        connection.claims.put_plain(name, key)
+        connection.grants.put_plain(name, key)
     except (Unauthorized, UnicodeDecodeError):
         return False
     return True
@@ -43,7 +43,7 @@ def enter(connection: "ClientConnection", name: str) -> None:
     gateway = host(name)
     if gateway is connection.gateway:
         return
-    if not connection.claims.are_empty:
+    if not connection.grants.are_empty:
         raise InvalidOperation(
             f"The key '{name}' belongs to another namespace than the keys that this connection "
             "has shown; open another connection for it."

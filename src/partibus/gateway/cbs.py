@@ -1,7 +1,7 @@
 """The `$cbs` node: clients put their tokens here before they open links (SAS-9).
 
 Owns the put-token operation and its answers. Whether a token is good is access control's
-decision, where the claim is kept is the connection's.
+decision, where the grant is kept is the connection's.
 """
 
 from partibus.amqp.codec.text import is_text, text_of
@@ -13,7 +13,7 @@ from partibus.gateway.requests import Request, RequestLink
 
 
 class CbsNode(RequestLink):
-    """Tokens in, claims on the connection."""
+    """Tokens in, grants on the connection."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ class CbsNode(RequestLink):
             raise Unauthorized(
                 "Only shared access signatures are accepted; connect with a connection string."
             )
-        connection.claims.put_token(token, audience, connection.gateway.now_ms())
+        connection.grants.put_token(token, audience, connection.gateway.now_ms())
         connection.claims_changed()
         if connection.gateway.profile.refuses_tokens_for_nothing:
             self._require_entity(audience)

@@ -1,6 +1,6 @@
 """One client from its first byte to its last.
 
-Owns the engine of a connection, its claims, and the table from engine events to the objects
+Owns the engine of a connection, its grants, and the table from engine events to the objects
 that serve its links. Knows when the connection must be looked at again (idle time-outs,
 missing or expired tokens) and when reading has to pause. Driven by the listener with bytes
 and by fragments through the links' ports; writes through its `Wire`.
@@ -34,9 +34,9 @@ from partibus.domain.address import Address
 from partibus.domain.errors import BusError, InvalidOperation, MessageTooLarge, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.gateway.admission import put_plain
-from partibus.gateway.claims import Claims
 from partibus.gateway.error_mapping import amqp_error
 from partibus.gateway.fault_injection import throttled
+from partibus.gateway.grants import Grants
 from partibus.gateway.links.attach import LinkOwner, attach
 from partibus.gateway.links.inbound import InboundLink
 from partibus.gateway.links.outbound import OutboundLink
@@ -76,7 +76,7 @@ class ClientConnection:
         now_ms = gateway.monotonic_ms()
         self.engine = Connection(gateway.settings, now_ms=now_ms)
         self.origin = Origin(wire, gateway.now_ms())
-        self.claims = Claims(gateway.access, gateway.profile.tokens_per_connection_max)
+        self.grants = Grants(gateway.access, gateway.profile.tokens_per_connection_max)
         self._links: dict[Link, LinkOwner] = {}
         self.requests = RequestQueue(self)
         self.transactions = OpenTransactions(self)
@@ -236,22 +236,22 @@ class ClientConnection:
         if self._is_ending():
             return
         times = [self.engine.next_tick_ms(), self.transactions.next_deadline_ms()]
-        expiry_ms = self.claims.next_expiry_ms()
+        expiry_ms = self.grants.next_expiry_ms()
         if expiry_ms is not None:
             times.append(expiry_ms - ahead_ms)
-        if self.claims.are_empty:
+        if self.grants.are_empty:
             times.append(self._started_ms + TOKEN_DEADLINE_MS)
         self.wake_at_ms = min([t for t in times if t is not None], default=now_ms + 60_000)
 
     def _check_claims(self, now_ms: int, day_ms: int) -> None:
         if self._claims_are_stale:
             self._claims_are_stale = False
-            if self.claims.recheck():
+            if self.grants.recheck():
                 self._started_ms = now_ms
                 self._drop_unauthorized(day_ms)
-        if self.claims.are_empty and now_ms >= self._started_ms + TOKEN_DEADLINE_MS:
+        if self.grants.are_empty and now_ms >= self._started_ms + TOKEN_DEADLINE_MS:
             self.close(Unauthorized("No token was put within 20 seconds; authenticate first."))
-        elif self.claims.drop_expired(day_ms):
+        elif self.grants.drop_expired(day_ms):
             self._started_ms = now_ms
             self._drop_unauthorized(day_ms)
 
@@ -268,13 +268,13 @@ class ClientConnection:
     def _require_rights(self, owner: InboundLink | OutboundLink, now_ms: int) -> None:
         if isinstance(owner, InboundLink):
             for path in owner.paths:
-                self.claims.require(path, Rights.SEND, now_ms)
+                self.grants.require(path, Rights.SEND, now_ms)
         else:
-            self.claims.require(owner.path, Rights.LISTEN, now_ms)
+            self.grants.require(owner.path, Rights.LISTEN, now_ms)
 
     def claims_changed(self) -> None:
         """A token was put: look again at once when the next one runs out."""
-        expiry_ms = self.claims.next_expiry_ms()
+        expiry_ms = self.grants.next_expiry_ms()
         if expiry_ms is not None:
             gateway = self.gateway
             self.wake_by(expiry_ms - gateway.now_ms() + gateway.monotonic_ms())
@@ -436,7 +436,7 @@ class ClientConnection:
         """The first key that the client shows is of another namespace of this server."""
         self.gateway.forget(self, [])
         self.gateway = gateway
-        self.claims = Claims(gateway.access, gateway.profile.tokens_per_connection_max)
+        self.grants = Grants(gateway.access, gateway.profile.tokens_per_connection_max)
         gateway.adopt(self, self._wire)
 
     # --- changes of entities ------------------------------------------------------------------
@@ -452,7 +452,7 @@ class ClientConnection:
         return list(self._links.items())
 
     def recheck_claims(self) -> None:
-        """Policies have changed: see at the next sweep which claims still hold (SAS-7)."""
+        """Policies have changed: see at the next sweep which grants still hold (SAS-7)."""
         self._claims_are_stale = True
         self.wake_by(self.gateway.monotonic_ms())
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from partibus.amqp.codec.text import text_of
 from partibus.amqp.link import Link
-from partibus.control.claim import Claim
+from partibus.control.grant import Grant
 from partibus.domain.address import path_key
 from partibus.domain.rights import names_of_rights
 from partibus.gateway.links.attach import LinkOwner
@@ -52,7 +52,7 @@ def report_connection(connection: "ClientConnection", links_max: int) -> Report:
             "platform": _said(told, "platform") or _said(told, "framework"),
             "user_agent": _said(told, "user-agent"),
         },
-        "identities": [_identity(claim) for claim in connection.claims.held],
+        "identities": [_identity(grant) for grant in connection.grants.held],
         "session_count": len(engine.sessions),
         "link_count": len(links),
         "received": sum(link["messages"] for link in of_senders),
@@ -85,14 +85,14 @@ def _said(properties: Mapping[str, object], name: str) -> str:
     return (text or "")[:TEXT_LENGTH_MAX]
 
 
-def _identity(claim: Claim) -> Report:
+def _identity(grant: Grant) -> Report:
     return {
-        "policy": claim.policy,
-        "policy_entity": claim.policy_scope,
-        "subject": claim.subject,
-        "audience": claim.audience,
-        "rights": names_of_rights(claim.rights),
-        "expires_ms": claim.expires_ms,
+        "policy": grant.policy,
+        "policy_entity": grant.policy_scope,
+        "subject": grant.subject,
+        "audience": grant.audience,
+        "rights": names_of_rights(grant.rights),
+        "expires_ms": grant.expires_ms,
     }
 
 

@@ -175,7 +175,7 @@ class ManagementNode(RequestLink):
             raise NotImplementedHere(f"This server does not offer the operation '{name}'.")
         operation, right = known
         connection = self.connection
-        connection.claims.require(self.node.path, right, connection.gateway.now_ms())
+        connection.grants.require(self.node.path, right, connection.gateway.now_ms())
         return operation
 
     def _handle_in_transaction(self, request: Request, transaction: Transaction) -> None:

@@ -192,8 +192,8 @@ class DataPlane:
                 " policy that has the right."
             )
         now_ms = self._gateway.now_ms()
-        claim = self._gateway.access.authenticate_request(token, path, now_ms)
-        require([claim], path, right, now_ms)
+        grant = self._gateway.access.authenticate_request(token, path, now_ms)
+        require([grant], path, right, now_ms)
 
     def _close(self) -> None:
         """The server stops: those who wait are told, and nothing is asked for any more."""

@@ -108,8 +108,8 @@ class BulkPath:
         if not token:
             raise Unauthorized("A token is needed in the header authorization.")
         now_ms = self._clock.now_ms()
-        claim = self._access.authenticate_token(token, path, now_ms)
-        require([claim], path, right, now_ms)
+        grant = self._access.authenticate_token(token, path, now_ms)
+        require([grant], path, right, now_ms)
 
     async def stop(self) -> None:
         """End the Flight server; calls under way are cut."""

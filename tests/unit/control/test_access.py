@@ -1,9 +1,9 @@
-"""Credentials in, claims out."""
+"""Credentials in, grants out."""
 
 import pytest
 
 from partibus.control import sas
-from partibus.control.access import AccessControl, Claim, require
+from partibus.control.access import AccessControl, Grant, require
 from partibus.control.catalog import Catalog
 from partibus.control.policies import AccessPolicy
 from partibus.control.sas import TokenRefused, sign
@@ -40,20 +40,20 @@ def refusal(access: AccessControl, token: str, audience: str = "sb://h/q1") -> T
 @pytest.mark.rule("SAS-6")
 def test_a_token_grants_its_policys_rights_on_its_resource(access: AccessControl) -> None:
     token = sign("sb://somewhere:5672/Q1", "Sender", "send-1", LATER_S)
-    claim = access.authenticate_token(token, "sb://elsewhere/q1", NOW_MS)
-    assert claim == Claim("q1", Rights.SEND, LATER_S * 1000, "q1")
+    grant = access.authenticate_token(token, "sb://elsewhere/q1", NOW_MS)
+    assert grant == Grant("q1", Rights.SEND, LATER_S * 1000, "q1")
     for path in ("q1", "q1/$management", "q1/$deadletterqueue"):
-        assert claim.allows(path, Rights.SEND, NOW_MS)
+        assert grant.allows(path, Rights.SEND, NOW_MS)
     for path in ("", "q10", "q"):
-        assert not claim.allows(path, Rights.SEND, NOW_MS)
-    assert not claim.allows("q1", Rights.LISTEN, NOW_MS)
+        assert not grant.allows(path, Rights.SEND, NOW_MS)
+    assert not grant.allows("q1", Rights.LISTEN, NOW_MS)
 
 
 @pytest.mark.rule("SAS-3", "SAS-6")
 def test_a_namespace_policy_signs_for_any_entity(access: AccessControl) -> None:
     token = sign("sb://h/q1", "Root", "root-1", LATER_S)
-    claim = access.authenticate_token(token, "sb://h/q1/$management", NOW_MS)
-    assert (claim.scope, claim.rights, claim.audience) == ("q1", ALL_RIGHTS, "q1/$management")
+    grant = access.authenticate_token(token, "sb://h/q1/$management", NOW_MS)
+    assert (grant.scope, grant.rights, grant.audience) == ("q1", ALL_RIGHTS, "q1/$management")
 
 
 @pytest.mark.rule("SAS-6")
@@ -116,8 +116,8 @@ def test_an_entitys_policy_signs_for_nothing_above_or_beside_it(access: AccessCo
 
 def test_policies_of_one_name_are_told_apart_by_their_place(access: AccessControl) -> None:
     token = sign("sb://h/q10", "Sender", "other-1", LATER_S)
-    claim = access.authenticate_token(token, "sb://h/q10", NOW_MS)
-    assert (claim.scope, claim.rights) == ("q10", Rights.LISTEN)
+    grant = access.authenticate_token(token, "sb://h/q10", NOW_MS)
+    assert (grant.scope, grant.rights) == ("q10", Rights.LISTEN)
 
 
 def test_a_changed_resource_breaks_the_signature(access: AccessControl) -> None:
@@ -133,14 +133,14 @@ def test_policies_of_a_deleted_entity_are_gone(access: AccessControl, catalog: C
 
 
 def test_a_claim_ends_with_its_token() -> None:
-    claim = Claim("q1", ALL_RIGHTS, NOW_MS)
-    assert claim.allows("q1", Rights.SEND, NOW_MS - 1)
-    assert not claim.allows("q1", Rights.SEND, NOW_MS)
+    grant = Grant("q1", ALL_RIGHTS, NOW_MS)
+    assert grant.allows("q1", Rights.SEND, NOW_MS - 1)
+    assert not grant.allows("q1", Rights.SEND, NOW_MS)
 
 
 def test_plain_gives_a_claim_wherever_the_key_fits(access: AccessControl) -> None:
-    assert access.authenticate_plain("Root", "root-2") == (Claim("", ALL_RIGHTS, None, ""),)
-    assert access.authenticate_plain("Sender", "send-1") == (Claim("q1", Rights.SEND, None, "q1"),)
+    assert access.authenticate_plain("Root", "root-2") == (Grant("", ALL_RIGHTS, None, ""),)
+    assert access.authenticate_plain("Sender", "send-1") == (Grant("q1", Rights.SEND, None, "q1"),)
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ def test_plain_refuses_what_does_not_fit(access: AccessControl, name: str, key: 
 
 @pytest.mark.rule("SAS-11")
 def test_a_missing_right_is_named() -> None:
-    claims = [Claim("q1", Rights.LISTEN, None)]
-    assert require(claims, "Q1", Rights.LISTEN, NOW_MS) is claims[0]
-    with pytest.raises(Unauthorized, match=r"'Send' claim\(s\) are required") as caught:
-        require(claims, "Q1", Rights.SEND, NOW_MS)
+    grants = [Grant("q1", Rights.LISTEN, None)]
+    assert require(grants, "Q1", Rights.LISTEN, NOW_MS) is grants[0]
+    with pytest.raises(Unauthorized, match=r"'Send' grant\(s\) are required") as caught:
+        require(grants, "Q1", Rights.SEND, NOW_MS)
     assert "'Q1'" in caught.value.text
 
 
@@ -166,8 +166,8 @@ def test_a_token_for_the_address_of_a_request_is_one_for_its_entity(
     access: AccessControl, below: str
 ) -> None:
     token = sign(f"https://h/q1/{below}", "Sender", "send-1", LATER_S)
-    claim = access.authenticate_request(token, "q1", NOW_MS)
-    assert (claim.scope, claim.rights) == ("q1", Rights.SEND)
+    grant = access.authenticate_request(token, "q1", NOW_MS)
+    assert (grant.scope, grant.rights) == ("q1", Rights.SEND)
     # Over AMQP a token means what it says.
     assert refusal(access, token).sub_code == sas.INVALID_AUDIENCE
     with pytest.raises(TokenRefused):

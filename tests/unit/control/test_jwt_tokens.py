@@ -78,9 +78,9 @@ def verifier(settings: JwtSettings) -> JwtVerifier:
 def test_roles_give_rights_over_the_namespace(
     verifier: JwtVerifier, roles: object, rights: Rights
 ) -> None:
-    claim = verifier.claim(hmac_token(roles=roles), "orders", NOW_MS)
-    assert (claim.scope, claim.rights, claim.audience) == ("", rights, "orders")
-    assert claim.expires_ms == NOW_MS + 60_000
+    grant = verifier.grant(hmac_token(roles=roles), "orders", NOW_MS)
+    assert (grant.scope, grant.rights, grant.audience) == ("", rights, "orders")
+    assert grant.expires_ms == NOW_MS + 60_000
 
 
 def test_roles_may_have_other_names_and_another_place(settings: JwtSettings) -> None:
@@ -91,8 +91,8 @@ def test_roles_may_have_other_names_and_another_place(settings: JwtSettings) -> 
         roles_claim="scp",
         roles={"bus.send": ("Send",), "bus.read": ("Listen",)},
     )
-    claim = JwtVerifier(own).claim(hmac_token(scp="openid bus.send bus.read"), "q", NOW_MS)
-    assert claim.rights == Rights.SEND | Rights.LISTEN
+    grant = JwtVerifier(own).grant(hmac_token(scp="openid bus.send bus.read"), "q", NOW_MS)
+    assert grant.rights == Rights.SEND | Rights.LISTEN
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_is_wrong_with_a_token(
     verifier: JwtVerifier, change: dict[str, object], sub_code: int
 ) -> None:
     with pytest.raises(TokenRefused) as refused:
-        verifier.claim(hmac_token(**change), "q", NOW_MS)
+        verifier.grant(hmac_token(**change), "q", NOW_MS)
     assert refused.value.sub_code == sub_code
 
 
@@ -131,7 +131,7 @@ def test_a_token_of_another_secret_or_without_a_signature_is_refused(
     unsigned = jwt.encode(fields(), None, algorithm="none")
     for token in (forged, unsigned, "a.b.c", "", "x" * 20_000):
         with pytest.raises(TokenRefused) as refused:
-            verifier.claim(token, "q", NOW_MS)
+            verifier.grant(token, "q", NOW_MS)
         assert SECRET not in refused.value.text
 
 
@@ -140,12 +140,12 @@ def test_a_public_key_is_never_taken_for_a_secret(tmp_path: Path) -> None:
     file.write_bytes(public_pem(1))
     verifier = JwtVerifier(JwtSettings(issuer=ISSUER, audience=AUDIENCE, key_file=file))
     good = jwt.encode(fields(), private_key(1), algorithm="RS256")
-    assert verifier.claim(good, "q", NOW_MS).rights == Rights.SEND
+    assert verifier.grant(good, "q", NOW_MS).rights == Rights.SEND
     wrong_key = jwt.encode(fields(), private_key(2), algorithm="RS256")
     confused = _signed_by_hand(public_pem(1))
     for token in (wrong_key, confused):
         with pytest.raises(TokenRefused) as refused:
-            verifier.claim(token, "q", NOW_MS)
+            verifier.grant(token, "q", NOW_MS)
         assert refused.value.sub_code == sas.INVALID_SIGNATURE
     with pytest.raises(ConfigError, match="HS256 does not match"):
         JwtVerifier(
@@ -180,10 +180,10 @@ def test_a_key_set_knows_its_keys_by_name(tmp_path: Path) -> None:
         return jwt.encode(fields(), private_key(number), algorithm="RS256", headers=headers)
 
     for number in (1, 2):
-        assert verifier.claim(token(number, f"key-{number}"), "q", NOW_MS).rights == Rights.SEND
+        assert verifier.grant(token(number, f"key-{number}"), "q", NOW_MS).rights == Rights.SEND
     for wrong in (token(1, "key-2"), token(1, "key-3"), token(1, None)):
         with pytest.raises(TokenRefused):
-            verifier.claim(wrong, "q", NOW_MS)
+            verifier.grant(wrong, "q", NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -215,11 +215,11 @@ def test_a_key_set_that_is_none(tmp_path: Path) -> None:
 def test_access_control_takes_both_kinds(verifier: JwtVerifier) -> None:
     access = AccessControl(Catalog(), verifier)
     for text in (hmac_token(), f"Bearer {hmac_token()}"):
-        claim = access.authenticate_token(text, "sb://host/Orders", NOW_MS)
-        assert require([claim], "orders", Rights.SEND, NOW_MS) is claim
+        grant = access.authenticate_token(text, "sb://host/Orders", NOW_MS)
+        assert require([grant], "orders", Rights.SEND, NOW_MS) is grant
         with pytest.raises(Unauthorized):
-            require([claim], "orders", Rights.LISTEN, NOW_MS)
-        assert access.recheck(claim) is claim, "no policy can take it away"
+            require([grant], "orders", Rights.LISTEN, NOW_MS)
+        assert access.recheck(grant) is grant, "no policy can take it away"
     with pytest.raises(TokenRefused, match="malformed"):
         access.authenticate_token("SharedAccessSignature x", "q", NOW_MS)
     assert not AccessControl(Catalog()).accepts(hmac_token())

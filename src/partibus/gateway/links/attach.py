@@ -95,7 +95,7 @@ def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
 
 def _sendable(connection: "ClientConnection", address: Address) -> Entity:
     """An entity that this client may send to."""
-    connection.claims.require(address.path, Rights.SEND, connection.gateway.now_ms())
+    connection.grants.require(address.path, Rights.SEND, connection.gateway.now_ms())
     entity = connection.gateway.namespace.resolve(address)
     require_sendable(entity, address)
     return entity
@@ -113,7 +113,7 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
         connection.gateway.namespace.resolve(address)
         link.accept()
         return ResponseLink(connection, link, address)
-    connection.claims.require(address.path, Rights.LISTEN, connection.gateway.now_ms())
+    connection.grants.require(address.path, Rights.LISTEN, connection.gateway.now_ms())
     entity = connection.gateway.namespace.resolve(address)
     require_receiver(entity)
     connection.gateway.receivers.require_room(address)
@@ -159,8 +159,8 @@ def require_any_right(connection: "ClientConnection", address: Address) -> None:
     now_ms = connection.gateway.now_ms()
     for right in (Rights.LISTEN, Rights.SEND):
         try:
-            connection.claims.require(address.path, right, now_ms)
+            connection.grants.require(address.path, right, now_ms)
         except Unauthorized:
             continue
         return
-    connection.claims.require(address.path, Rights.MANAGE, now_ms)
+    connection.grants.require(address.path, Rights.MANAGE, now_ms)

@@ -2,7 +2,7 @@
 
 Owns what an entry of the catalog's change feed means for clients that are connected: links
 of a deleted entity are detached, those that a new status forbids too, and the rest applies
-the new properties. Policies that changed have every connection look at its claims again.
+the new properties. Policies that changed have every connection look at its grants again.
 Called by the gateway; it never reads the catalog.
 """
 

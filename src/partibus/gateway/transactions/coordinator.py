@@ -36,7 +36,7 @@ _VALUE_DESCRIPTOR: Final = bytes((0x00, 0x53, AMQP_VALUE))
 
 def require_transactions(connection: "ClientConnection") -> None:
     """Refuse a control link where there are no transactions, or nobody is known."""
-    if connection.claims.are_empty:
+    if connection.grants.are_empty:
         raise Unauthorized("Put a token before opening a link for transactions.")
     if not connection.gateway.namespace.profile.has_tier_features:
         raise InvalidOperation("Transactions are not available in the Basic tier (TXN-18).")

@@ -229,7 +229,7 @@ def test_send_via_needs_rights_for_both(bus: TransactionBus, path: str) -> None:
     client = bus.bus.client(plain=False)
     key = "SAS_KEY_VALUE"
     token = sas.sign(f"sb://bus/{path}", "RootManageSharedAccessKey", key, 4_000_000_000)
-    client.connection.claims.put_token(token, f"sb://bus/{path}", bus.bus.clock.now_ms())
+    client.connection.grants.put_token(token, f"sb://bus/{path}", bus.bus.clock.now_ms())
     properties: dict[str, object] = {TRANSFER_DESTINATION: "other"}
     client.attach("q", sends=True, properties=properties)
     (detached,) = client.take(DetachReceived)

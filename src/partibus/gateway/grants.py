@@ -1,24 +1,24 @@
-"""What one client connection may do: the claims it earned, and since when it must have one.
+"""What one client connection may do: the grants it earned, and since when it must have one.
 
-Owns the list of claims of a connection. A later token for the same audience replaces the
+Owns the list of grants of a connection. A later token for the same audience replaces the
 earlier one without disturbing links (SAS-10). It decides nothing about credentials, which
 is access control's work, and knows no links.
 """
 
-from partibus.control.access import AccessControl, Claim, require
+from partibus.control.access import AccessControl, Grant, require
 from partibus.domain.errors import QuotaExceeded
 from partibus.domain.rights import Rights
 
 
-class Claims:
-    """The claims of one connection."""
+class Grants:
+    """The grants of one connection."""
 
     __slots__ = ("_access", "_by_audience", "_tokens_max")
 
     def __init__(self, access: AccessControl, tokens_max: int) -> None:
         self._access = access
         self._tokens_max = tokens_max
-        self._by_audience: dict[str, Claim] = {}
+        self._by_audience: dict[str, Grant] = {}
 
     @property
     def are_empty(self) -> bool:
@@ -26,53 +26,53 @@ class Claims:
         return not self._by_audience
 
     @property
-    def held(self) -> list[Claim]:
-        """Every claim, at this moment."""
+    def held(self) -> list[Grant]:
+        """Every grant, at this moment."""
         return list(self._by_audience.values())
 
     def put_token(self, token: str, audience: str, now_ms: int) -> None:
-        """Add the claim of a token, or renew the one for its audience."""
-        claim = self._access.authenticate_token(token, audience, now_ms)
-        is_new = claim.audience not in self._by_audience
+        """Add the grant of a token, or renew the one for its audience."""
+        grant = self._access.authenticate_token(token, audience, now_ms)
+        is_new = grant.audience not in self._by_audience
         if is_new and len(self._by_audience) >= self._tokens_max:
             raise QuotaExceeded(
                 f"A connection holds at most {self._tokens_max} tokens (SAS-9); "
                 "open another connection."
             )
-        self._by_audience[claim.audience] = claim
+        self._by_audience[grant.audience] = grant
 
     def put_plain(self, policy: str, key: str) -> None:
-        """Add the claims of a policy's name and key."""
-        for claim in self._access.authenticate_plain(policy, key):
-            self._by_audience[claim.audience] = claim
+        """Add the grants of a policy's name and key."""
+        for grant in self._access.authenticate_plain(policy, key):
+            self._by_audience[grant.audience] = grant
 
     def require(self, path: str, right: Rights, now_ms: int) -> None:
-        """Raise Unauthorized unless a claim grants the right."""
+        """Raise Unauthorized unless a grant allows the right."""
         require(self._by_audience.values(), path, right, now_ms)
 
     def recheck(self) -> bool:
-        """Policies have changed: True when a claim is less than it was, or gone (SAS-7)."""
+        """Policies have changed: True when a grant is less than it was, or gone (SAS-7)."""
         rechecked = {
-            audience: self._access.recheck(claim) for audience, claim in self._by_audience.items()
+            audience: self._access.recheck(grant) for audience, grant in self._by_audience.items()
         }
         has_less = any(
-            claim is None or claim.rights != self._by_audience[audience].rights
-            for audience, claim in rechecked.items()
+            grant is None or grant.rights != self._by_audience[audience].rights
+            for audience, grant in rechecked.items()
         )
-        self._by_audience = {a: claim for a, claim in rechecked.items() if claim is not None}
+        self._by_audience = {a: grant for a, grant in rechecked.items() if grant is not None}
         return has_less
 
     def next_expiry_ms(self) -> int | None:
-        """When the first claim runs out."""
+        """When the first grant runs out."""
         times = [c.expires_ms for c in self._by_audience.values() if c.expires_ms is not None]
         return min(times, default=None)
 
     def drop_expired(self, now_ms: int) -> bool:
-        """Forget claims that ran out; True when there were any."""
+        """Forget grants that ran out; True when there were any."""
         gone = [
             audience
-            for audience, claim in self._by_audience.items()
-            if claim.expires_ms is not None and claim.expires_ms <= now_ms
+            for audience, grant in self._by_audience.items()
+            if grant.expires_ms is not None and grant.expires_ms <= now_ms
         ]
         for audience in gone:
             del self._by_audience[audience]

@@ -1,7 +1,7 @@
 """What a credential has earned: rights over a scope, for a time.
 
-Owns the shape of a claim and the question whether one grants a right. It never looks at a
-credential: `control.access` and `control.jwt_tokens` make claims, connections keep them.
+Owns the shape of a grant and the question whether one allows a right. It never looks at a
+credential: `control.access` and `control.jwt_tokens` make grants, connections keep them.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from partibus.domain.rights import Rights, names_of_rights
 
 
 @dataclass(slots=True, frozen=True)
-class Claim:
+class Grant:
     """Rights over a scope and everything below it; `scope` "" is the namespace.
 
     `audience` is the path that the credential was presented for: a later token for the same
-    audience takes the claim's place (SAS-10). `expires_ms` None means for good.
+    audience takes the grant's place (SAS-10). `expires_ms` None means for good.
     """
 
     scope: str
@@ -33,18 +33,18 @@ class Claim:
     """The policy's key that proved it: when that is no key any more, it falls (SAS-7)."""
 
     def allows(self, path: str, right: Rights, now_ms: int) -> bool:
-        """Whether this claim grants `right` on `path`, which is given in lower case."""
+        """Whether this grant allows `right` on `path`, which is given in lower case."""
         if self.expires_ms is not None and self.expires_ms <= now_ms:
             return False
         return (self.rights & right) == right and covers(self.scope, path)
 
 
-def require(claims: Iterable[Claim], path: str, right: Rights, now_ms: int) -> Claim:
-    """The claim that grants `right` on `path`; none is an error that names the right."""
+def require(grants: Iterable[Grant], path: str, right: Rights, now_ms: int) -> Grant:
+    """The grant that allows `right` on `path`; none is an error that names the right."""
     key = path_key(path)
-    for claim in claims:
-        if claim.allows(key, right, now_ms):
-            return claim
+    for grant in grants:
+        if grant.allows(key, right, now_ms):
+            return grant
     names = ",".join(names_of_rights(right))
     raise Unauthorized(
         f"Unauthorized access. '{names}' claim(s) are required to perform this operation. "
