@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from partibus.atom.access import AUTHORIZATION, Permission
+from partibus.atom.catalog_view import CatalogView
 from partibus.atom.counts import FiguresSource
 from partibus.atom.documents import Caller, Page, feed_document
 from partibus.atom.error_mapping import (
@@ -27,7 +28,6 @@ from partibus.atom.error_mapping import (
 from partibus.atom.operations import Operations
 from partibus.atom.reading import read_entry
 from partibus.atom.resource import LISTS, Resource, parse_resource
-from partibus.atom.shelf import Shelf
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
 from partibus.control.live import LiveNamespace
@@ -78,8 +78,8 @@ class ManagementApplication:
     ) -> None:
         self._access = access
         self._clock = clock
-        self._shelf = Shelf(catalog, figures, clock)
-        self._operations = Operations(catalog, live, self._shelf)
+        self._view = CatalogView(catalog, figures, clock)
+        self._operations = Operations(catalog, live, self._view)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, as ASGI hands it over."""
@@ -118,10 +118,10 @@ class ManagementApplication:
 
     async def _get(self, resource: Resource, request: Request, caller: Caller) -> Response:
         if resource.sort in LISTS:
-            body = await self._shelf.list(resource, _page(request), caller)
+            body = await self._view.list(resource, _page(request), caller)
             return Response(body, 200, _FRESH, _FEED)
         try:
-            body = await self._shelf.show(resource, caller)
+            body = await self._view.show(resource, caller)
         except EntityNotFound as error:
             if entity_of_messages(resource.path) is None:
                 raise

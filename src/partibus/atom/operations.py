@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from partibus.atom.access import Permission
+from partibus.atom.catalog_view import CatalogView, find_rule
 from partibus.atom.descriptions import described_kind, read_spec, read_update
 from partibus.atom.documents import Caller
 from partibus.atom.error_mapping import MethodNotAllowed
@@ -18,7 +19,6 @@ from partibus.atom.policies import read_policies
 from partibus.atom.reading import Description
 from partibus.atom.resource import Resource, Sort
 from partibus.atom.rules import DEFAULT_RULE, read_rule
-from partibus.atom.shelf import Shelf, find_rule
 from partibus.control.catalog import Catalog
 from partibus.control.live import LiveNamespace
 from partibus.control.policies import AccessPolicy
@@ -45,10 +45,10 @@ _PARTITIONING: Final = "2013-10"
 class Operations:
     """The namespace, to be changed."""
 
-    def __init__(self, catalog: Catalog, live: LiveNamespace, shelf: Shelf) -> None:
+    def __init__(self, catalog: Catalog, live: LiveNamespace, view: CatalogView) -> None:
         self._catalog = catalog
         self._live = live
-        self._shelf = shelf
+        self._view = view
         # A rule is changed by replacing those of its subscription: one change after the other.
         self._changing_rules = asyncio.Lock()
 
@@ -76,7 +76,7 @@ class Operations:
         record = await change(resource.entity_path, spec)
         if policies is not None:
             await self._put_policies(record.path, policies)
-        return self._shelf.document(record, caller)
+        return self._view.document(record, caller)
 
     async def delete(self, resource: Resource) -> None:
         """Take away what the path names."""
@@ -96,7 +96,7 @@ class Operations:
         )
         kind = described_kind(description, kinds)
         if is_update:
-            before = self._shelf.entity(resource)
+            before = self._view.entity(resource)
             described_kind(description, (before.kind,))
             return self._updated(before.spec, description)
         spec = read_spec(description, kind)
@@ -150,7 +150,7 @@ class Operations:
                 "Name", f"'{rule.name}' may not contain any of {' '.join(_RULE_NAME_REFUSED)}"
             )
         async with self._changing_rules:
-            record, spec = self._shelf.subscription(resource)
+            record, spec = self._view.subscription(resource)
             old = find_rule(spec, rule.name)
             if old is None and is_update:
                 raise EntityNotFound.named(resource.path)
@@ -162,11 +162,11 @@ class Operations:
                 rule = replace(rule, name=old.name)
                 rules = tuple(rule if kept is old else kept for kept in spec.rules)
             record = await self._live.update(record.path, replace(spec, rules=rules))
-        return self._shelf.rule_document(record, rule, caller)
+        return self._view.rule_document(record, rule, caller)
 
     async def _delete_rule(self, resource: Resource) -> None:
         async with self._changing_rules:
-            record, spec = self._shelf.subscription(resource)
+            record, spec = self._view.subscription(resource)
             old = find_rule(spec, resource.rule)
             if old is None:
                 raise EntityNotFound.named(resource.path)

@@ -37,7 +37,7 @@ from partibus.domain.errors import EntityNotFound
 _Item = TypeVar("_Item")
 
 
-class Shelf:
+class CatalogView:
     """The namespace, to be looked at."""
 
     def __init__(self, catalog: Catalog, figures: FiguresSource, clock: Clock) -> None:
