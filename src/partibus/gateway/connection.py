@@ -116,7 +116,7 @@ class ClientConnection:
             CloseReceived: self._close,
             ConnectionFailed: self._close,
         }
-        if gateway.trouble is not None:
+        if gateway.faults is not None:
             self._handlers[TransferReceived] = self._transfer_if_admitted
         self.wake_at_ms = now_ms + TOKEN_DEADLINE_MS
 
@@ -377,9 +377,9 @@ class ClientConnection:
         """Stands in for `_transfer` where faults are on: a throttle may refuse a send."""
         assert isinstance(event, TransferReceived)
         owner = event.link.context
-        trouble = self.gateway.trouble
-        assert trouble is not None
-        if isinstance(owner, InboundLink) and trouble.refuses(
+        faults = self.gateway.faults
+        assert faults is not None
+        if isinstance(owner, InboundLink) and faults.refuses(
             owner.path, self.gateway.monotonic_ms()
         ):
             owner.refuse(event, throttled())

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from partibus.fragment.broker import Scheduler, Timer
-from partibus.gateway.fault_injection import Trouble
+from partibus.gateway.fault_injection import ClientFaults
 
 if TYPE_CHECKING:
     from partibus.gateway.wire import Wire
@@ -31,17 +31,17 @@ class DelayedWire:
         "_waiting",
         "_waiting_bytes",
         "_wire",
+        "faults",
         "is_websocket",
         "peer",
         "secure",
-        "trouble",
     )
 
     def __init__(
-        self, wire: "Wire", trouble: Trouble, scheduler: Scheduler, now_ms: Callable[[], int]
+        self, wire: "Wire", faults: ClientFaults, scheduler: Scheduler, now_ms: Callable[[], int]
     ) -> None:
         self._wire = wire
-        self.trouble = trouble
+        self.faults = faults
         self._scheduler = scheduler
         self._now_ms = now_ms
         self._waiting: deque[tuple[int, bytes]] = deque()
@@ -55,7 +55,7 @@ class DelayedWire:
 
     def write(self, data: bytes) -> None:
         """Send when the delay has passed, and never before what was written earlier."""
-        delay_ms = self.trouble.rtt_ms
+        delay_ms = self.faults.rtt_ms
         if not delay_ms and not self._waiting:
             self._wire.write(data)
             return
@@ -105,7 +105,7 @@ class DelayedWire:
     def _set_timer(self) -> None:
         if self._waiting:
             left_ms = self._waiting[0][0] - self._now_ms()
-            delay_ms = max(0, min(left_ms, self.trouble.rtt_ms + 1))
+            delay_ms = max(0, min(left_ms, self.faults.rtt_ms + 1))
             self._timer = self._scheduler.call_later_ms(delay_ms, self._release)
 
     def _release(self) -> None:
@@ -113,7 +113,7 @@ class DelayedWire:
         self._timer = None
         now_ms = self._now_ms()
         # What seems to be due later than the delay was written before the delay became shorter.
-        while self._waiting and not 0 < self._waiting[0][0] - now_ms <= self.trouble.rtt_ms + 1:
+        while self._waiting and not 0 < self._waiting[0][0] - now_ms <= self.faults.rtt_ms + 1:
             self._let_go()
         if self._waiting:
             self._set_timer()

@@ -1,7 +1,7 @@
-"""Trouble on demand for clients: a slow network, a busy entity.
+"""Faults on demand for clients: a slow network, a busy entity.
 
 Owns what a server with `--faults` may do to its clients at the gateway, and the knobs for
-it. A gateway without trouble neither wraps a wire nor watches a link, so that it costs
+it. A gateway without faults neither wraps a wire nor watches a link, so that it costs
 nothing there. The knobs are turned by the server's faults.
 """
 
@@ -36,7 +36,7 @@ class Throttle:
         return False
 
 
-class Trouble:
+class ClientFaults:
     """The knobs; all at rest in the beginning."""
 
     __slots__ = ("_throttles", "rtt_ms")

@@ -20,7 +20,7 @@ from partibus.domain.limits import Profile
 from partibus.fragment.broker import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection
 from partibus.gateway.delayed_wire import DelayedWire
-from partibus.gateway.fault_injection import Trouble
+from partibus.gateway.fault_injection import ClientFaults
 from partibus.gateway.freeing import free_in_turns
 from partibus.gateway.links.entity_changes import follow
 from partibus.gateway.links.receivers import Receivers
@@ -52,7 +52,7 @@ class Gateway:
         clock: Clock,
         scheduler: Scheduler,
         settings: ConnectionSettings,
-        trouble: Trouble | None = None,
+        faults: ClientFaults | None = None,
         run: int | None = None,
         live: LiveNamespace | None = None,
         merges_peeks: bool = True,
@@ -63,7 +63,7 @@ class Gateway:
         self.access = access
         self.scheduler = scheduler
         self.settings = settings
-        self.trouble = trouble
+        self.faults = faults
         """What clients may be made to suffer; None unless faults were asked for."""
         self.now_ms = clock.now_ms
         self.monotonic_ms = clock.monotonic_ms
@@ -112,8 +112,8 @@ class Gateway:
 
     def connect(self, wire: Wire) -> ClientConnection:
         """A new client at the other end of a wire."""
-        if self.trouble is not None:
-            wire = DelayedWire(wire, self.trouble, self.scheduler, self.monotonic_ms)
+        if self.faults is not None:
+            wire = DelayedWire(wire, self.faults, self.scheduler, self.monotonic_ms)
         connection = ClientConnection(self, wire)
         self._connections[connection] = None
         self.meters.opened += 1
@@ -121,8 +121,8 @@ class Gateway:
 
     def adopt(self, connection: ClientConnection, wire: Wire) -> None:
         """A client of another namespace's gateway is this one's from now on."""
-        if isinstance(wire, DelayedWire) and self.trouble is not None:
-            wire.trouble = self.trouble
+        if isinstance(wire, DelayedWire) and self.faults is not None:
+            wire.faults = self.faults
         self._connections[connection] = None
         self.meters.opened += 1
         connection.wake_by(self.monotonic_ms())

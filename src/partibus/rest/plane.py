@@ -67,8 +67,8 @@ class DataPlane:
         """The entity, if the token may send there now."""
         address, entity = self._resolve(path, token, Rights.SEND)
         require_sendable(entity, address)
-        trouble, ran_ms = self._gateway.trouble, self._gateway.monotonic_ms()
-        if trouble is not None and trouble.refuses(entity.record.path, ran_ms):
+        faults, ran_ms = self._gateway.faults, self._gateway.monotonic_ms()
+        if faults is not None and faults.refuses(entity.record.path, ran_ms):
             raise throttled()
         return entity
 

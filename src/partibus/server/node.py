@@ -33,7 +33,7 @@ from partibus.fragment.commands import Lane
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
 from partibus.fragment.upkeep.recovering import no_progress
-from partibus.gateway.fault_injection import Trouble
+from partibus.gateway.fault_injection import ClientFaults
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
@@ -188,7 +188,7 @@ class Node:
                 container_id="partibus",
                 properties={"product": "partibus", "version": __version__},
             ),
-            Trouble() if self._settings.faults else None,
+            ClientFaults() if self._settings.faults else None,
             run=self.catalog.lock_prefix,
             live=self.live,
             merges_peeks=self._settings.peek_partitioned == MERGED,
@@ -417,11 +417,11 @@ class Node:
             self.administration.clock = ClockService(fake, at_rest, self._idle, look)
         if self._settings.testing:
             self.administration.reset = partial(reset, self.catalog, self.live, self._definitions)
-        if gateway.trouble is not None:
+        if gateway.faults is not None:
             if not self._settings.testing:
                 _log.warning("fault injection is enabled: use this server for tests only")
             clock, timers = self._time.clock, self._time.timers
-            self._faults = FaultBox(stores.faults, gateway, gateway.trouble, clock, timers)
+            self._faults = FaultBox(stores.faults, gateway, gateway.faults, clock, timers)
             self._faults.register(self.control)
 
     def _serve(self, record: EntityRecord, namespace: Namespace) -> None:

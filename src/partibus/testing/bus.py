@@ -22,7 +22,7 @@ from partibus.domain.limits import SELFHOST, Profile
 from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker
 from partibus.fragment.handle import LocalFragment
-from partibus.gateway.fault_injection import Trouble
+from partibus.gateway.fault_injection import ClientFaults
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Namespace
 from partibus.server.clock_watch import ClockWatch
@@ -55,7 +55,7 @@ class BusBench:
         self.stores = [MemoryStore(notify=knobs.notify) for knobs in self.store_faults]
         for knobs, store in zip(self.store_faults, self.stores, strict=True):
             knobs.attach(store)
-        self.trouble = Trouble() if faults else None
+        self.faults = ClientFaults() if faults else None
         self.brokers = [Broker(store, self.clock, self.scheduler) for store in self.stores]
         for broker in self.brokers:
             broker.open()
@@ -69,7 +69,7 @@ class BusBench:
             self.clock,
             self.scheduler,
             settings,
-            self.trouble,
+            self.faults,
             live=LocalNamespace(self.catalog),
         )
         self.gateway.start()

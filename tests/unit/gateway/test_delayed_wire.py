@@ -5,7 +5,7 @@ import pytest
 from partibus.amqp.events import DispositionReceived
 from partibus.amqp.link import Link
 from partibus.gateway.delayed_wire import WAITING_BYTES_MAX, DelayedWire
-from partibus.gateway.fault_injection import Trouble
+from partibus.gateway.fault_injection import ClientFaults
 from partibus.testing.bus import BusBench, ClientBench
 from partibus.testing.clock import ManualClock
 from partibus.testing.scheduler import ManualScheduler
@@ -47,9 +47,9 @@ class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
-        self.trouble = Trouble()
+        self.faults = ClientFaults()
         self.wire = RecordingWire()
-        self.delayed = DelayedWire(self.wire, self.trouble, self.scheduler, self.clock.now_ms)
+        self.delayed = DelayedWire(self.wire, self.faults, self.scheduler, self.clock.now_ms)
 
 
 def test_without_a_delay_everything_passes_at_once() -> None:
@@ -64,7 +64,7 @@ def test_without_a_delay_everything_passes_at_once() -> None:
 
 def test_what_is_written_leaves_later_and_in_order() -> None:
     bench = Bench()
-    bench.trouble.rtt_ms = 70
+    bench.faults.rtt_ms = 70
     bench.delayed.write(b"a")
     bench.scheduler.advance_ms(30)
     bench.delayed.write(b"b")
@@ -78,9 +78,9 @@ def test_what_is_written_leaves_later_and_in_order() -> None:
 
 def test_order_is_kept_when_the_delay_ends() -> None:
     bench = Bench()
-    bench.trouble.rtt_ms = 70
+    bench.faults.rtt_ms = 70
     bench.delayed.write(b"a")
-    bench.trouble.rtt_ms = 0
+    bench.faults.rtt_ms = 0
     bench.delayed.write(b"b")
     assert bench.wire.calls == []
     bench.scheduler.advance_ms(71)
@@ -93,9 +93,9 @@ def test_a_clock_that_is_set_back_holds_nothing_up() -> None:
     bench = Bench()
     set_back_ms = 0
     wire = DelayedWire(
-        bench.wire, bench.trouble, bench.scheduler, lambda: bench.clock.now_ms() - set_back_ms
+        bench.wire, bench.faults, bench.scheduler, lambda: bench.clock.now_ms() - set_back_ms
     )
-    bench.trouble.rtt_ms = 70
+    bench.faults.rtt_ms = 70
     wire.write(b"a")
     set_back_ms = 3_600_000
     bench.scheduler.advance_ms(71)
@@ -104,7 +104,7 @@ def test_a_clock_that_is_set_back_holds_nothing_up() -> None:
 
 def test_a_close_waits_for_what_was_written() -> None:
     bench = Bench()
-    bench.trouble.rtt_ms = 70
+    bench.faults.rtt_ms = 70
     bench.delayed.write(b"goodbye")
     bench.delayed.close()
     assert bench.wire.calls == []
@@ -114,7 +114,7 @@ def test_a_close_waits_for_what_was_written() -> None:
 
 def test_an_abort_drops_what_waits() -> None:
     bench = Bench()
-    bench.trouble.rtt_ms = 70
+    bench.faults.rtt_ms = 70
     bench.delayed.write(b"never")
     bench.delayed.abort()
     bench.scheduler.advance_ms(100)
@@ -123,7 +123,7 @@ def test_an_abort_drops_what_waits() -> None:
 
 def test_what_waits_is_bounded() -> None:
     bench = Bench()
-    bench.trouble.rtt_ms = 70
+    bench.faults.rtt_ms = 70
     block = bytes(WAITING_BYTES_MAX // 2)
     bench.delayed.write(block)
     bench.delayed.write(block)
@@ -152,11 +152,11 @@ def wait_for(bus: BusBench, client: ClientBench, count: int) -> None:
 def far_away() -> tuple[BusBench, ClientBench, Link]:
     """A sender that is 70 ms away from a bus whose store takes 10 ms for a commit."""
     bus = BusBench(faults=True)
-    assert bus.trouble is not None
+    assert bus.faults is not None
     bus.queue("q")
     client = bus.client()
     sender = client.attach("q", sends=True)
-    bus.trouble.rtt_ms = RTT_MS
+    bus.faults.rtt_ms = RTT_MS
     bus.store_faults[0].delay(STORE_MS)
     return bus, client, sender
 
@@ -184,7 +184,7 @@ def test_overlapped_sends_pay_the_distance_once() -> None:
 
 def test_a_lingering_end_comes_after_what_was_written() -> None:
     bench = Bench()
-    bench.trouble.rtt_ms = RTT_MS
+    bench.faults.rtt_ms = RTT_MS
     bench.delayed.write(b"last")
     bench.delayed.linger()
     assert bench.wire.calls == []

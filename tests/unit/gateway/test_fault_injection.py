@@ -39,10 +39,10 @@ def test_a_rate_of_nothing_lets_one_through_and_no_more() -> None:
 @pytest.mark.rule("ERR-10", "THR-1")
 def test_sends_above_the_rate_are_refused_as_busy() -> None:
     bus = BusBench(faults=True)
-    assert bus.trouble is not None
+    assert bus.faults is not None
     bus.queue("orders")
     bus.queue("free")
-    bus.trouble.set_throttle("ORDERS", throttle := Throttle(2, bus.clock.now_ms()))
+    bus.faults.set_throttle("ORDERS", throttle := Throttle(2, bus.clock.now_ms()))
     client = bus.client()
     sender = client.attach("orders", sends=True)
     client.send(sender, [plain(n) for n in range(4)])
@@ -56,16 +56,16 @@ def test_sends_above_the_rate_are_refused_as_busy() -> None:
     free = client.attach("free", sends=True)
     client.send(free, [plain(n) for n in range(4)])
     assert [type(state) for state in outcomes(client)] == [Accepted] * 4
-    bus.trouble.set_throttle("orders", None)
+    bus.faults.set_throttle("orders", None)
     client.send(sender, [plain(n) for n in range(4)])
     assert [type(state) for state in outcomes(client)] == [Accepted] * 4
 
 
 def test_a_sender_that_is_only_refused_keeps_its_credit() -> None:
     bus = BusBench(faults=True)
-    assert bus.trouble is not None
+    assert bus.faults is not None
     bus.queue("orders")
-    bus.trouble.set_throttle("orders", Throttle(0, bus.clock.now_ms()))
+    bus.faults.set_throttle("orders", Throttle(0, bus.clock.now_ms()))
     client = bus.client()
     sender = client.attach("orders", sends=True)
     for _ in range(3):

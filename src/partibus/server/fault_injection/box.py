@@ -17,7 +17,7 @@ from partibus.domain.clock import Clock
 from partibus.fragment.broker import Scheduler, Timer
 from partibus.fragment.commands import DropLocks
 from partibus.fragment.handle import LocalFragment
-from partibus.gateway.fault_injection import Throttle, Trouble
+from partibus.gateway.fault_injection import ClientFaults, Throttle
 from partibus.gateway.gateway import Gateway
 from partibus.server.fault_injection.requests import (
     ConnectionsFault,
@@ -57,14 +57,14 @@ class FaultBox:
         self,
         stores: Mapping[int, StoreFaults],
         gateway: Gateway,
-        trouble: Trouble,
+        client_faults: ClientFaults,
         clock: Clock,
         scheduler: Scheduler,
         kill: Callable[[], None] | None = None,
     ) -> None:
         self._stores = stores
         self._gateway = gateway
-        self._trouble = trouble
+        self._client_faults = client_faults
         self._now_ms = clock.monotonic_ms
         self._scheduler = scheduler
         self._kill = kill if kill is not None else _end_this_process
@@ -135,10 +135,10 @@ class FaultBox:
         elif isinstance(request, StoreFault) and request.mode == "full":
             self._stores[request.store].fill()
         elif isinstance(request, LatencyFault):
-            self._trouble.rtt_ms = request.rtt_ms
+            self._client_faults.rtt_ms = request.rtt_ms
         elif isinstance(request, ThrottleFault):
             standing.throttle = Throttle(request.rate_per_s, self._gateway.monotonic_ms())
-            self._trouble.set_throttle(request.entity, standing.throttle)
+            self._client_faults.set_throttle(request.entity, standing.throttle)
         self._set_delays()
 
     def _over(self, key: str) -> None:
@@ -156,9 +156,9 @@ class FaultBox:
         if isinstance(request, StoreFault):
             self._stores[request.store].heal()
         elif isinstance(request, LatencyFault):
-            self._trouble.rtt_ms = 0
+            self._client_faults.rtt_ms = 0
         else:
-            self._trouble.set_throttle(request.entity, None)
+            self._client_faults.set_throttle(request.entity, None)
         self._set_delays()
         return True
 

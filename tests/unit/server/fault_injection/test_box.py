@@ -14,14 +14,14 @@ class Box:
     def __init__(self, stores: int = 3) -> None:
         self.bus = BusBench(stores=stores, faults=True)
         self.killed: list[bool] = []
-        assert self.bus.trouble is not None
-        self.trouble = self.bus.trouble
+        assert self.bus.client_faults is not None
+        self.client_faults = self.bus.client_faults
         # Store 2 is another worker's.
         own = dict(enumerate(self.bus.store_faults[:2]))
         self.box = FaultBox(
             own,
             self.bus.gateway,
-            self.trouble,
+            self.client_faults,
             self.bus.clock,
             self.bus.scheduler,
             kill=lambda: self.killed.append(True),
@@ -86,12 +86,12 @@ def test_latency_reaches_clients_and_stores_and_adds_up() -> None:
     box = Box()
     box.set(kind="latency", rtt_ms=70, store_ms=10)
     box.set(kind="store", store=1, mode="slow", delay_ms=50)
-    assert box.trouble.rtt_ms == 70
+    assert box.client_faults.rtt_ms == 70
     assert [faults._delay_ms for faults in box.bus.store_faults] == [10, 60, 0]
     box.set(kind="store", store=1, mode="up")
     assert [faults._delay_ms for faults in box.bus.store_faults] == [10, 10, 0]
     assert box.box.clear({}) == {"cleared": ["latency"]}
-    assert box.trouble.rtt_ms == 0
+    assert box.client_faults.rtt_ms == 0
     assert [faults._delay_ms for faults in box.bus.store_faults] == [0, 0, 0]
 
 
