@@ -19,7 +19,7 @@ from partibus.domain.errors import BusError
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.effects import Effects
 from partibus.fragment.message import NewMessage
-from partibus.fragment.queue.duplicates import identified, remember, sift
+from partibus.fragment.queue.duplicates import drop_duplicates, identified, remember
 from partibus.fragment.queue.history import History
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.state import State
@@ -79,14 +79,14 @@ def run(state: State, first: int, count: int, begin_ms: int, span_ms: int) -> Fi
         now_ms = begin_ms + span_ms * done // count
         out = Effects()
         before_s = _cpu_s()
-        _, sieve = sift(state, command, now_ms)
-        if sieve.identities:
-            identified(state, sieve)
-        remember(state, sieve, now_ms, out)
+        _, check = drop_duplicates(state, command, now_ms)
+        if check.identities:
+            identified(state, check)
+        remember(state, check, now_ms, out)
         spent_s = _cpu_s() - before_s
         total_s += spent_s
         longest_s = max(longest_s, spent_s)
-        dropped += len(sieve.dropped)
+        dropped += len(check.dropped)
         done += len(command.messages)
     return Figures(count, dropped, total_s / count * MILLION, longest_s * 1000)
 

@@ -21,7 +21,7 @@ class Change:
         self.records = records
 
 
-class Sieve:
+class DuplicateCheck:
     """What was found of duplicates among the messages of one command."""
 
     __slots__ = ("dropped", "identities", "latest", "seen_ms", "stepped_ms")
@@ -49,6 +49,7 @@ class Arrival(Change):
     """New messages, with the sequence number of the first."""
 
     __slots__ = (
+        "check",
         "command",
         "enqueued_ms",
         "expires_ms",
@@ -56,7 +57,6 @@ class Arrival(Change):
         "first_sequence",
         "mark",
         "onward",
-        "sieve",
     )
 
     def __init__(
@@ -66,14 +66,14 @@ class Arrival(Change):
         first_sequence: int,
         enqueued_ms: int,
         expires_ms: list[int],
-        sieve: Sieve | None = None,
+        check: DuplicateCheck | None = None,
     ) -> None:
         self.records = records
         self.command = command
         self.first_sequence = first_sequence
         self.enqueued_ms = enqueued_ms
         self.expires_ms = expires_ms
-        self.sieve = sieve
+        self.check = check
         """What was found of duplicates, on an entity that detects them."""
         self.onward = ""
         """Where the entity forwards, when the messages enter its outbox at once (FWD-1)."""

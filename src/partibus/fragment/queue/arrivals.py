@@ -5,7 +5,7 @@ nobody is told, before the records are durable.
 """
 
 from partibus.domain.errors import BusError, QuotaExceeded
-from partibus.fragment.changes import Arrival, Change, Sieve
+from partibus.fragment.changes import Arrival, Change, DuplicateCheck
 from partibus.fragment.commands import Command, Enqueue
 from partibus.fragment.effects import Confirmed, Effects, Refused
 from partibus.fragment.message import NEVER_MS, Held, NewMessage
@@ -18,7 +18,7 @@ from partibus.fragment.outbox.departures import (
 from partibus.fragment.outbox.sealing import is_own, mark_taken, sealed_refusal, without_taken
 from partibus.fragment.outbox.state import Purpose
 from partibus.fragment.queue.dispatch import dispatch
-from partibus.fragment.queue.duplicates import identified, let_go, remember, sift
+from partibus.fragment.queue.duplicates import drop_duplicates, identified, let_go, remember
 from partibus.fragment.records import (
     ENQUEUED,
     ENQUEUED_META,
@@ -37,7 +37,7 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Number the messages and prepare their records."""
     assert isinstance(command, Enqueue)
     spec = state.spec
-    sieve: Sieve | None = None
+    check: DuplicateCheck | None = None
     origin = command.origin
     if origin is not None:
         command = without_taken(state, command, origin)
@@ -46,11 +46,11 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
             out.outward.append(Refused(command.port, command.requests, refusal))
             return
     if spec.duplicate_window_ms:
-        command, sieve = sift(state, command, now_ms)
+        command, check = drop_duplicates(state, command, now_ms)
     is_full = spec.size_bytes_max and state.size_bytes + command.byte_count > spec.size_bytes_max
     if is_full and not is_own(state, origin):
-        if sieve is not None:
-            let_go(state, sieve)
+        if check is not None:
+            let_go(state, check)
         out.outward.append(Refused(command.port, command.requests, full(state)))
         return
     first = sequence = state.next_sequence
@@ -70,11 +70,11 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
             meta = pack(sequence, now_ms, expires_ms)
             records.append(Record(fragment_id, ENQUEUED, meta, message.body))
         sequence += 1
-    if sieve is not None and sieve.identities:
-        records.append(identified(state, sieve))
+    if check is not None and check.identities:
+        records.append(identified(state, check))
     if state.sessions is not None and command.messages:
         records.append(in_sessions(fragment_id, first, command.messages))
-    change = Arrival(records, command, first, now_ms, expiries, sieve)
+    change = Arrival(records, command, first, now_ms, expiries, check)
     if arrivals_depart(state):
         _depart(state, change)
     if command.origin is not None:
@@ -171,12 +171,12 @@ def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
         state.marks.set(command.origin.fragment_id, change.mark)
     if leaving:
         enter(state, leaving, change.first_number, Purpose.FORWARD, change.onward, out)
-    sieve = change.sieve
-    if sieve is None:
+    check = change.check
+    if check is None:
         out.outward.append(Confirmed(command.port, command.requests, change.first_sequence))
     else:
-        remember(state, sieve, now_ms, out)
-        confirmed = Confirmed(command.port, command.requests, change.first_sequence, sieve.dropped)
+        remember(state, check, now_ms, out)
+        confirmed = Confirmed(command.port, command.requests, change.first_sequence, check.dropped)
         out.outward.append(confirmed)
     dispatch(state, state.main, now_ms, out)
 
@@ -190,6 +190,6 @@ def abort_arrival(state: State, change: Change, error: BusError, out: Effects) -
         take_outbox_numbers_back(state, change.first_number)
     if change.command.origin is not None:
         state.marks.take_back(change.command.origin.fragment_id)
-    if change.sieve is not None:
-        let_go(state, change.sieve)
+    if change.check is not None:
+        let_go(state, change.check)
     out.outward.append(Refused(change.command.port, change.command.requests, error))

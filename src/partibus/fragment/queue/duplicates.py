@@ -11,7 +11,7 @@ import struct
 from hashlib import blake2b
 from typing import Final
 
-from partibus.fragment.changes import Sieve
+from partibus.fragment.changes import DuplicateCheck
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.effects import DuplicatesDropped, Effects
 from partibus.fragment.message import NewMessage, key_of
@@ -38,7 +38,7 @@ def identity_of(message: NewMessage, message_id: str, is_partitioned: bool) -> b
     return blake2b(text, digest_size=IDENTITY_BYTES).digest()
 
 
-def sift(state: State, command: Enqueue, now_ms: int) -> tuple[Enqueue, Sieve]:
+def drop_duplicates(state: State, command: Enqueue, now_ms: int) -> tuple[Enqueue, DuplicateCheck]:
     """The command without its duplicates; the identities of the others are claimed."""
     history = state.history
     pending = history.pending
@@ -64,35 +64,35 @@ def sift(state: State, command: Enqueue, now_ms: int) -> tuple[Enqueue, Sieve]:
         kept.append(message)
     if dropped:
         command = Enqueue(command.port, kept, command.requests, byte_count, command.origin)
-    return command, Sieve(identities, dropped, latest, now_ms, history.stepped_ms)
+    return command, DuplicateCheck(identities, dropped, latest, now_ms, history.stepped_ms)
 
 
-def identified(state: State, sieve: Sieve) -> Record:
+def identified(state: State, check: DuplicateCheck) -> Record:
     """The record that makes identities durable, together with their messages."""
-    meta = IDENTIFIED_META.pack(sieve.seen_ms) + b"".join(sieve.identities)
+    meta = IDENTIFIED_META.pack(check.seen_ms) + b"".join(check.identities)
     return Record(state.fragment_id, IDENTIFIED, meta)
 
 
-def remember(state: State, sieve: Sieve, now_ms: int, out: Effects) -> None:
+def remember(state: State, check: DuplicateCheck, now_ms: int, out: Effects) -> None:
     """The messages are durable: their windows run from when they came (DUP-5)."""
     history = state.history
     cutoff = cutoff_of(now_ms, state.spec.duplicate_window_ms)
-    stamp = stamp_of(sieve.seen_ms + history.stepped_ms - sieve.stepped_ms)
-    for identity in sieve.identities:
+    stamp = stamp_of(check.seen_ms + history.stepped_ms - check.stepped_ms)
+    for identity in check.identities:
         high, low = _WORDS.unpack(identity)
         history.add(high, low, stamp, cutoff)
         history.pending.discard(identity)
-    if sieve.dropped:
-        state.duplicates_dropped += len(sieve.dropped)
-        history.unnoted += len(sieve.dropped)
+    if check.dropped:
+        state.duplicates_dropped += len(check.dropped)
+        history.unnoted += len(check.dropped)
         if now_ms - history.noted_ms >= NOTE_INTERVAL_MS:
-            out.outward.append(DuplicatesDropped(state.spec.path, history.unnoted, sieve.latest))
+            out.outward.append(DuplicatesDropped(state.spec.path, history.unnoted, check.latest))
             history.noted_ms, history.unnoted = now_ms, 0
 
 
-def let_go(state: State, sieve: Sieve) -> None:
+def let_go(state: State, check: DuplicateCheck) -> None:
     """The messages were not stored: others with their ids are no duplicates (DUP-9)."""
-    state.history.pending.difference_update(sieve.identities)
+    state.history.pending.difference_update(check.identities)
 
 
 def replay_identities(state: State, kind: int, meta: bytes, position: int, length: int) -> None:

@@ -5,7 +5,7 @@ Owns their shapes. One publication is one `Publication` of the topic's fragment 
 entry, so that every subscription has its copy or none has.
 """
 
-from partibus.fragment.changes import Change, Sieve
+from partibus.fragment.changes import Change, DuplicateCheck
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.message import Held, NewMessage, Overlay
 from partibus.fragment.outbox.marks import Mark
@@ -53,6 +53,7 @@ class Publication(Change):
     """Messages were numbered by a topic, and wait there or went to its subscriptions."""
 
     __slots__ = (
+        "check",
         "command",
         "due",
         "enqueued_ms",
@@ -61,7 +62,6 @@ class Publication(Change):
         "next_sequence",
         "published",
         "scheduled",
-        "sieve",
     )
 
     def __init__(
@@ -73,7 +73,7 @@ class Publication(Change):
         self.enqueued_ms = enqueued_ms
         self.command: Enqueue | None = None
         """Who is to be answered."""
-        self.sieve: Sieve | None = None
+        self.check: DuplicateCheck | None = None
         self.mark: Mark | None = None
         """What has been taken from the origin of forwarded messages."""
         self.published: list[Record] = []

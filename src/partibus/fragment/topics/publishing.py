@@ -11,7 +11,7 @@ wait at the topic; `due` publishes them when their time comes.
 from typing import Final
 
 from partibus.domain.errors import BusError, NoMatchingSubscription, QuotaExceeded
-from partibus.fragment.changes import Change, Sieve
+from partibus.fragment.changes import Change, DuplicateCheck
 from partibus.fragment.commands import Command, Enqueue
 from partibus.fragment.effects import Confirmed, Effects, Refused
 from partibus.fragment.message import NEVER_MS, Held, NewMessage, Overlay
@@ -19,7 +19,7 @@ from partibus.fragment.outbox.marks import Mark
 from partibus.fragment.outbox.sealing import is_own, mark_taken, sealed_refusal, without_taken
 from partibus.fragment.queue.arrivals import scheduled as scheduled_record
 from partibus.fragment.queue.arrivals import take_numbers_back, ttl_word
-from partibus.fragment.queue.duplicates import identified, let_go, remember, sift
+from partibus.fragment.queue.duplicates import drop_duplicates, identified, let_go, remember
 from partibus.fragment.records import (
     DEAD_LETTERED,
     DUE_PUBLISHED,
@@ -250,7 +250,7 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Number the messages, ask who wants them, and prepare it all."""
     assert isinstance(command, Enqueue)
     topic = topic_of(state)
-    sieve: Sieve | None = None
+    check: DuplicateCheck | None = None
     origin = command.origin
     if origin is not None:
         command = without_taken(state, command, origin)
@@ -259,7 +259,7 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
             out.outward.append(Refused(command.port, command.requests, refusal))
             return
     if state.spec.duplicate_window_ms:
-        command, sieve = sift(state, command, now_ms)
+        command, check = drop_duplicates(state, command, now_ms)
     draft = Draft(state, len(command.messages), now_ms)
     scheduled: list[tuple[int, NewMessage, Record]] = []
     scheduled_bytes = 0
@@ -277,16 +277,16 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
     room = None if is_own(state, origin) else draft.byte_count + scheduled_bytes
     error = _refusal(state, topic, draft, room, now_ms)
     if error is not None:
-        if sieve is not None:
-            let_go(state, sieve)
+        if check is not None:
+            let_go(state, check)
         out.outward.append(Refused(command.port, command.requests, error))
         return
-    if not draft.records and sieve is None and origin is None:
+    if not draft.records and check is None and origin is None:
         # Nobody wants any of them: there is nothing to wait for (ENT-4).
         out.outward.append(Confirmed(command.port, command.requests, draft.first_sequence))
         return
-    if sieve is not None and sieve.identities:
-        draft.records.append(identified(state, sieve))
+    if check is not None and check.identities:
+        draft.records.append(identified(state, check))
     mark: Mark | None = None
     if origin is not None:
         mark, taken = mark_taken(state, origin)
@@ -295,7 +295,7 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
     change = draft.finish(out)
     change.mark = mark
     change.command = command
-    change.sieve = sieve
+    change.check = check
     change.scheduled = scheduled
     state.size_bytes += scheduled_bytes
 
@@ -348,9 +348,9 @@ def published(state: State, change: Change, now_ms: int, out: Effects) -> None:
             assert change.mark is not None
             state.marks.set(command.origin.fragment_id, change.mark)
         dropped: list[int] = []
-        if change.sieve is not None:
-            remember(state, change.sieve, now_ms, out)
-            dropped = change.sieve.dropped
+        if change.check is not None:
+            remember(state, change.check, now_ms, out)
+            dropped = change.check.dropped
         confirmed = Confirmed(command.port, command.requests, change.first_sequence, dropped)
         out.outward.append(confirmed)
 
@@ -360,8 +360,8 @@ def abort_publication(state: State, change: Change, error: BusError, out: Effect
     assert isinstance(change, Publication)
     take_numbers_back(state, change.first_sequence)
     state.size_bytes -= sum([len(record.body) for _, _, record in change.scheduled])
-    if change.sieve is not None:
-        let_go(state, change.sieve)
+    if change.check is not None:
+        let_go(state, change.check)
     if change.command is not None:
         if change.command.origin is not None:
             state.marks.take_back(change.command.origin.fragment_id)

@@ -9,12 +9,12 @@ they are there.
 from typing import Final
 
 from partibus.domain.errors import BusError, TransactionRolledBack
-from partibus.fragment.changes import Change, Sieve
+from partibus.fragment.changes import Change, DuplicateCheck
 from partibus.fragment.commands import Command, Enqueue
 from partibus.fragment.effects import Confirmed, Effect, Effects, Refused
 from partibus.fragment.message import Held, NewMessage
 from partibus.fragment.queue.arrivals import full, ttl_word
-from partibus.fragment.queue.duplicates import identified, let_go, remember, sift
+from partibus.fragment.queue.duplicates import drop_duplicates, identified, let_go, remember
 from partibus.fragment.records import (
     NO_TTL,
     SCHEDULED_LONG,
@@ -48,7 +48,7 @@ class Reserved(Effect):
 class NumberedArrival(Change):
     """Scheduled messages, each under its number."""
 
-    __slots__ = ("byte_count", "command", "held", "messages", "sieve")
+    __slots__ = ("byte_count", "check", "command", "held", "messages")
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class NumberedArrival(Change):
         messages: list[NewMessage],
         held: list[Held],
         byte_count: int,
-        sieve: Sieve | None,
+        check: DuplicateCheck | None,
     ) -> None:
         self.records = records
         self.command = command
@@ -67,7 +67,7 @@ class NumberedArrival(Change):
         """The same, as they will be known; what they take in the store comes first in
         `records`, in their order."""
         self.byte_count = byte_count
-        self.sieve = sieve
+        self.check = check
 
 
 def life_of(state: State) -> int:
@@ -93,36 +93,36 @@ def enqueue_numbered(state: State, command: Command, now_ms: int, out: Effects) 
         )
         out.outward.append(Refused(command.port, [0], error))
         return
-    kept, numbers, byte_count, sieve = _sifted(state, command, now_ms)
+    kept, numbers, byte_count, check = _sifted(state, command, now_ms)
     limit = state.spec.size_bytes_max
     if limit and state.size_bytes + byte_count > limit:
-        if sieve is not None:
-            let_go(state, sieve)
+        if check is not None:
+            let_go(state, check)
         out.outward.append(Refused(command.port, [0], full(state)))
         return
     held = [_held(message, number, now_ms) for message, number in zip(kept, numbers, strict=True)]
     records = [_record(state, one, body) for one, body in zip(held, kept, strict=True)]
-    if sieve is not None and sieve.identities:
-        records.append(identified(state, sieve))
+    if check is not None and check.identities:
+        records.append(identified(state, check))
     if state.sessions is not None:
         for message, number in zip(kept, numbers, strict=True):
             records.append(in_sessions(state.fragment_id, number, [message]))
     state.size_bytes += byte_count
-    out.changes.append(NumberedArrival(records, command, kept, held, byte_count, sieve))
+    out.changes.append(NumberedArrival(records, command, kept, held, byte_count, check))
 
 
 def _sifted(
     state: State, command: EnqueueNumbered, now_ms: int
-) -> tuple[list[NewMessage], list[int], int, Sieve | None]:
+) -> tuple[list[NewMessage], list[int], int, DuplicateCheck | None]:
     """What is no duplicate, with its numbers and its bytes; a duplicate's number stays free."""
     first, count = command.first_sequence, len(command.messages)
     if not state.spec.duplicate_window_ms:
         return command.messages, list(range(first, first + count)), command.byte_count, None
     whole = Enqueue(command.port, command.messages, [0], command.byte_count)
-    rest, sieve = sift(state, whole, now_ms)
-    dropped = frozenset(sieve.dropped)
+    rest, check = drop_duplicates(state, whole, now_ms)
+    dropped = frozenset(check.dropped)
     numbers = [first + place for place in range(count) if place not in dropped]
-    return rest.messages, numbers, rest.byte_count, sieve
+    return rest.messages, numbers, rest.byte_count, check
 
 
 def _held(message: NewMessage, number: int, now_ms: int) -> Held:
@@ -152,8 +152,8 @@ def numbered_arrived(state: State, change: Change, now_ms: int, out: Effects) ->
     for record, held in zip(change.records, change.held, strict=False):
         held.position = record.position
         insert_numbered(state, held)
-    if change.sieve is not None:
-        remember(state, change.sieve, now_ms, out)
+    if change.check is not None:
+        remember(state, change.check, now_ms, out)
     out.outward.append(Confirmed(command.port, [0], command.first_sequence))
 
 
@@ -168,8 +168,8 @@ def abort_numbered(state: State, change: Change, error: BusError, out: Effects) 
     """The transaction failed: the numbers are never used."""
     assert isinstance(change, NumberedArrival)
     state.size_bytes -= change.byte_count
-    if change.sieve is not None:
-        let_go(state, change.sieve)
+    if change.check is not None:
+        let_go(state, change.check)
     out.outward.append(Refused(change.command.port, [0], error))
 
 
