@@ -14,12 +14,12 @@ from partibus.atom.application import ManagementApplication
 from partibus.atom.counts import Figures
 from partibus.control.access import AccessControl
 from partibus.control.catalog import Catalog
-from partibus.control.live import LocalNamespace
 from partibus.control.policies import ROOT_POLICY_NAME, ensure_root_policy
 from partibus.control.record import EntityRecord
 from partibus.control.sas import sign
 from partibus.domain.limits import SELFHOST, Profile
 from partibus.testing.clock import ManualClock
+from partibus.testing.local_namespace import LocalNamespace
 
 ROOT: Final = "the root policy's"
 HOST: Final = "bus.example:5300"
