@@ -41,7 +41,7 @@ HOT: Final = {
     ),
     "fragment.claims": "behaviour changes commands effects feature records state",
     "fragment.cursors": "behaviour changes commands effects feature retention",
-    "fragment.outbox": "changes commands departures feature marks records sealing state transfers",
+    "fragment.outbox": "changes commands departures feature fencing marks records state transfers",
     "fragment.queue": (
         "arrivals delivery dispatch duplicates expiry feature history kept_locks recovery"
         " scheduling settlement subqueue table"

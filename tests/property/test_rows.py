@@ -42,11 +42,11 @@ from partibus.fragment.outbox import commands as transfer_commands
 from partibus.fragment.outbox.commands import (
     BringBack,
     Collect,
+    Fence,
     Fetch,
     Forwarded,
     ForwardWaiting,
     Redirect,
-    Seal,
     Transfer,
 )
 from partibus.fragment.outbox.marks import Origin
@@ -128,7 +128,7 @@ COMMANDS: dict[type[Command], st.SearchStrategy[Any]] = {
         small,
         st.text(max_size=20),
     ),
-    Seal: st.builds(lambda origin, number: Seal(PORT, origin, number), numbers, numbers),
+    Fence: st.builds(lambda origin, number: Fence(PORT, origin, number), numbers, numbers),
     Settle: st.builds(
         lambda lane, tokens, outcome, overlay: Settle(PORT, None, lane, tokens, outcome, overlay),
         lanes,

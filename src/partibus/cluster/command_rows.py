@@ -40,11 +40,11 @@ from partibus.cluster.transaction_rows import (
     transact_encoder,
 )
 from partibus.cluster.transfer_rows import (
-    SEAL,
+    FENCE,
     TRANSFER,
+    fence_row,
     request_places,
-    seal_row,
-    to_seal,
+    to_fence,
     to_transfer,
     transfer_encoder,
 )
@@ -67,7 +67,7 @@ from partibus.fragment.commands import (
     Settle,
 )
 from partibus.fragment.message import NewMessage, Overlay
-from partibus.fragment.outbox.commands import Seal, Transfer
+from partibus.fragment.outbox.commands import Fence, Transfer
 from partibus.fragment.outbox.marks import Origin
 from partibus.fragment.transactions.commands import (
     CheckLocks,
@@ -254,7 +254,7 @@ ENCODERS: Final[dict[type[Command], Encode]] = {
     GetSessionState: _get_state_row,
     SetSessionState: _set_state_row,
     ListSessions: _list_sessions_row,
-    Seal: seal_row,
+    Fence: fence_row,
 }
 """From a command, its number and its fragment to a row. Commands about a receiver are rows of
 a code, the receiver's number and at most two fields; `remote` makes them."""
@@ -274,7 +274,7 @@ DECODERS: Final[dict[int, Decode]] = {
     SET_SESSION_STATE: _to_set_state,
     LIST_SESSIONS: _to_list_sessions,
     TRANSFER: to_transfer,
-    SEAL: to_seal,
+    FENCE: to_fence,
 }
 
 ENCODERS.update(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from partibus.cluster.transaction_rows import RESERVE_NUMBERS, RESERVED, TRANSACT, numbers_reserved
-from partibus.cluster.transfer_rows import SEAL
+from partibus.cluster.transfer_rows import FENCE
 from partibus.domain import errors
 from partibus.domain.errors import BusError
 from partibus.fragment.commands import (
@@ -55,7 +55,7 @@ RENEW_SESSION: Final = 10
 GET_SESSION_STATE: Final = 11
 SET_SESSION_STATE: Final = 12
 LIST_SESSIONS: Final = 13
-REQUEST_CODE_MAX: Final = SEAL
+REQUEST_CODE_MAX: Final = FENCE
 """Codes up to here await exactly one answer, unless their number is 0; so do those of
 `transaction_rows`."""
 OPEN: Final = 16

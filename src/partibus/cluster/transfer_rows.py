@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from partibus.fragment.commands import Command
 from partibus.fragment.message import NewMessage
-from partibus.fragment.outbox.commands import Seal, Transfer
+from partibus.fragment.outbox.commands import Fence, Transfer
 
 TRANSFER: Final = 14
-SEAL: Final = 15
+FENCE: Final = 15
 
 Row = Sequence[Any]
 MessageRow = Callable[[NewMessage], Row]
@@ -41,11 +41,11 @@ def to_transfer(row: Row, port: Any) -> Command:
     return Transfer(port, messages, request_places(row[4], messages), row[5], row[6])
 
 
-def seal_row(command: Seal, number: int, fragment_id: int) -> Row:
-    """A seal as a row."""
-    return (SEAL, number, fragment_id, command.origin_id, command.number)
+def fence_row(command: Fence, number: int, fragment_id: int) -> Row:
+    """A fence as a row."""
+    return (FENCE, number, fragment_id, command.origin_id, command.number)
 
 
-def to_seal(row: Row, port: Any) -> Command:
-    """The seal of a row."""
-    return Seal(port, row[3], row[4])
+def to_fence(row: Row, port: Any) -> Command:
+    """The fence of a row."""
+    return Fence(port, row[3], row[4])

@@ -3,7 +3,7 @@
 Owns the order in which the parcels for that fragment are handed over: one batch at a time, by
 outbox number, so that what the fragment has taken is always all up to a mark. A parcel that
 does not go there is disposed of before any later one is sent; and one that may have been sent
-before only after the fragment has sealed its mark, so that no second copy comes to be. Legs do
+before only after the fragment has fenced its mark, so that no second copy comes to be. Legs do
 not wait for each other: a fragment that is down holds up its own parcels alone.
 """
 
@@ -17,7 +17,7 @@ from partibus.forwarding.parcels import Item
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
-from partibus.fragment.outbox.commands import Seal
+from partibus.fragment.outbox.commands import Fence
 from partibus.fragment.outbox.marks import Origin
 from partibus.fragment.outbox.state import Parcel
 from partibus.gateway.namespace import Entity
@@ -49,7 +49,7 @@ class Leg:
         self._batch_max = BATCH_MESSAGES_MAX
         self._sent_up_to = 0
         """Parcels up to this number may have been handed over, in this life or an earlier one."""
-        self._sealed_up_to = 0
+        self._fenced_up_to = 0
         """Parcels up to this number are never taken there under their numbers."""
         self._read_max = BATCH_MESSAGES_MAX
         self._verdict: tuple[list[int], ParcelOutcome] | None = None
@@ -98,7 +98,7 @@ class Leg:
 
     def _outcome(self, item: Item, entity: Entity | None) -> ParcelOutcome | None:
         outcome = self._courier.outcome(item, self, entity)
-        if outcome is None and item.number <= self._sealed_up_to:
+        if outcome is None and item.number <= self._fenced_up_to:
             return ParcelOutcome(path=self.path)
         return outcome
 
@@ -200,9 +200,9 @@ class Leg:
         if error.retryable or waits_for_room(batch[0].purpose, error):
             self._pause()
         elif isinstance(error, ParcelSealed):
-            # An earlier life had them sealed and ended before it could say what follows. All
+            # An earlier life had them fenced and ended before it could say what follows. All
             # that waits here is numbered anew with them, so that the order is kept.
-            self._sealed_up_to = self._numbers[-1] if self._numbers else self._items[-1].number
+            self._fenced_up_to = self._numbers[-1] if self._numbers else self._items[-1].number
             self._done()
         elif len(batch) > 1:
             # One of them is at fault, or there is no room for all.
@@ -230,15 +230,15 @@ class Leg:
         self._verdict = (numbers, outcome)
         if numbers[0] <= self._sent_up_to and self.is_part_of(self._courier.entity(self.path)):
             origin_id = self._courier.fragment.fragment_id
-            self.fragment.submit(Seal(_Seal(self), origin_id, numbers[-1]))
+            self.fragment.submit(Fence(_Fence(self), origin_id, numbers[-1]))
         else:
             self._courier.decide(numbers, outcome, _Decision(self))
 
-    def sealed(self, mark: int) -> None:
+    def fenced(self, mark: int) -> None:
         """All up to the mark is there, and the rest of the run never will be."""
         assert self._verdict is not None
         numbers, outcome = self._verdict
-        self._sealed_up_to = numbers[-1]
+        self._fenced_up_to = numbers[-1]
         there = [number for number in numbers if number <= mark]
         rest = numbers[len(there) :]
         if there:
@@ -263,8 +263,8 @@ class Leg:
         self._pause()
 
 
-class _Seal:
-    """The port of a `Seal`."""
+class _Fence:
+    """The port of a `Fence`."""
 
     __slots__ = ("_leg",)
 
@@ -272,7 +272,7 @@ class _Seal:
         self._leg = leg
 
     def done(self, count: int) -> None:
-        self._leg.sealed(count)
+        self._leg.fenced(count)
 
     def failed(self, error: BusError) -> None:
         self._leg.undecided()

@@ -60,7 +60,7 @@ REDIRECTED: Final = 52
 """first new number u64, path size u16, path, outbox numbers u64...: numbered and bound anew."""
 TAKEN: Final = 53
 """origin fragment u64, outbox number u64: all up to it was taken, in this entry or before."""
-SEALED: Final = 54
+FENCED: Final = 54
 """origin fragment u64, outbox number u64: nothing more is taken up to it."""
 
 PUBLISHED: Final = 32

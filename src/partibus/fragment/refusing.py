@@ -23,7 +23,7 @@ from partibus.fragment.commands import (
     SetSessionState,
     Settle,
 )
-from partibus.fragment.outbox.commands import Seal, Transfer
+from partibus.fragment.outbox.commands import Fence, Transfer
 from partibus.fragment.transactions.commands import CheckLocks, ReserveNumbers, Transact
 
 WITH_FAILURE: Final = (
@@ -41,7 +41,7 @@ WITH_FAILURE: Final = (
     Transact,
     CheckLocks,
     ReserveNumbers,
-    Seal,
+    Fence,
 )
 """Commands whose port hears a failure as `failed`."""
 

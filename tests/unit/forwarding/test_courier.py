@@ -325,7 +325,7 @@ def test_what_was_taken_before_a_crash_is_no_dead_letter_when_the_destination_is
 
 
 @pytest.mark.rule("TXN-17")
-def test_a_batch_that_arrives_after_its_parcels_were_sealed_is_refused() -> None:
+def test_a_batch_that_arrives_after_its_parcels_were_fenced_is_refused() -> None:
     bench = relays(FORWARDS)
     source, there = bench.owner("source", 0), bench.owner("there", 0)
     send(bench, stored(1))
@@ -344,7 +344,7 @@ def test_a_batch_that_arrives_after_its_parcels_were_sealed_is_refused() -> None
 
 
 @pytest.mark.rule("TXN-17")
-def test_a_crash_between_seal_and_verdict_loses_nothing() -> None:
+def test_a_crash_between_fence_and_verdict_loses_nothing() -> None:
     bench = relays(FORWARDS)
     source, there = bench.owner("source", 0), bench.owner("there", 0)
     send(bench, stored(1), stored(2))
@@ -356,7 +356,7 @@ def test_a_crash_between_seal_and_verdict_loses_nothing() -> None:
     source.start()
     origin = bench.fragment("source", 0).fragment_id
     marks = bench.fragment("there", 0).machine.state.marks
-    while not marks.of(origin).sealed:
+    while not marks.of(origin).fenced:
         source.steps.step()
         there.steps.step()
     there.steps.step()

@@ -104,7 +104,7 @@ class Redirection(Change):
         self.port = port
 
 
-class Sealing(Change):
+class Fencing(Change):
     """Numbers above a mark are closed."""
 
     __slots__ = ("mark", "origin_id", "port")

@@ -3,7 +3,7 @@
 Owns the commands of an outbox: collect parcels, tell that they were handed over, bring them
 back or send them elsewhere, take a message in for another entity; and of the marks at a
 destination. A courier runs beside the fragment it serves, so only what is said to other
-fragments travels between processes: `Transfer` and `Seal`.
+fragments travels between processes: `Transfer` and `Fence`.
 """
 
 from collections.abc import Sequence
@@ -128,7 +128,7 @@ class Transfer(Command):
         self.path = path
 
 
-class Seal(Command):
+class Fence(Command):
     """Take nothing more from an origin up to an outbox number, and tell what was taken.
 
     `done` is told the mark. What lies between it and `number` is not here and never will be

@@ -14,32 +14,32 @@ from partibus.fragment.feature import (
     Feature,
     SnapshotSection,
 )
-from partibus.fragment.outbox import departures, records, sealing, transfers
+from partibus.fragment.outbox import departures, fencing, records, transfers
 from partibus.fragment.outbox.changes import (
     BroughtBack,
     Departure,
+    Fencing,
     HandedOver,
     Redirection,
-    Sealing,
     TransferArrival,
 )
 from partibus.fragment.outbox.commands import (
     BringBack,
     Collect,
+    Fence,
     Fetch,
     Forwarded,
     ForwardWaiting,
     Redirect,
-    Seal,
     Transfer,
 )
 from partibus.fragment.queue.table import MessageTable
 from partibus.fragment.records import (
     BROUGHT_BACK,
     DEPARTED,
+    FENCED,
     HANDED_OVER,
     REDIRECTED,
-    SEALED,
     TAKEN,
     TRANSFERRED,
 )
@@ -60,7 +60,7 @@ OUTBOX: Final = Feature(
         Redirect: transfers.redirect,
         ForwardWaiting: transfers.forward_waiting,
         Transfer: transfers.transfer,
-        Seal: sealing.seal,
+        Fence: fencing.fence,
     },
     {
         Departure: (departures.departed, departures.abort_departure),
@@ -68,7 +68,7 @@ OUTBOX: Final = Feature(
         HandedOver: (transfers.handed_over, transfers.abort_decision),
         BroughtBack: (transfers.brought_back, transfers.abort_decision),
         Redirection: (transfers.redirected, transfers.abort_decision),
-        Sealing: (sealing.sealed, sealing.abort_seal),
+        Fencing: (fencing.fenced, fencing.abort_fence),
     },
     replays={
         DEPARTED: records.replay_departed,
@@ -77,7 +77,7 @@ OUTBOX: Final = Feature(
         BROUGHT_BACK: records.replay_brought_back,
         REDIRECTED: records.replay_redirected,
         TAKEN: records.replay_taken,
-        SEALED: records.replay_sealed,
+        FENCED: records.replay_fenced,
     },
     sections=(
         SnapshotSection(UNPAGED_OUTBOX_SECTION, records.load_unpaged_outbox),

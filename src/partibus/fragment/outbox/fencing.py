@@ -1,7 +1,7 @@
 """What a destination takes from the outboxes of others, exactly once.
 
 Owns the decision about messages that come with an origin: those up to the mark were taken
-before and are dropped, and whoever sent them hears that they are there. `Seal` closes numbers
+before and are dropped, and whoever sent them hears that they are there. `Fence` closes numbers
 above the mark, for an origin that must know for certain that they were not taken and will not
 be: what was still under way is refused then. Called by `arrivals`.
 """
@@ -10,10 +10,10 @@ from partibus.domain.errors import BusError, ParcelSealed
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, Enqueue
 from partibus.fragment.effects import Done, Effects, Failed
-from partibus.fragment.outbox.changes import Sealing
-from partibus.fragment.outbox.commands import Seal
+from partibus.fragment.outbox.changes import Fencing
+from partibus.fragment.outbox.commands import Fence
 from partibus.fragment.outbox.marks import Mark, Origin
-from partibus.fragment.outbox.records import sealed as sealed_record
+from partibus.fragment.outbox.records import fenced as fenced_record
 from partibus.fragment.outbox.records import taken
 from partibus.fragment.state import State
 from partibus.store.record import Record
@@ -30,10 +30,10 @@ def without_taken(state: State, command: Enqueue, origin: Origin) -> Enqueue:
     return Enqueue(command.port, messages, command.requests, byte_count, origin)
 
 
-def sealed_refusal(state: State, origin: Origin) -> BusError | None:
-    """The error for messages that the origin has had sealed; None when they are welcome."""
+def fenced_refusal(state: State, origin: Origin) -> BusError | None:
+    """The error for messages that the origin has had fenced; None when they are welcome."""
     mark = state.marks.of(origin.fragment_id)
-    if any(mark.taken < number <= mark.sealed for number in origin.numbers):
+    if any(mark.taken < number <= mark.fenced for number in origin.numbers):
         return ParcelSealed()
     return None
 
@@ -54,27 +54,27 @@ def mark_taken(state: State, origin: Origin) -> tuple[Mark, Record | None]:
     return mark, taken(state.fragment_id, origin.fragment_id, number)
 
 
-def seal(state: State, command: Command, now_ms: int, out: Effects) -> None:
+def fence(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Prepare to close numbers; it is answered behind all that came before it."""
-    assert isinstance(command, Seal)
+    assert isinstance(command, Fence)
     mark = state.marks.of(command.origin_id)
     records: list[Record] = []
-    if command.number > max(mark.taken, mark.sealed):
+    if command.number > max(mark.taken, mark.fenced):
         mark = Mark(mark.taken, command.number)
         state.marks.prepare(command.origin_id, mark)
-        records.append(sealed_record(state.fragment_id, command.origin_id, command.number))
-    out.changes.append(Sealing(records, command.origin_id, mark, command.port))
+        records.append(fenced_record(state.fragment_id, command.origin_id, command.number))
+    out.changes.append(Fencing(records, command.origin_id, mark, command.port))
 
 
-def sealed(state: State, change: Change, now_ms: int, out: Effects) -> None:
+def fenced(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The numbers are closed for good."""
-    assert isinstance(change, Sealing)
+    assert isinstance(change, Fencing)
     state.marks.set(change.origin_id, change.mark)
     out.outward.append(Done(change.port, change.mark.taken))
 
 
-def abort_seal(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: nothing was sealed, and nothing before it was taken either."""
-    assert isinstance(change, Sealing)
+def abort_fence(state: State, change: Change, error: BusError, out: Effects) -> None:
+    """The store failed: nothing was fenced, and nothing before it was taken either."""
+    assert isinstance(change, Fencing)
     state.marks.take_back(change.origin_id)
     out.outward.append(Failed(change.port, error))

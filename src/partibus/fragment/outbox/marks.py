@@ -3,8 +3,8 @@
 Owns the marks by which a repeated delivery is known. An origin hands its parcels to one
 fragment in the order of their numbers, one batch at a time, so what was taken is always all
 up to the mark. A mark becomes durable in the same entry as the messages it stands for. An
-origin may have numbers above it sealed: those are not here, and are never taken. Plain data;
-`sealing` decides with it.
+origin may have numbers above it fenced: those are not here, and are never taken. Plain data;
+`fencing` decides with it.
 """
 
 import struct
@@ -29,12 +29,12 @@ class Origin:
 class Mark:
     """What is known of one origin."""
 
-    __slots__ = ("sealed", "taken")
+    __slots__ = ("fenced", "taken")
 
-    def __init__(self, taken: int = 0, sealed: int = 0) -> None:
+    def __init__(self, taken: int = 0, fenced: int = 0) -> None:
         self.taken = taken
         """All up to this number was taken."""
-        self.sealed = sealed
+        self.fenced = fenced
         """Nothing above `taken` and up to this number will be; it means nothing below `taken`."""
 
 
@@ -77,11 +77,11 @@ class Marks:
     def dump(self) -> bytes:
         """Every durable mark."""
         durable = self._durable.items()
-        return b"".join([_MARK.pack(origin_id, m.taken, m.sealed) for origin_id, m in durable])
+        return b"".join([_MARK.pack(origin_id, m.taken, m.fenced) for origin_id, m in durable])
 
     def load(self, data: bytes) -> None:
         """What `dump` wrote."""
         if len(data) % _MARK.size:
             raise StoreCorrupt("a snapshot's marks of what was taken are cut short")
-        for origin_id, number, sealed in _MARK.iter_unpack(data):
-            self._durable[origin_id] = Mark(number, sealed)
+        for origin_id, number, fenced in _MARK.iter_unpack(data):
+            self._durable[origin_id] = Mark(number, fenced)

@@ -19,9 +19,9 @@ from partibus.fragment.queue.table import ROW_BYTES
 from partibus.fragment.records import (
     BROUGHT_BACK,
     DEPARTED,
+    FENCED,
     HANDED_OVER,
     REDIRECTED,
-    SEALED,
     TAKEN,
     TRANSFERRED,
     pack_overlay,
@@ -87,9 +87,9 @@ def taken(fragment_id: int, origin_id: int, number: int) -> Record:
     return Record(fragment_id, TAKEN, _TAKEN.pack(origin_id, number))
 
 
-def sealed(fragment_id: int, origin_id: int, number: int) -> Record:
+def fenced(fragment_id: int, origin_id: int, number: int) -> Record:
     """Nothing more up to this number will be taken from an origin."""
-    return Record(fragment_id, SEALED, _TAKEN.pack(origin_id, number))
+    return Record(fragment_id, FENCED, _TAKEN.pack(origin_id, number))
 
 
 # --- replay --------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def replay_taken(state: State, kind: int, meta: bytes, position: int, length: in
     state.marks.set(origin_id, Mark(number, 0))
 
 
-def replay_sealed(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
+def replay_fenced(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
     """Nothing more up to a number will arrive from an origin."""
     origin_id, number = _TAKEN.unpack(meta)
     state.marks.set(origin_id, Mark(state.marks.of(origin_id).taken, number))

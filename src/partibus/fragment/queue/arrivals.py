@@ -15,7 +15,7 @@ from partibus.fragment.outbox.departures import (
     number_departure,
     take_outbox_numbers_back,
 )
-from partibus.fragment.outbox.sealing import is_own, mark_taken, sealed_refusal, without_taken
+from partibus.fragment.outbox.fencing import fenced_refusal, is_own, mark_taken, without_taken
 from partibus.fragment.outbox.state import Purpose
 from partibus.fragment.queue.dispatch import dispatch
 from partibus.fragment.queue.duplicates import drop_duplicates, identified, let_go, remember
@@ -41,7 +41,7 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
     origin = command.origin
     if origin is not None:
         command = without_taken(state, command, origin)
-        refusal = sealed_refusal(state, origin)
+        refusal = fenced_refusal(state, origin)
         if refusal is not None:
             out.outward.append(Refused(command.port, command.requests, refusal))
             return

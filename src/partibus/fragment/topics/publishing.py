@@ -15,8 +15,8 @@ from partibus.fragment.changes import Change, DuplicateCheck
 from partibus.fragment.commands import Command, Enqueue
 from partibus.fragment.effects import Confirmed, Effects, Refused
 from partibus.fragment.message import NEVER_MS, Held, NewMessage, Overlay
+from partibus.fragment.outbox.fencing import fenced_refusal, is_own, mark_taken, without_taken
 from partibus.fragment.outbox.marks import Mark
-from partibus.fragment.outbox.sealing import is_own, mark_taken, sealed_refusal, without_taken
 from partibus.fragment.queue.arrivals import scheduled as scheduled_record
 from partibus.fragment.queue.arrivals import take_numbers_back, ttl_word
 from partibus.fragment.queue.duplicates import drop_duplicates, identified, let_go, remember
@@ -254,7 +254,7 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
     origin = command.origin
     if origin is not None:
         command = without_taken(state, command, origin)
-        refusal = sealed_refusal(state, origin)
+        refusal = fenced_refusal(state, origin)
         if refusal is not None:
             out.outward.append(Refused(command.port, command.requests, refusal))
             return

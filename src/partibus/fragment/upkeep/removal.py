@@ -35,11 +35,11 @@ from partibus.fragment.machine import Machine
 from partibus.fragment.outbox.commands import (
     BringBack,
     Collect,
+    Fence,
     Fetch,
     Forwarded,
     ForwardWaiting,
     Redirect,
-    Seal,
 )
 from partibus.fragment.records import DROPPED
 from partibus.fragment.refusing import fail
@@ -52,7 +52,7 @@ from partibus.store.record import Record
 HOUSEKEEPING: Final = frozenset(
     (
         *(Tick, Suspend, Resume, Undelivered, DropLocks),
-        *(Collect, Fetch, Forwarded, BringBack, Redirect, ForwardWaiting, Seal),
+        *(Collect, Fetch, Forwarded, BringBack, Redirect, ForwardWaiting, Fence),
     )
 )
 """Commands of the broker itself, of a fault or a courier: nobody used the fragment (IDL-2)."""

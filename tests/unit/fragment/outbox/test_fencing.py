@@ -1,11 +1,11 @@
-"""What a destination takes from an outbox: each number once, and none that was sealed."""
+"""What a destination takes from an outbox: each number once, and none that was fenced."""
 
 import pytest
 
 from partibus.domain.errors import ParcelSealed, QuotaExceeded, StoreCorrupt, StoreUnavailable
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.message import NewMessage
-from partibus.fragment.outbox.commands import Seal
+from partibus.fragment.outbox.commands import Fence
 from partibus.fragment.outbox.marks import Marks, Origin
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
@@ -32,8 +32,8 @@ def there(bench: FragmentBench) -> list[bytes]:
     return [message.body for message in bench.peek()]
 
 
-def seal(bench: FragmentBench, number: int) -> int | object:
-    bench.submit(Seal(bench.ports, ORIGIN, number))
+def fence(bench: FragmentBench, number: int) -> int | object:
+    bench.submit(Fence(bench.ports, ORIGIN, number))
     return bench.ports.answers.pop()
 
 
@@ -96,10 +96,10 @@ def test_what_was_taken_has_room_though_the_fragment_is_full() -> None:
 
 
 @pytest.mark.parametrize("restart", ["none", "crash", "checkpoint"])
-def test_what_is_sealed_is_refused_until_something_higher_is_taken(restart: str) -> None:
+def test_what_is_fenced_is_refused_until_something_higher_is_taken(restart: str) -> None:
     bench = FragmentBench(SPEC)
     hand_over(bench, 1, 2)
-    assert seal(bench, 5) == 2
+    assert fence(bench, 5) == 2
     if restart == "checkpoint":
         bench.broker._checkpoint()
         bench.run()
@@ -108,26 +108,26 @@ def test_what_is_sealed_is_refused_until_something_higher_is_taken(restart: str)
     hand_over(bench, 2, 3)
     hand_over(bench, 5)
     assert [type(error) for _, error in bench.ports.refusals] == [ParcelSealed] * 2
-    assert seal(bench, 4) == 2
+    assert fence(bench, 4) == 2
     hand_over(bench, 2)
     hand_over(bench, 6)
     assert there(bench) == [b"1", b"2", b"6"]
-    assert seal(bench, 5) == 6
+    assert fence(bench, 5) == 6
 
 
-def test_a_seal_waits_for_what_is_under_way() -> None:
+def test_a_fence_waits_for_what_is_under_way() -> None:
     bench = FragmentBench(SPEC)
     bench.broker.submit(bench.machine, command(bench, 1))
-    bench.broker.submit(bench.machine, Seal(bench.ports, ORIGIN, 4))
+    bench.broker.submit(bench.machine, Fence(bench.ports, ORIGIN, 4))
     bench.run()
     assert bench.ports.answers == [1]
 
 
-def test_a_seal_on_a_failing_store() -> None:
+def test_a_fence_on_a_failing_store() -> None:
     bench = FragmentBench(SPEC)
     assert isinstance(bench.store, MemoryStore)
     bench.store.fail()
-    assert isinstance(seal(bench, 4), StoreUnavailable)
+    assert isinstance(fence(bench, 4), StoreUnavailable)
     bench.store.heal()
     bench.run()
     hand_over(bench, 1)
