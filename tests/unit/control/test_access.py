@@ -155,7 +155,7 @@ def test_plain_refuses_what_does_not_fit(access: AccessControl, name: str, key: 
 def test_a_missing_right_is_named() -> None:
     grants = [Grant("q1", Rights.LISTEN, None)]
     assert require(grants, "Q1", Rights.LISTEN, NOW_MS) is grants[0]
-    with pytest.raises(Unauthorized, match=r"'Send' grant\(s\) are required") as caught:
+    with pytest.raises(Unauthorized, match=r"'Send' claim\(s\) are required") as caught:
         require(grants, "Q1", Rights.SEND, NOW_MS)
     assert "'Q1'" in caught.value.text
 

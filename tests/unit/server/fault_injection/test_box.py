@@ -14,8 +14,8 @@ class Box:
     def __init__(self, stores: int = 3) -> None:
         self.bus = BusBench(stores=stores, faults=True)
         self.killed: list[bool] = []
-        assert self.bus.client_faults is not None
-        self.client_faults = self.bus.client_faults
+        assert self.bus.faults is not None
+        self.client_faults = self.bus.faults
         # Store 2 is another worker's.
         own = dict(enumerate(self.bus.store_faults[:2]))
         self.box = FaultBox(
