@@ -27,7 +27,7 @@ WRITE_BUFFER_BYTES_LOW: Final = FRAME_BYTES // 2
 UNSENT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Behind a peer that does not read: some seconds of traffic."""
 UNSENT_BYTES_CUT: Final = 4 * UNSENT_BYTES_MAX
-"""Answers and settlements cannot be refused; a peer that leaves so many unread is given up."""
+"""Answers and settlements cannot be refused; a peer with this many unread is disconnected."""
 
 _LENGTH: Final = struct.Struct(">I")
 _HEAD_BYTES: Final = _LENGTH.size
@@ -63,7 +63,7 @@ class PeerChannel(asyncio.Protocol):
         self.after_flush: Callable[[], None] | None = None
         self.on_blocked: Callable[[bool], None] | None = None
         self.on_unsendable: Callable[[Row], None] | None = None
-        """Hears of each row that cannot be encoded, so that whoever waits for it is answered."""
+        """Called for each row that cannot be encoded, so that its request is answered."""
 
     # --- out ------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class Host:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much waits for the stores that no more should be read."""
+        """Whether so many sends wait for the stores that reading should pause."""
         return self.unanswered_bytes > UNANSWERED_BYTES_MAX
 
     # --- requests -----------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Host:
 
 
 def no_such_fragment(fragment_id: int | None) -> EntityNotFound:
-    """What is told of a fragment that is not in the catalog: the far process is behind it."""
+    """The error for a fragment that is not in this catalog: the far process is behind."""
     which = "of this receiver" if fragment_id is None else str(fragment_id)
     return EntityNotFound(
         f"The messaging entity could not be found: its fragment {which} was deleted."

@@ -4,7 +4,7 @@ Owns what was asked of that process and is not answered, and the receivers that 
 When it is lost everything pending is answered at once: what was never sent is refused as
 unavailable, so that a send without a key may go elsewhere; what was sent has an unknown
 outcome and is never tried again on its own, since that could duplicate. Receivers stay and
-ask anew when it is back. It knows no socket: `cluster.peers` carries the rows.
+ask again when it is back. It knows no socket: `cluster.peers` carries the rows.
 """
 
 import logging
@@ -293,7 +293,7 @@ class FarBroker:
             self._soon(far.consumer.receiver.drained)
 
     def _accept(self, far: FarConsumer, command: AcceptSession) -> None:
-        """Who waits for any session asks anew when the far process is back."""
+        """Receivers that wait for any session ask again when the far process is back."""
         outbox = self._open(far)
         if outbox is not None:
             mode = (command.is_exclusive, command.takes_over)
@@ -343,7 +343,7 @@ class FarBroker:
                 else:
                     self._answered(row)
             except Exception:
-                # Whoever is told has a fault of its own; the others must be told all the same.
+                # One failing callback must not stop the others.
                 _log.exception("an answer from worker %d could not be delivered", self.worker)
 
     def _answered(self, row: Row) -> None:
@@ -351,7 +351,7 @@ class FarBroker:
         ANSWERS[row[0]](command, row)
 
     def _sends_answered(self, row: Row) -> None:
-        """Usually all sends of a command at once; it stays pending until the last is told."""
+        """Usually all sends of a command at once; it stays pending until the last answer."""
         number, places = row[1], row[3]
         if places is None:
             self._answered(row)

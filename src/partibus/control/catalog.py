@@ -320,7 +320,7 @@ class Catalog:
         self._dropped.add(fragment_id)
 
     def take_dropped(self) -> frozenset[int]:
-        """What stores have dropped, for whoever writes next in the place of this one."""
+        """Fragments that stores have dropped, for the next writer of the catalog."""
         dropped, self._dropped = frozenset(self._dropped), set()
         return dropped
 
@@ -334,7 +334,7 @@ class Catalog:
         return self._database.idle_times()
 
     def put_idle_times(self, idle_ms: Mapping[int, int]) -> None:
-        """Write for how long entities have been idle; nobody is told."""
+        """Write for how long entities have been idle; this is not in the change feed."""
         with self._database.transaction():
             for entity_id, time_ms in idle_ms.items():
                 self._database.put_idle_time(entity_id, time_ms)

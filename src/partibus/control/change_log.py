@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 CHANGES_KEPT: Final = 10_000
-"""Far more than happen between two looks, which are a second apart; beyond it all is read anew."""
+"""Far more than happen between two looks, which are a second apart; beyond it all is read again."""
 
 TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS change"

@@ -1,6 +1,6 @@
 """Changes of the namespace while it is served.
 
-Owns the one way in which an entity or a policy is changed at run time: whoever asks (the admin
+Owns the one way in which an entity or a policy is changed at run time: every caller (the admin
 API, a rule operation of a client, the command line) awaits the answer here, and when it comes
 the change is durable and every process of the server follows it. What a change may be is the
 catalog's to say. The server's implementation is `server.live`.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 FRAGMENT_BYTES: Final = 16 * 1024 * 1024
-"""So many stored bytes weigh as much as one fragment, which may be filled at any time. Less than
+"""This many stored bytes weigh as much as one fragment, which may be filled at any time. Less than
 that does not count: a few messages must not decide where all new entities go."""
 
 
@@ -41,7 +41,7 @@ class UnknownLoads:
 def choose_stores(
     count: int, stores: int, fragments: Mapping[int, int], loads: StoreLoads
 ) -> list[int]:
-    """The stores of so many fragments of one entity; `fragments` has how many each store holds.
+    """The stores for `count` fragments of one entity; `fragments` has how many each store holds.
 
     A store that is down is passed over, unless the entity needs every store: that one is chosen
     all the same, so that creating is refused until the store is back (SEED-60)."""

@@ -1,6 +1,6 @@
 """What the catalog hands out: entity records, placements, and entries of the change feed.
 
-Owns the shapes only. Records are frozen: a change makes a new one, so that whoever holds
+Owns the shapes only. Records are frozen: a change makes a new one, so that code that holds
 one may go on reading it. Made by the catalog, read by the gateway and the server.
 """
 

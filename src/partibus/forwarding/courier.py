@@ -2,9 +2,9 @@
 
 Owns the way of every parcel of one origin: it is collected in the order of the outbox, packed
 for its destination and put on the leg to the fragment that its key selects (SEED-56). It decides
-when a parcel comes back, and tells the outbox what was handed over. Runs beside the fragment it
-serves and holds nothing that a crash may not take: the outbox and the marks at the destinations
-are what makes it exact (TXN-17). The node starts couriers through `couriers`.
+when a parcel comes back, and reports to the outbox what was handed over. Runs beside the fragment
+that it serves and holds nothing that a crash may not take: the outbox and the marks at the
+destinations are what makes it exact (TXN-17). The node starts couriers through `couriers`.
 """
 
 from collections.abc import Callable, Sequence
@@ -249,7 +249,7 @@ class Courier:
             self.fragment.submit(Forwarded(_Told(self, numbers), numbers))
 
     def told(self, untold: list[int]) -> None:
-        """The outbox has dropped parcels, or not: then it is told again."""
+        """The outbox has dropped parcels; after a failure the report is repeated."""
         self._is_telling = False
         self._delivered += untold
         if untold:

@@ -1,6 +1,6 @@
 """The couriers of this process: one for each fragment that lives here.
 
-Owns their beginning and their end, and tells them when an entity forwards elsewhere or a
+Owns their beginning and their end, and notifies them when an entity forwards elsewhere or a
 destination has changed. Every fragment has a courier, since transfers may enter any outbox; one
 that has nothing to carry waits for its outbox and costs nothing. The node calls it.
 """

@@ -201,7 +201,7 @@ class Leg:
             self._pause()
         elif isinstance(error, ParcelSealed):
             # An earlier life had them fenced and ended before it could say what follows. All
-            # that waits here is numbered anew with them, so that the order is kept.
+            # that waits here is numbered again with them, so that the order is kept.
             self._fenced_up_to = self._numbers[-1] if self._numbers else self._items[-1].number
             self._done()
         elif len(batch) > 1:

@@ -92,7 +92,7 @@ class ParcelPacker:
 
 
 def refusal_of(body: bytes, message: NewMessage, entity: Entity) -> Reason | None:
-    """Why a destination does not take a message, as far as the message itself tells."""
+    """Why a destination refuses a message, as far as the message itself shows."""
     if hop_count(body) >= HOPS_MAX:
         return TOO_MANY_HOPS
     if len(message.body) - ADDED_BYTES_MAX > entity.message_bytes_max:

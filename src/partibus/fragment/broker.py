@@ -71,7 +71,7 @@ class Scheduler(Protocol):
         ...
 
     def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        """Run in so many milliseconds."""
+        """Run after this many milliseconds."""
         ...
 
 
@@ -130,7 +130,7 @@ class Broker:
         self.store.on_state = self._store_changed
 
     def write_marks(self, done: Callable[[BusError | None], None]) -> None:
-        """Have the log say whose store this is; `done` is told when that is durable."""
+        """Write to the log whose store this is; `done` is called when that is durable."""
         self.store.append([self.marks.record()], done)
 
     def add(self, fragment_id: int, spec: FragmentSpec, topic: Topic | None = None) -> Machine:
@@ -328,7 +328,7 @@ class Broker:
             try:
                 is_done = self._run(effect)
             except Exception:
-                # Whoever is told has a fault of its own; the others must be told all the same.
+                # One failing callback must not stop the others.
                 _log.exception("an answer could not be delivered")
                 continue
             if not is_done:
@@ -440,7 +440,7 @@ class Broker:
     # --- timers -----------------------------------------------------------------------------
 
     def clock_stepped(self, delta_ms: int) -> None:
-        """The clock was set by so much; what is due by the time of day is looked for at once."""
+        """The clock was set by `delta_ms`; messages that are due by it are searched at once."""
         self._alarms.clear()
         allowance = self._alarms.allowance()
         for fragment_id, machine in self._machines.items():

@@ -144,7 +144,7 @@ class Consumption(Change):
 
 
 class DeferredConsumption(Change):
-    """Deferred messages leave for whoever asked for them by number."""
+    """Deferred messages are consumed by a receiver that asked for their numbers."""
 
     __slots__ = ("lane", "messages", "port")
 

@@ -87,7 +87,7 @@ class Checkpoints:
     def begin(
         self, machines: list[Machine], marks: StoreMarks, done: Done, keeps_locks: bool = False
     ) -> None:
-        """Take all these fragments as they are now; `done` is told when that is durable.
+        """Take all these fragments as they are now; `done` is called when that is durable.
 
         One that is under way and not all taken is overtaken, and never told."""
         self._taken += 1

@@ -63,7 +63,7 @@ class Receiver(Protocol):
         ...
 
     def resumed(self) -> None:
-        """The fragment can be reached again and knows nothing of this receiver: ask anew."""
+        """The fragment is reachable again and has no demand of this receiver: ask again."""
         ...
 
 

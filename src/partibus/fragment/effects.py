@@ -55,7 +55,7 @@ class Confirmed(Effect):
 
 
 class DuplicatesDropped(Effect):
-    """Duplicates were dropped; whoever runs the fragment may write it down (DUP-10)."""
+    """Duplicates were dropped; the broker counts them (DUP-10)."""
 
     __slots__ = ("count", "message_id", "path")
 

@@ -51,9 +51,9 @@ class Machine:
         self.state = state
         self._handlers = HANDLERS if state.topic is None else TOPIC_HANDLERS
         self.is_gone = False
-        """The entity was deleted: whatever is asked is answered with an error."""
+        """The entity was deleted: every command is answered with an error."""
         self.used_ms = 0
-        """When it was last asked for something by anybody but its broker (IDL-2)."""
+        """When it last had a command that counts as use of the entity (IDL-2)."""
 
     def change_spec(self, spec: FragmentSpec, now_ms: int) -> None:
         """The entity has other properties from now on; what was done by the old ones stays."""
@@ -65,7 +65,7 @@ class Machine:
         state.spec = spec
 
     def shift_ms(self, delta_ms: int) -> None:
-        """The clock was set by so much: intervals that stand as moments move along with it.
+        """The clock was set by `delta_ms`: intervals that are kept as moments move with it.
 
         Moments that were promised by the time of day stay: due times of scheduled messages,
         expiry, retention. They want a `Tick` now (docs/adr/0014-clock.md)."""

@@ -74,7 +74,7 @@ class Overlay:
 
 
 class MessageState(enum.IntEnum):
-    """What `x-opt-message-state` tells (MSG-2)."""
+    """The values of `x-opt-message-state` (MSG-2)."""
 
     ACTIVE = 0
     DEFERRED = 1
@@ -119,8 +119,8 @@ class Held:
         self.token = 0
         self.locked_until_ms = 0
         self.state = MessageState.ACTIVE
-        """What its receiver is told: deferred when it was received by its number, scheduled when
-        it was before it became active (SCH-4). Who peeks is told where it is now."""
+        """The state that its receiver sees: deferred when it was received by its number, scheduled
+        when it was before it became active (SCH-4). A peek shows where it is now."""
         self.deferred = False
         """It was received by its number; given back, it goes to the deferred messages."""
         self.busy = False

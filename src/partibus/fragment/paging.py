@@ -1,7 +1,7 @@
 """Pages: how the large parts of a fragment's state are written once and shared by checkpoints.
 
 Owns the way of a part into a page: what is taken is only referred to, and encoded later by the
-thread that writes; whoever changes such a part in place copies it first. Counts what the taking
+thread that writes; code that changes such a part in place copies it first. Counts what the taking
 costs the loop. Knows nothing of files; used by `snapshot` and what it calls.
 """
 
@@ -67,7 +67,7 @@ def encode_rows(
 
 
 def encode_words(words: "array[int]") -> list[bytes]:
-    """The page of an array; whoever changes it afterwards copies it first."""
+    """The page of an array; code that changes it afterwards copies it first."""
     return [words.tobytes()]
 
 

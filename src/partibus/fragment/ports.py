@@ -53,7 +53,7 @@ class AnswerPort(Protocol):
     """Where an operation that simply ends is answered."""
 
     def done(self, count: int) -> None:
-        """It is durable; so many messages were concerned."""
+        """It is durable; `count` messages were affected."""
         ...
 
     def failed(self, error: BusError) -> None:

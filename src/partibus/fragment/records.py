@@ -57,7 +57,7 @@ HANDED_OVER: Final = 50
 BROUGHT_BACK: Final = 51
 """lane u8, overlay, outbox numbers u64...: out of the outbox, into a lane."""
 REDIRECTED: Final = 52
-"""first new number u64, path size u16, path, outbox numbers u64...: numbered and bound anew."""
+"""first new number u64, path size u16, path, outbox numbers u64...: bound under new numbers."""
 TAKEN: Final = 53
 """origin fragment u64, outbox number u64: all up to it was taken, in this entry or before."""
 FENCED: Final = 54
@@ -115,7 +115,7 @@ _OVERLAY_SIZES: Final = struct.Struct("<IHH")
 _ABSENT: Final = 0xFFFF
 
 REASON_CHARS_MAX: Final = 4096
-"""What a record has room for; whoever gives a reason has cut it already (DLQ-11)."""
+"""What a record has room for; callers have cut the reason already (DLQ-11)."""
 
 
 def pack_sequences(sequences: list[int]) -> bytes:

@@ -39,7 +39,7 @@ class CbsNode(RequestLink):
         request.answer({"status-code": Int(202), "status-description": "Accepted"})
 
     def _require_entity(self, audience: str) -> None:
-        """The service looks for the entity already here; only holders of a good token are told."""
+        """The service looks up the entity already here, but only for a valid token."""
         path = parse_address(audience).entity_path
         if path and "://" in audience:  # without a scheme, the host could be taken for a name
             self.connection.gateway.namespace.record(path)

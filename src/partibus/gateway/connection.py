@@ -364,7 +364,7 @@ class ClientConnection:
             self._leave_out(event.state, InvalidOperation(NOT_OPEN))
 
     def _transfer_refused(self, event: Event) -> None:
-        """A message was too large for its link, which the client has been told."""
+        """A message was too large for its link; the client has been answered."""
         assert isinstance(event, TransferRefused)
         self._leave_out(event.state, MessageTooLarge(TOO_LARGE))
 

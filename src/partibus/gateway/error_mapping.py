@@ -1,4 +1,4 @@
-"""Errors of the bus as AMQP tells them.
+"""Errors of the bus as AMQP errors.
 
 Owns the one translation from our taxonomy to an AMQP error. Every text that leaves here
 carries its tracking id (ERR-22).

@@ -66,5 +66,5 @@ THROTTLED_TEXT: Final = (
 
 
 def throttled() -> ServerBusy:
-    """What a sender above the rate is told, in the vendor's words (ERR-10, THR-1)."""
+    """The error for a sender above the rate, in the vendor's words (ERR-10, THR-1)."""
     return ServerBusy(THROTTLED_TEXT)

@@ -67,7 +67,7 @@ class Gateway:
         """What clients may be made to suffer; None unless faults were asked for."""
         self.now_ms = clock.now_ms
         self.monotonic_ms = clock.monotonic_ms
-        """For what lasts so and so long; `now_ms` is for tokens and what clients are told."""
+        """For intervals; `now_ms` is for tokens and for times that clients see."""
         self.live = live
         """Where clients change rules; None where the namespace is fixed."""
         self.merges_peeks = merges_peeks

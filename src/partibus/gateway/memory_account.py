@@ -15,7 +15,7 @@ FAIR_BYTES: Final = 64 * 1024
 FRAME_BYTES: Final = 64 * 1024
 """What a frame is reckoned with when a window is cut: what the stock clients put in one."""
 WINDOW_MIN: Final = 8
-"""Frames that a session may always send: the fewer, the more often it must be told to go on."""
+"""Frames that a session may always send: the fewer, the more flow frames are needed."""
 MEMORY_BYTES_DEFAULT: Final = 512 * 1024 * 1024
 REST_BYTES: Final = 1024 * 1024
 """With less than this held, the process is at rest as far as memory goes."""

@@ -13,7 +13,7 @@ from partibus.domain.errors import ServerBusy
 from partibus.gateway.memory_account import MemoryAccount, Share
 
 BULK_S_MAX: Final = 60.0
-"""A batch in bulk waits for so long: its client sends nothing more meanwhile."""
+"""How long a bulk batch waits for memory; its client sends nothing else meanwhile."""
 NO_ROOM: Final = (
     "The messages that wait to be stored have reached the server's memory limit. Send the batch"
     " again in a few seconds; --memory-limit sets the limit."

@@ -78,7 +78,7 @@ class Namespace:
         return len(self._fragments)
 
     def follow(self, change: Change) -> None:
-        """An entity was changed or deleted; called before its links are told."""
+        """An entity was changed or deleted; called before its links are updated."""
         before, after = change.before, change.after
         if before is None:
             return

@@ -31,7 +31,7 @@ GREETING_COST: Final = 64 * 1024
 RESUMES_PER_TURN: Final = 4
 """Sockets that are read again in a turn, each with up to 256 KiB."""
 PIECE_EVENTS: Final = 256
-"""What a read has brought is cut into pieces of about so many messages when they are small."""
+"""A read with small messages is handled in pieces of about this many messages."""
 DENSE_BYTES: Final = 1024
 """Messages below this size are small: a read of 256 KiB holds more of them than a piece."""
 PIECE_BYTES_MIN: Final = 16 * 1024
@@ -53,7 +53,7 @@ class ReadingTurns:
         self._is_due = False
 
     def spend(self, work: int) -> bool:
-        """Whether so much may be done now; what begins within the bound may go beyond it.
+        """Whether this much work may begin now; work that begins within the bound may exceed it.
 
         The bound is renewed in the turn after it was reached, and not in each: that costs those
         who never reach it nothing, and a turn does no more than one bound either way."""
@@ -169,7 +169,7 @@ class Intake:
         self._connection.handle(piece)
 
     def was_handled(self, byte_count: int, event_count: int) -> None:
-        """So much was handled, and meant so many events; see whether to go on."""
+        """Count handled bytes and events, and decide whether to continue."""
         if event_count * DENSE_BYTES <= byte_count:
             self._piece_bytes = WHOLE
         elif 2 * event_count > PIECE_EVENTS:

@@ -217,7 +217,7 @@ class RequestQueue:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much waits that no more should be read."""
+        """Whether so many requests wait that reading should pause."""
         return (
             len(self._waiting) > REQUESTS_WAITING_MAX
             or self._waiting_bytes > REQUEST_BYTES_WAITING_MAX

@@ -2,7 +2,7 @@
 
 Owns the order: a rule is added to or removed from what the subscription has at that moment, so
 that of two changes asked for together neither undoes the other. Each is carried out through
-the live namespace, and told when every fragment selects by it. Called by the operations of
+the live namespace, and answered when every fragment selects by it. Called by the operations of
 the management node; runs on the event loop only while there is something to do.
 """
 
@@ -36,7 +36,7 @@ class RuleChanges:
         self._task: asyncio.Task[None] | None = None
 
     def ask(self, path: str, edit: Edit, done: Done) -> None:
-        """Change the rules of a subscription; `done` is told once, never inside this call."""
+        """Change the rules of a subscription; `done` is called once, never inside this call."""
         self._waiting.append((path, edit, done))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())

@@ -3,7 +3,7 @@
 Owns the join of a topic's fragments with `partibus.rules`: it answers the fragments' question
 from the rules that the catalog holds, which are compiled again when they change and not
 before they are asked for. Where no rule looks at a message, nothing of it is decoded. Called
-by the fragments of one topic for every message; told of changes by the node.
+by the fragments of one topic for every message; the node reports changes to it.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,1 +1,1 @@
-"""The only package that owns sockets: it tells protocols apart and pumps bytes."""
+"""The only package that owns sockets: it detects protocols and moves bytes."""

@@ -43,7 +43,7 @@ class Deadlines:
         return member in self._members
 
     def watch(self, member: Expiring) -> None:
-        """Start the member's time, or start it anew."""
+        """Start the member's time limit, or restart it."""
         self._members[member] = self._clock.monotonic_ms() + self._limit_ms
         self._members.move_to_end(member)
         if self._timer is None:

@@ -36,7 +36,7 @@ TLS_HANDSHAKE_S: Final = 10.0
 TLS_SHUTDOWN_S: Final = 5.0
 # How long the last bytes of a closing connection may wait for the peer to take them.
 CLOSING_MS: Final = 10_000
-# Peers that are told goodbye at the stop of the node get this long to take it.
+# How long peers have to take the close frame when the node stops.
 STOP_GRACE_S: Final = 5.0
 # Sockets beyond the AMQP connections: health checks and new arrivals must get in even
 # when every AMQP connection that the profile allows is taken.
@@ -93,7 +93,7 @@ class Listener:
     # --- ports ----------------------------------------------------------------------------
 
     def accept_from(self, sock: socket.socket) -> None:
-        """Let in whoever connects to this listening socket, which is ours from now on."""
+        """Accept connections on this listening socket, and own it from now on."""
         self._accept_loops.append(AcceptLoop(self._loop, sock, self._admit))
 
     def close_ports(self) -> None:

@@ -20,7 +20,7 @@ LOOK_MS: Final = 1_000
 """Files are looked at this often at most; a certificate is replaced every few weeks."""
 DAY_MS: Final = 24 * 60 * 60 * 1000
 WARNING_DAYS: Final = 30
-"""From so many days before its end on a certificate is warned about, once a day."""
+"""Days before its expiry from which a certificate causes a warning, once a day."""
 
 Stamp = tuple[tuple[int, int, int], ...]
 
@@ -88,7 +88,7 @@ class ServedCertificate:
         self._warn_if_ending()
 
     def _look(self) -> Stamp | None:
-        """What tells a file from its successor; None when one is not there."""
+        """Identifies a version of the files; None when one is missing."""
         try:
             found = [path.stat() for path in (self._certificate_path, self._key_path)]
         except OSError:

@@ -56,7 +56,7 @@ def sniff(first: bytes) -> Traffic:
 
 
 class Reception(Protocol):
-    """Who is told what a new connection turned out to be."""
+    """Receives the protocol of a new connection."""
 
     def given_up(self, first: "FirstBytes") -> None:
         """Its time was over before it had a transport."""

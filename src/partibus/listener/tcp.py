@@ -18,7 +18,7 @@ from partibus.listener.deadlines import Deadlines
 WRITE_BUFFER_BYTES_HIGH: Final = 256 * 1024
 WRITE_BUFFER_BYTES_LOW: Final = 64 * 1024
 # A peer that is sent away while it sends has seen our last words, or is gone, when it has
-# been silent for so long: several round trips of a slow network.
+# been silent for this long: several round trips of a slow network.
 LINGER_QUIET_S: Final = 0.25
 
 

@@ -1,4 +1,4 @@
-"""A port that is bound while the server is not ready: whoever asks is told to come again.
+"""A port that is bound while the server is not ready: clients are answered to retry.
 
 Owns the answers until the listener takes the port over: 503 to HTTP, with a text, and the end of
 the connection to everything else. Tools that probe `/health` would otherwise wait for their own

@@ -1,4 +1,4 @@
-"""How long a message lives: as its sender asks, as it is stored, and as its receiver is told.
+"""How long a message lives: as its sender asks, as it is stored, and as its receiver sees it.
 
 Owns the agreement of the header's time to live with the creation time and the absolute expiry
 time of the properties section: the difference of the two times is the life, to the millisecond
@@ -15,7 +15,7 @@ from partibus.amqp.codec.sections import MessageProperties, decode_properties, p
 FOREVER: Final = -1
 WORD_FOREVER: Final = 0xFFFF_FFFF
 WORD_LONG: Final = 0xFFFF_FFFE
-"""In a stored message: so long, or as long as its two times say."""
+"""In a stored message: this long, or as long as its two times say."""
 LIFE_MS_MAX: Final = 7_900 * 31_557_600_000
 """Years of milliseconds: whoever lives longer, beyond the end of calendars, lives forever. A
 scheduled message's row has room for 2^48 - 1."""

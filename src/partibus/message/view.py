@@ -89,7 +89,7 @@ class StoredView:
 
     @property
     def properties(self) -> MessageProperties:
-        """The properties section, decoded anew."""
+        """The properties section, decoded again."""
         return decode_properties(self.parts.bare, self.sections)
 
     def _field(self, place: int) -> object:

@@ -123,7 +123,7 @@ class BulkPath:
 
     async def entity(self, name: str, host: str, token: str | None) -> Payload:
         """Where each fragment of an entity is read and written in bulk."""
-        # First: strangers are not told whether there is such an entity.
+        # First: without a right nobody learns whether the entity exists.
         self._authorize_any(token or "", parse_address(name).path)
         entity = BulkService(self._namespace).entity(name)
         record = entity.record

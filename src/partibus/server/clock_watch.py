@@ -1,8 +1,8 @@
 """The watch over the wall clock, which somebody may set while the server runs.
 
 Owns the one place where a step of the clock is noticed: once a second, in a turn of its own, in
-which everybody who holds an interval as a time of day is told to move it along. Must never decide
-what moves: that is for whoever holds it (docs/adr/0014-clock.md). Made by the node.
+which every part that keeps an interval as a time of day moves it by the same amount. It must never
+decide what moves: that is up to those parts (docs/adr/0014-clock.md). Made by the node.
 """
 
 import logging
@@ -13,13 +13,13 @@ from partibus.domain.clock import Clock
 from partibus.fragment.broker import Scheduler, Timer
 
 LOOK_MS: Final = 1000
-"""How often the clocks are compared: a step is followed so much late at the most."""
+"""How often the clocks are compared: the longest delay before a step is followed."""
 
 _log: Final = logging.getLogger(__name__)
 
 
 class ClockWatch:
-    """Compares the clock with the wall; `stepped` is told by how much it was set."""
+    """Compares the clock with the time of day; calls `stepped` with the size of a step."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler, stepped: Callable[[int], None]) -> None:
         self._clock = clock

@@ -92,9 +92,9 @@ class ServeSettings:
     store_places: tuple[str, ...] = ()  # empty: `stores` directories below `data`
     workers: int = 1
     worker_timeout_s: int = 5
-    """A worker that does not answer for so long is ended and started again; 0: never."""
+    """A worker that does not answer for this long is killed and restarted; 0: never."""
     keep_locks: bool = True
-    """Locks of messages survive a clean stop; otherwise they are delivered anew at once."""
+    """Locks of messages survive a clean stop; otherwise the messages are redelivered at once."""
     profile: Profile = SELFHOST
     flight_port: int = 0
     memory_limit: int | None = None  # None: 512 MiB, or a quarter of what the process may use

@@ -1,7 +1,7 @@
 """Failures a user can act on, as one line on stderr (and an excerpt) and an exit code.
 
 Owns the exit codes of the command line, and the end of a process that has met a mistake of
-ours. Only errors of our own taxonomy and of the operating system are told this way; anything
+ours. Only errors of our own taxonomy and of the operating system are reported this way; anything
 else is our mistake and shows its traceback.
 Called by the lifecycle and by verbs that check things or ask a server.
 """

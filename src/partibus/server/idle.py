@@ -1,6 +1,6 @@
 """Entities that nobody uses are deleted when their owner wished so (IDL-1).
 
-Owns the watch over idle entities. Every worker tells how long its fragments have been idle;
+Owns the watch over idle entities. Every worker reports how long its fragments have been idle;
 the first worker alone puts the answers together and decides, so nothing is decided about an
 entity that a worker does not answer for. Idle time is written to the catalog as it grows, and
 counts only while the server runs: a restart neither forgets it nor adds to it. Made by the node.
@@ -25,8 +25,8 @@ from partibus.fragment.upkeep.usage import idle_ms
 USAGE: Final = "usage"
 """The question how long fragments have been idle."""
 SWEEP_MS: Final = 60_000
-"""How often the watch looks: an entity goes at most so much late, and a crash forgets at most
-so much of its idle time. The shortest that can be wished for is five minutes."""
+"""How often the watch looks: the longest delay of a deletion, and the most idle time that a crash
+forgets. The shortest that can be wished for is five minutes."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class IdleWatch:
 
     async def _delete(self, record: EntityRecord) -> bool:
         try:
-            # Asked anew: others may have been deleted before it, which takes its time.
+            # Asked again: others may have been deleted before it, which takes its time.
             if not is_due(record, await self._idle_times([record])):
                 return False
             await self._live.delete(record.path)

@@ -67,7 +67,7 @@ class ServerNamespace:
         return await self._change(path, write)
 
     async def delete(self, path: str) -> EntityRecord:
-        """An entity and its messages are gone, and its links are told."""
+        """Delete an entity and its messages; its links are closed with an error."""
 
         def write(catalog: Catalog) -> EntityRecord:
             with catalog.batch():

@@ -135,7 +135,7 @@ class Node:
         self.catalog: Catalog
         self._writer: CatalogWriter
         self._shows_key = False
-        """Whether this start tells the root key; with several workers the supervisor does."""
+        """Whether this start prints the root key; with several workers the supervisor does."""
         self._encrypted: SealedCatalog | None = None
         """None when the catalog is not encrypted."""
         self._at_end = contextlib.ExitStack()

@@ -28,7 +28,7 @@ class LoopScheduler:
         self._loop.call_soon(callback)
 
     def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        """Run in so many milliseconds."""
+        """Run after this many milliseconds."""
         return self._loop.call_later(delay_ms / 1000, callback)
 
     def call_from_thread(self, callback: Callable[[], None]) -> None:

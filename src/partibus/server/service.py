@@ -2,7 +2,7 @@
 
 Owns the order: ports are bound before anything is opened (a busy port costs no
 recovery), nobody is let in before the node stands, and at the end nobody is let in before
-the node is told to stop. It knows no process matters (signals, limits, exit codes):
+the node is asked to stop. It knows no process matters (signals, limits, exit codes):
 `lifecycle` and the test kit both run it.
 """
 
@@ -268,7 +268,7 @@ def endpoints_of(
     ca_path: Path,
     connection_string: Callable[[str, int], str],
 ) -> Endpoints:
-    """Every port tells protocols apart, so any one stands in for one switched off."""
+    """Every port detects the protocol, so any of them can replace one that is switched off."""
     any_port = next(iter(numbers.values()))
     amqp_port = numbers.get("--port", any_port)
     host = reachable_host(settings.host)

@@ -37,15 +37,15 @@ class ServerLoads:
         return 0 if self.peers is None else self.peers.live_bytes(store)
 
     def damaged(self, stores: int) -> int:
-        """How many messages of so many stores were found damaged, whichever workers have them."""
+        """How many damaged messages were found in `stores` stores, of all workers."""
         return sum(self._facts(store)[DAMAGED] for store in range(stores))
 
     def short(self, stores: int) -> list[int]:
-        """Those of so many stores whose disks are almost full."""
+        """The stores, of this many, whose disks are almost full."""
         return [store for store in range(stores) if self._facts(store)[IS_SHORT]]
 
     def down(self, stores: int) -> list[int]:
-        """Those of so many stores that do not answer."""
+        """The stores, of this many, that do not answer."""
         return [store for store in range(stores) if self._is_down(store)]
 
     def _is_down(self, store: int) -> bool:

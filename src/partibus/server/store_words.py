@@ -1,6 +1,6 @@
 """Errors of a store in words for clients: the number of the store, never a place on our disks.
 
-Owns that one translation, at the seam between a store and the fragments in it: whoever runs a
+Owns that one translation, at the seam between a store and the fragments in it: the part that runs a
 fragment passes every error of its store through here, once, after it was logged as it was. The
 log, the start of the server and its exit name files and directories; clients read numbers.
 """

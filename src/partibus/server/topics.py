@@ -1,7 +1,7 @@
 """Topics in this process: their fragments, joined with those of their subscriptions.
 
 Owns the selectors, one for each topic, and which subscription's fragment hangs on which topic's.
-Both are in the same store, so both are here or neither is. It follows what the node tells it of
+Both are in the same store, so both are here or neither is. It follows what the node reports about
 the catalog's changes and touches no message. Called by the node alone.
 """
 
@@ -45,7 +45,7 @@ class Topics:
             topic.subscriptions[record.entity_id] = machine.state
 
     def changed(self, record: EntityRecord) -> None:
-        """A subscription came, changed or went: its topic selects anew."""
+        """A subscription came, changed or went: its topic selects by the new rules."""
         selector = self._selectors.get(_topic_key(record))
         if record.kind is EntityKind.SUBSCRIPTION and selector is not None:
             selector.changed()

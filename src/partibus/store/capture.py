@@ -22,7 +22,7 @@ _LEFT_OUT: Final = frozenset({LOCK_NAME, RESERVE_NAME, WATERMARK_NAME})
 class CapturedFile:
     """A file of a store, up to the length that counts.
 
-    `stamp` tells whether a file that was copied before is still the same; none while it grows."""
+    `stamp` shows whether a file that was copied before is unchanged; none while it grows."""
 
     __slots__ = ("length", "name", "stamp")
 

@@ -34,7 +34,7 @@ from partibus.store.watermark import Watermark
 # it up, seldom enough not to burden a disk that is being repaired.
 PROBE_INTERVAL_S: Final = 1.0
 
-# When nothing was appended for so long, the watermark is synced too: the time for which a
+# When nothing was appended for this long, the watermark is synced too: the time for which a
 # loss of power could leave the last commits looking like a torn tail if they were damaged.
 IDLE_SYNC_S: Final = 0.5
 
@@ -115,7 +115,7 @@ class CommitThread:
         """The size of the file that is written to."""
         self.durable = tail
         self.gate = threading.Lock()
-        """Whoever holds it keeps `durable` where it is: nobody is told of anything meanwhile."""
+        """Its holder keeps `durable` in place: no commit is confirmed meanwhile."""
         self._waiting: list[PendingEntry] = []
         self._rolling = False
         self._refusing = False
@@ -227,7 +227,7 @@ class CommitThread:
         self._timings.append.observe(synced_s - first.begun_s)
 
     def _reserve(self, needed_bytes: int) -> None:
-        """Have room for so much of the segment, and some more."""
+        """Reserve space for this much of the segment, and some more."""
         size = reservation(needed_bytes, self._segment_bytes)
         self._disk.allocate(self._fd, size)
         self.reserved_bytes = size
@@ -253,10 +253,10 @@ class CommitThread:
         self._rolling = False
 
     def _fail(self, group: list[PendingEntry], error: Exception) -> None:
-        """Refuse all that waits; told under the lock, so that a later refusal is told later.
+        """Refuse all that waits; under the lock, so that refusals stay in order.
 
-        What was written is cut before anybody hears: a process that ends now must not leave an
-        entry to the next start that its sender was told is not stored."""
+        What was written is cut before that: a process that ends now must not leave to the next
+        start an entry whose sender was told that it is not stored."""
         _log.error("%s: a commit failed, the store is down: %r", self._directory, error)
         text = f"The store {self._directory} is down: {error}. It is probed; try again."
         self._cut_refused()
@@ -296,7 +296,7 @@ class CommitThread:
 
         The cut is real, not only remembered: an entry that was refused may lie there whole,
         and must not be found by a recovery once the log has grown up to it again. The file
-        is opened anew, since after a failed sync the old descriptor may report success for
+        is opened again, since after a failed sync the old descriptor may report success for
         pages that were dropped.
         """
         disk = self._disk

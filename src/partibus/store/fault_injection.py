@@ -138,7 +138,7 @@ class StoreFaults(Protocol):
         ...
 
     def delay(self, commit_delay_ms: int) -> None:
-        """Take so much longer for every commit; 0 ends that."""
+        """Delay every commit by this much; 0 ends the fault."""
         ...
 
     def heal(self) -> None:

@@ -3,7 +3,7 @@
 Owns the thread that writes a checkpoint and its new pages while commits go on, and the rule of
 deletion: a segment goes when it lay wholly before a durable checkpoint and held no live body when
 the checkpoint was taken; a page file goes when a durable checkpoint names nothing in it. Called by
-the store on the loop thread; tells it there.
+the store on the loop thread, and reports to it there.
 """
 
 import logging

@@ -149,7 +149,7 @@ class Store(Protocol):
         """Make all records durable or none.
 
         Sets `position` of every record that has a body before it returns, and counts the
-        body as live. When `done` is told an error the positions are void and count no more.
+        body as live. When `done` gets an error, the positions are void and no longer count.
         """
         ...
 
@@ -161,7 +161,7 @@ class Store(Protocol):
         ...
 
     def read(self, refs: list[Ref], done: ReadDone) -> None:
-        """The bodies, however long it takes; they stay readable until `done` is told."""
+        """Read the bodies, however long it takes; they stay readable until `done` is called."""
         ...
 
     def retain(self, position: int, length: int) -> None:
@@ -170,7 +170,7 @@ class Store(Protocol):
         ...
 
     def retain_many(self, positions: "array[int]", lengths: "array[int]") -> None:
-        """Count so many bodies as live once more, as `retain` does with one."""
+        """Count many bodies as live once more, as `retain` does with one."""
         ...
 
     def release(self, position: int, length: int) -> None:

@@ -304,7 +304,7 @@ class SegmentStore:
             tell(entry.done, error)
 
     def restored(self, base: int, tail: int) -> None:
-        """The disk answers again; whoever was refused hears of it before appends go on."""
+        """The disk answers again; refused callers learn it before appends continue."""
         self._tell_refused()
         self._table.reopen(base, tail)
         self._go_on_at(base, tail)
@@ -406,7 +406,7 @@ class SegmentStore:
     def freeze(self) -> Capture:
         """Let nothing more become durable until `thaw`, and say what is: pin before.
 
-        Whoever waits for a commit waits; so several stores can be captured at one moment."""
+        Pending commits wait, so that several stores can be captured at one moment."""
         commit = self._commit
         if commit is None or self._down:
             raise StoreUnavailable(f"The store {self._directory} is down; try again when it is up.")

@@ -99,7 +99,7 @@ class BodyReader:
             except OSError as error:
                 raise self._failed(run, error) from error
             if read < length:
-                return None  # the rest is on disk, or is missing: the slow way tells which
+                return None  # the rest is on disk, or is missing: the slow way finds out
             self._take(refs, run, bodies)
         return bodies
 
@@ -196,7 +196,7 @@ class Readers:
         return self._cached.read_now(refs, plan_runs(self._table, refs))
 
     def read(self, refs: list[Ref], done: ReadDone) -> None:
-        """The bodies from the thread; they are held until it is told, so files stay."""
+        """The bodies from the thread; they are retained until the callback, so files stay."""
         try:
             runs = plan_runs(self._table, refs)
         except BusError as error:

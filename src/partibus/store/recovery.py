@@ -183,7 +183,7 @@ class LogScan:
         return last - start
 
     def _look_for_headers(self, data: bytes, position: int) -> None:
-        """Any intact header tells how far the log was durable when it was written."""
+        """Any intact header states how far the log was durable when it was written."""
         found = data.find(ENTRY_MAGIC)
         while found >= 0:
             header = unpack_header(self._seed, data, found)

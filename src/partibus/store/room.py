@@ -33,7 +33,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True, frozen=True)
 class FreeMin:
-    """How much of a file system is to stay free: a share of it, and at least so many bytes."""
+    """How much of a file system is to stay free: a share of it, and at least a number of bytes."""
 
     share: float = FREE_SHARE
     least_bytes: int = FREE_BYTES_MIN
@@ -72,7 +72,7 @@ class Room:
     def look(self, now_s: float, position: int) -> bool:
         """Ask the file system, unless it was asked just now; whether `is_short` changed.
 
-        `position` is the end of the log: what was written since tells when to ask again."""
+        `position` is the end of the log: what was written since decides when to ask again."""
         if (
             now_s - self._looked_at_s < LOOK_INTERVAL_S
             and position - self._looked_at_position < LOOK_BYTES

@@ -89,7 +89,7 @@ def check_segment_header(path: Path, data: bytes, base: int, store_id: bytes) ->
 
 
 def header_store_id(data: bytes) -> bytes | None:
-    """The store a sound header names, or None; used when nothing else tells the store."""
+    """The store a sound header names, or None; used when nothing else names the store."""
     if len(data) < SEGMENT_HEADER_BYTES or not data.startswith(SEGMENT_MAGIC):
         return None
     if crc32c(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:
@@ -120,7 +120,7 @@ def _write_rest(disk: Disk, fd: int, data: bytes, written: int, offset: int) -> 
 
 
 def reservation(needed_bytes: int, segment_bytes: int) -> int:
-    """How much of a segment is to be reserved when so much of it is needed."""
+    """How much of a segment to reserve when `needed` bytes of it are needed."""
     size = RESERVE_BYTES_MIN
     while size < needed_bytes:
         size += min(size, RESERVE_STEP_BYTES_MAX)

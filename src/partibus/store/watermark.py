@@ -77,7 +77,7 @@ def read_watermark(disk: Disk, directory: Path) -> WatermarkFound | None:
 
 
 class Watermark:
-    """The file, open for writing; made anew at every start from what recovery proved."""
+    """The file, open for writing; written again at every start from what recovery proved."""
 
     __slots__ = ("_disk", "_fd", "_map", "_store_id", "_turn", "position", "unsynced")
 

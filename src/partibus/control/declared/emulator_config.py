@@ -129,7 +129,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _check_logging(source: DefinitionSource, user: Table) -> None:
-    """The emulator's logging has no meaning here, yet a wrong word is told."""
+    """The emulator's logging has no meaning here, but a wrong value is an error."""
     if "Logging" not in user:
         return
     where: Where = ("UserConfig", "Logging")

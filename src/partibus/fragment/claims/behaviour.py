@@ -241,7 +241,7 @@ def abort_renewal(state: State, change: Change, error: BusError, out: Effects) -
 
 
 def read_claim(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Copies of claimed messages; whoever knows the claim may read it, any number of times."""
+    """Copies of claimed messages; readable any number of times by anyone who knows the claim."""
     assert isinstance(command, ReadClaim)
     claim = _claims(state).by_owner.get(command.owner)
     if state.suspended:

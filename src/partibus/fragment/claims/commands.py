@@ -100,7 +100,7 @@ class ClaimMessages(Command):
 
 
 class RenewClaim(Command):
-    """Hold a claim for so long from now."""
+    """Extend a claim by this duration from now."""
 
     __slots__ = ("duration_ms", "epoch", "owner", "port", "start")
 
@@ -136,7 +136,7 @@ class ReleaseClaim(Command):
         self.owner = owner
         self.epoch = epoch
         self.forget = forget
-        """Forget the owner too: the number of its runs begins anew."""
+        """Forget the owner too: its epochs begin again at 1."""
 
 
 class ReadClaim(Command):

@@ -80,7 +80,7 @@ class Claim:
             yield from range(self.runs[index], self.runs[index] + self.runs[index + 1])
 
     def summary(self) -> ClaimSummary:
-        """What the owner is told."""
+        """What the owner sees."""
         return ClaimSummary(
             self.owner,
             self.epoch,

@@ -68,14 +68,14 @@ class CursorsPort(Protocol):
 
 
 class PlanPort(Protocol):
-    """Where the answer goes that tells what can be read."""
+    """Where the plan of a read goes."""
 
     def planned(self, plan: RangePlan) -> None:
         """What there is."""
         ...
 
     def failed(self, error: BusError) -> None:
-        """It cannot be told."""
+        """The plan failed."""
         ...
 
 

@@ -80,7 +80,7 @@ class BringBack(Command):
 
 
 class Redirect(Command):
-    """Parcels go to another entity, or anew to the same, under new outbox numbers.
+    """Parcels go to another entity, or again to the same, under new outbox numbers.
 
     What was sent under an old number is never sent again, so a destination that has seen
     higher ones cannot take the message for a repetition."""
@@ -131,7 +131,7 @@ class Transfer(Command):
 class Fence(Command):
     """Take nothing more from an origin up to an outbox number, and tell what was taken.
 
-    `done` is told the mark. What lies between it and `number` is not here and never will be
+    `done` is called with the mark. What lies between it and `number` is not here and never will be
     under that number, so the origin may do with it what it likes; until it has done so durably
     it sends nothing higher here."""
 

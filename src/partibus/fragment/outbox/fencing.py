@@ -1,7 +1,7 @@
 """What a destination takes from the outboxes of others, exactly once.
 
 Owns the decision about messages that come with an origin: those up to the mark were taken
-before and are dropped, and whoever sent them hears that they are there. `Fence` closes numbers
+before and are dropped, and the origin is answered that they are stored. `Fence` closes numbers
 above the mark, for an origin that must know for certain that they were not taken and will not
 be: what was still under way is refused then. Called by `arrivals`.
 """

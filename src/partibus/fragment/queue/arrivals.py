@@ -1,7 +1,7 @@
 """Sending: messages come in, are numbered, and wait or are scheduled.
 
 Owns sequence numbers, time to live at entry and the size quota. Nothing is visible, and
-nobody is told, before the records are durable.
+nothing is confirmed, before the records are durable.
 """
 
 from partibus.domain.errors import BusError, QuotaExceeded

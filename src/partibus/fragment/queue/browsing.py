@@ -1,6 +1,6 @@
 """Messages by number and without order: deferred receive, peek and purge.
 
-Owns what is asked for through the management node rather than a receiving link. Peek shows
+Owns the requests that come through the management node instead of a receiving link. Peek shows
 copies and touches nothing (PEK-1).
 """
 

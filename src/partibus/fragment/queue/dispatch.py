@@ -200,7 +200,7 @@ def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> No
 
 
 def _take_back(lane: SubQueue, consumer: Consumer, count: int) -> None:
-    """The receiver did not get so many after all; its demand stands."""
+    """Messages did not reach the receiver; its demand is restored."""
     consumer.sent -= count
     if not consumer.gone:
         lane.demand(consumer, consumer.limit)

@@ -1,4 +1,4 @@
-"""Locks that outlive a clean stop, so that a restart does not deliver anew what is in hand.
+"""Locks that outlive a clean stop, so that a restart does not redeliver locked messages.
 
 Owns how the locks of a fragment are written into the last snapshot before a stop, and put back at
 the next start: the same tokens, until the same moments. They hold only when nothing was recorded

@@ -125,7 +125,7 @@ def abort_cancellation(state: State, change: Change, error: BusError, out: Effec
 
 
 def _reinstate(state: State, messages: list[Held]) -> None:
-    """Schedule them again; those that are due are looked for anew, and so come in order."""
+    """Schedule them again; due ones are searched again, so the order is kept."""
     state.due.clear()
     for held in messages:
         del state.departing[held.sequence]

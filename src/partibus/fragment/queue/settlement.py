@@ -156,7 +156,7 @@ def drop_locks(state: State, allowance: Allowance, now_ms: int, out: Effects) ->
 
 
 def renew(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Extend locks from now; a lost one is told as 0 (LCK-3)."""
+    """Extend locks from now; a lost one is reported as 0 (LCK-3)."""
     assert isinstance(command, Renew)
     lane = state.lanes[command.lane]
     until_ms = now_ms + state.spec.lock_duration_ms

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from partibus.fragment.sessions.state import Sessions
 
 LOCK_SCAN_MS: Final = 1000
-"""After the lock duration was made shorter, a lock may be noticed to have lapsed so much late."""
+"""After the lock duration was made shorter, a lapsed lock may be noticed this much later."""
 
 
 class SubQueue:
@@ -144,7 +144,7 @@ class SubQueue:
         self.locks[held.token] = held
 
     def lapsed(self, now_ms: int, limit: int) -> list[Held]:
-        """Locks whose time is up and that nobody is settling at this moment, so many at most."""
+        """Expired locks without a settlement under way, at most `limit` of them."""
         out: list[Held] = []
         if not limit:
             return out

@@ -208,7 +208,7 @@ class MessageTable:
         return held
 
     def take_expired(self, now_ms: int, limit: int) -> list[Held]:
-        """Take out messages that expired by now, in sequence order, at most so many."""
+        """Take out messages that expired by now, in sequence order, up to a limit."""
         if self._expiry_floor_ms > now_ms:
             return []
         expired: list[Held] = []

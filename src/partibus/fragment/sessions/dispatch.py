@@ -26,7 +26,7 @@ def session_lane(lane: SubQueue) -> SessionLane:
 
 
 def serve_sessions(state: State, lane: SessionLane, now_ms: int, out: Effects) -> None:
-    """Serve every session that something happened to, then whoever waits for any."""
+    """Serve every session that changed, then receivers that wait for any session."""
     if state.suspended:
         return
     sessions = lane.in_sessions
@@ -72,7 +72,7 @@ def _turn_away(state: State, lane: SessionLane, out: Effects) -> None:
 
 
 def forwarding(state: State) -> InvalidOperation:
-    """What is told to who would receive from an entity that forwards."""
+    """The error for a receiver on an entity that forwards."""
     spec = state.spec
     return InvalidOperation(f"'{spec.path}' forwards to '{spec.forward_to}'; receive from there.")
 
@@ -87,7 +87,7 @@ def _feed(
 ) -> bool:
     """Give the holder what it has room for, in order; expired messages are set aside (TTL-4).
 
-    False when so many have expired that the rest has to wait for the ticks."""
+    False when too many have expired; the rest waits for the next ticks."""
     if lock.returning or lock.until_ms <= now_ms:
         return True
     consumer = lock.consumer

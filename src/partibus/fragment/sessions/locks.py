@@ -128,7 +128,7 @@ def find_oldest(state: State, command: Command, now_ms: int, out: Effects) -> No
 
 
 def renew_session(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Extend a session's lock from now; a lost one is told as 0."""
+    """Extend a session's lock from now; a lost one is reported as 0."""
     assert isinstance(command, RenewSession)
     lock = held_lock(state, command.session_id, command.lock, now_ms)
     until_ms = 0
@@ -197,7 +197,7 @@ def drop_locks(state: State, command: Command, now_ms: int, out: Effects) -> Non
 
 
 def without_sessions(state: State) -> BusError:
-    """What is told to who speaks of sessions where there are none."""
+    """The error for a session request on an entity without sessions."""
     return InvalidOperation(
         f"'{state.spec.path}' does not require sessions; receive from it without one."
     )

@@ -313,7 +313,7 @@ class Sessions:
     # --- offers -----------------------------------------------------------------------------
 
     def offer(self, session: Session) -> None:
-        """A free session may be given to whoever takes any, if a message waits in it."""
+        """Offer a free session with waiting messages to receivers of any session."""
         head = session.first()
         if not head or 0 < session.standing <= head:
             return

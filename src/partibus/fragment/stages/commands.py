@@ -4,7 +4,7 @@ A stage holds messages that are durable and that nobody sees: what one task of a
 written of a batch. When the batch is done all of its stages are published by one change, once;
 a batch that is published again is not. `epoch` numbers the batches, and runs, of a writer in the
 order in which they began; one that a later one has followed is refused. A `series` is a counting
-of batches: a writer may have begun to count anew.
+of batches: a writer may have begun to count again.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ class PublishPort(Protocol):
     """Where the answer to a publication goes."""
 
     def published(self, count: int, is_repeated: bool) -> None:
-        """So many messages are on their way, durably; or they were before."""
+        """This many messages are published durably, now or by an earlier request."""
         ...
 
     def failed(self, error: BusError) -> None:
@@ -84,7 +84,7 @@ class StageMessages(Command):
     """Add a chunk to a stage, which is made by its first.
 
     Chunks are counted from 0. One that is there already is confirmed again and not added, so
-    that whoever got no answer may send it again."""
+    that a writer without an answer may send it again."""
 
     __slots__ = (
         "byte_count",

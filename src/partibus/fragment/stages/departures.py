@@ -20,7 +20,7 @@ from partibus.fragment.state import State
 
 DEPARTURE_MESSAGES_MAX: Final = 1000
 OUTBOX_MESSAGES_MAX: Final = 4000
-"""No more follow while so many wait for the courier."""
+"""No more messages follow while this many wait for the courier."""
 
 
 def depart_published(state: State, out: Effects) -> None:

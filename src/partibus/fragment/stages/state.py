@@ -20,7 +20,7 @@ WRITERS_MAX: Final = 1000
 SERIES_MAX: Final = 1000
 """Series of batches that are remembered of a writer; the one used longest ago goes first."""
 STAGE_LIFE_MS: Final = 24 * 3600 * 1000
-"""A stage to which nothing was added for so long is abandoned."""
+"""A stage to which nothing was added for this long is abandoned."""
 _SIZE: Final = struct.Struct("<H")
 _HEAD: Final = struct.Struct("<QII")
 _WRITER: Final = struct.Struct("<QQQI")
@@ -72,7 +72,7 @@ class Stage:
         return not self.is_closing and self.next_chunk == self.chunk_count
 
     def summary(self) -> StageSummary:
-        """What its writer and operators are told."""
+        """What its writer and operators see."""
         return StageSummary(
             self.name, self.epoch, self.path, len(self.table), self.byte_count, self.touched_ms
         )

@@ -37,7 +37,7 @@ def copies_arrived(state: State, change: Change, now_ms: int, out: Effects) -> N
         if state.sessions is not None:
             state.sessions.enter(copy.sequence, copy.session_id or "")
         push(copy.sequence, position, copy.length, enqueued_ms, copy.expires_ms, extra)
-    # A copy has the topic's number (SEQ-11), and whoever reads along asks how far they go.
+    # A copy has the topic's number (SEQ-11), and cursors ask how far the numbers go.
     state.next_sequence = state.next_sequence_durable = next_sequence
     dispatch(state, state.main, now_ms, out)
     if has_dead_letters:
@@ -45,6 +45,6 @@ def copies_arrived(state: State, change: Change, now_ms: int, out: Effects) -> N
 
 
 def abort_copies(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: nothing has come, and the topic tells the sender."""
+    """The store failed: nothing has arrived; the topic answers the sender."""
     assert isinstance(change, Copies)
     state.size_bytes -= change.byte_count

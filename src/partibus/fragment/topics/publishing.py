@@ -87,7 +87,7 @@ class Draft:
         """Whether every message found a subscription."""
 
     def publish(self, sequence: int, body: bytes, session_id: str | None, ttl_ms: int) -> None:
-        """Give a new message to whoever wants it."""
+        """Copy a new message to every subscription that selects it."""
         selection = self._select(body, sequence)
         record = Record(self._state.fragment_id, PUBLISHED, b"", body)
         holders = self._share(selection, record, len(body), sequence, session_id, ttl_ms)
@@ -100,7 +100,7 @@ class Draft:
             self.is_wanted = False
 
     def publish_due(self, sequence: int, held: Held, body: bytes, ttl_ms: int) -> None:
-        """Give a scheduled message to whoever wants it; its body stays where it lies."""
+        """Copy a due message to every subscription that selects it; its body stays in place."""
         selection = self._select(body, sequence)
         session_id = self._topic.selector.session_of(body) if selection.shared else None
         holders = self._share(selection, held, held.length, sequence, session_id, ttl_ms)

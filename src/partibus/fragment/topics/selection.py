@@ -1,7 +1,7 @@
 """Which subscriptions get a message: the question that a topic's fragment asks.
 
 Owns the shape of the question and of its answer. The rules, and the reading of a message's
-properties, live above the fragment layer: whoever runs a topic gives it a `Selector`, and
+properties, live above the fragment layer: the node gives a topic its `Selector`, and
 replaces what that answers with when rules change. A selector is pure: asked twice, it may be
 answered twice, and nothing is changed by asking.
 """
@@ -20,7 +20,7 @@ class Failure:
     def __init__(self, key: int, overlay: Overlay) -> None:
         self.key = key
         self.overlay = overlay
-        """Why, as the dead letter tells it."""
+        """The reason, as the dead letter states it."""
 
 
 class Selection:

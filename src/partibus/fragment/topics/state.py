@@ -3,7 +3,7 @@
 Owns the join of a topic's fragment with the fragments of its subscriptions that have the same
 index and live in the same store, and the weighing of all of them together: what lies in a
 subscription counts against the topic's size (ENT-5). Decides nothing about messages; made and
-kept up to date by whoever runs the fragments, used by `publishing`.
+kept up to date by the node, used by `publishing`.
 """
 
 from collections import deque
@@ -59,7 +59,7 @@ class Topic:
         self._weighed_ms += delta_ms
 
     def has_room(self, state: "State", byte_count: int, now_ms: int) -> bool:
-        """Whether so much more fits; the sum is taken anew only when it might not."""
+        """Whether this many more bytes fit; the sum is computed only when they might not."""
         most = state.spec.size_bytes_max
         if not most:
             return True

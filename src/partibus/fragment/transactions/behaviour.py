@@ -19,7 +19,7 @@ from partibus.fragment.transactions.commands import CheckLocks
 
 
 class Releasing(Change):
-    """Messages wait again at the end of a transaction, uncounted; no record tells of it."""
+    """Messages wait again at the end of a transaction, uncounted; there is no record of it."""
 
     __slots__ = ("lane", "messages")
 

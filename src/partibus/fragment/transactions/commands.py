@@ -27,7 +27,7 @@ class NumbersPort(Protocol):
 
 
 class SilentPort:
-    """Where the answers to the single parts of a transaction go: only the whole is told."""
+    """The port of the single parts of a transaction: only the whole is answered."""
 
     __slots__ = ()
 

@@ -21,7 +21,7 @@ TICK_INTERVAL_MS_MIN: Final = 20
 
 
 class Alarms:
-    """The alarms of one broker; `tick` is told whom to tick, and what it may do."""
+    """The alarms of one broker; `tick` is called with the machine and its allowance."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Alarms:
         self._behind.pop(fragment_id, None)
 
     def clear(self) -> None:
-        """The clock was set: every machine is about to say anew when it wants to be woken."""
+        """The clock was set: every machine is about to report its next deadline."""
         self._alarms.clear()
         self._heap.clear()
         self._set_timer()

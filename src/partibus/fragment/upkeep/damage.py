@@ -1,7 +1,7 @@
 """Which stored messages are known to be damaged.
 
 Owns their places, so that health counts each of them once however often it is met. It reads
-nothing itself: the broker tells it of every read that failed.
+nothing itself: the broker reports every failed read to it.
 """
 
 from typing import Final

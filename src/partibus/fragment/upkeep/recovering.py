@@ -21,7 +21,7 @@ from partibus.fragment.upkeep.store_marks import STORE_FRAGMENT, StoreMarks
 from partibus.store.interface import Pages, Recovered, RecoveredRecord
 
 STEP_RECORDS: Final = 4096
-"""Records between two steps of which those who wait are told: some milliseconds."""
+"""Records between two calls of `progress`: some milliseconds."""
 
 _CONTRADICTIONS: Final = (AssertionError, LookupError, OverflowError, ValueError, struct.error)
 """What comes of numbers, places and texts that no release has written."""

@@ -68,7 +68,7 @@ RELEASED_AT_ONCE: Final = 10_000
 
 
 class Refusal(Effect):
-    """A command for a fragment that is no more."""
+    """A command for a fragment that was removed."""
 
     __slots__ = ("command", "error")
 
@@ -177,7 +177,7 @@ class Removals:
 
 
 def all_bodies(state: State) -> Iterator[tuple[int, int]]:
-    """(position, length) of every body that a fragment holds, whoever has it locked."""
+    """(position, length) of every body that a fragment holds, locked or not."""
     yield from stored_bodies(state)
     if state.retention is not None:
         yield from state.retention.bodies()
@@ -189,5 +189,5 @@ def all_bodies(state: State) -> Iterator[tuple[int, int]]:
 
 
 def gone(machine: Machine) -> EntityNotFound:
-    """What is told to who still speaks to the fragment."""
+    """The error for commands to a fragment that was removed."""
     return EntityNotFound.named(machine.state.spec.path)

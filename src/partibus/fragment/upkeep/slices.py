@@ -3,7 +3,7 @@
 Owns the allowance that a tick spends. Thousands of locks that lapse or messages that expire
 together are dealt with a slice at a time, so that the other fragments of the broker have their
 turns between; a fragment that has more to do says so and is ticked again at once. What has not
-had its turn yet is over all the same: whoever uses a lock or takes a message looks at its time.
+had its turn yet is over all the same: code that uses a lock or takes a message checks its time.
 """
 
 from typing import Final
@@ -21,5 +21,5 @@ class Allowance:
         self.left = count
 
     def spend(self, count: int) -> None:
-        """So much was done."""
+        """Count work that was done."""
         self.left = max(0, self.left - count)

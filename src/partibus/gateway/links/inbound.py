@@ -146,7 +146,7 @@ class InboundLink:
         size = sum([len(message.body) for message in messages])
         request = event.delivery_id
         if event.settled:
-            # No outcome is owed and nobody is told when it fails (SEED-91).
+            # The client expects no outcome, not even of a failure (SEED-91).
             request = self._last_presettled = self._last_presettled - 1
         if self._submissions.is_empty:
             self._connection.has_sends(self)

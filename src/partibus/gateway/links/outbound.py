@@ -96,7 +96,7 @@ class OutboundLink:
     # --- demand ---------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Several fragments tell when they have something; a single one is simply asked."""
+        """Several fragments report when they have messages; a single one is simply asked."""
         if len(self._sources) > 1:
             for source in self._sources:
                 source.show_interest()
@@ -143,7 +143,7 @@ class OutboundLink:
         self._pull_max = max(1, pull_bytes // (self._message_bytes + 1))
 
     def _pull_single(self, source: Source, changed: bool) -> None:
-        """One fragment gets all the room; told again only when it is worth a command."""
+        """One fragment gets all the room; updated only when the change is worth a command."""
         room = self._room()
         if self._link.drain:
             if changed and self._may_drain(room):
@@ -168,7 +168,7 @@ class OutboundLink:
         return not self._drain_waits
 
     def _drain_next(self) -> None:
-        """Ask one source after the other for what it has, then tell the client."""
+        """Drain one source after the other, then answer the client."""
         assert self._to_drain is not None
         room = self._room()
         if self._to_drain and not self._may_drain(room):
@@ -252,7 +252,7 @@ class OutboundLink:
         self.pull()
 
     def came_back(self, source: Source) -> None:
-        """A source that was out of reach must be asked anew; one in line will be anyway."""
+        """Ask a source again that was unreachable; one that is in line is asked anyway."""
         if len(self._sources) == 1:
             self._pull_single(source, True)
         elif source not in self._ready:
@@ -313,7 +313,7 @@ class OutboundLink:
         return MessageLockLost()
 
     def answer(self, deliveries: Sequence[Delivery], outcome: bytes) -> None:
-        """Tell what became of settlements in a transaction."""
+        """Answer settlements that were part of a transaction."""
         self._answer(deliveries, outcome)
         self._go_on()
 

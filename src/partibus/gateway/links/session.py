@@ -40,7 +40,7 @@ WAIT_MS_DEFAULT: Final = 59_000
 """How long a client waits for a session that did not say; it gives up itself after a minute."""
 LOST_NOTICE_MS: Final = 2_000
 """How long a link outlives the lock of its session. The service takes its time, too: a client that
-waits for messages as long as the lock lasts, and no longer, leaves before it is told."""
+waits for messages as long as the lock lasts, and no longer, leaves before the answer."""
 _EPOCH_TICKS: Final = 621_355_968_000_000_000
 _TICKS_PER_MS: Final = 10_000
 

@@ -35,15 +35,15 @@ class Drawer(Protocol):
         ...
 
     def ran_dry(self, source: "Source", unused: int) -> None:
-        """A source has given what it had for its demand, or all that it was asked for."""
+        """A source has delivered what it had, or all that was demanded."""
         ...
 
     def has_messages(self, source: "Source") -> None:
-        """Messages wait at a source that was asked for none."""
+        """Messages wait at a source without demand."""
         ...
 
     def came_back(self, source: "Source") -> None:
-        """A source that was out of reach must be asked anew."""
+        """A source that was unreachable must be asked again."""
         ...
 
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
@@ -97,7 +97,7 @@ class Source:
     # --- to the fragment --------------------------------------------------------------------
 
     def demand(self, count: int, drain: bool) -> None:
-        """Let it give so many more messages than it has given."""
+        """Let it deliver up to this many more messages."""
         self.granted = count
         self._fragment.submit(Demand(self._consumer, self.taken + count, drain))
 
@@ -124,7 +124,7 @@ class Source:
         self.taken += len(messages)
         self.granted -= len(messages)
         if self.is_closed:
-            # Nobody is there any more: unlock at once, without counting (DLV-5).
+            # The link is gone: unlock at once, without counting a delivery (DLV-5).
             tokens = [held.token for held in messages if held.token]
             self.settle(None, tokens, Outcome.RELEASE, None)
         else:
@@ -146,11 +146,11 @@ class Source:
             self._link.has_messages(self)
 
     def interrupted(self) -> None:
-        """It is out of reach and gives nothing for the demand."""
+        """It is unreachable, and the demand is void."""
         self.granted = 0
 
     def resumed(self) -> None:
-        """It is back, and does not know what was asked of it."""
+        """It is reachable again, and has no demand."""
         if not self.is_closed:
             self._link.came_back(self)
 

@@ -59,13 +59,13 @@ class _Deletion:
             self._request.succeed_empty()
 
     def done(self, count: int) -> None:
-        """A fragment has deleted so many."""
+        """A fragment has deleted this many messages."""
         self._deleted += count
         self._wanted -= count
         self.go_on()
 
     def failed(self, error: BusError) -> None:
-        """A fragment cannot; what others have deleted is told all the same."""
+        """A fragment failed; what the others have deleted is still reported."""
         if self._deleted:
             self._wanted = 0
             self.go_on()

@@ -87,7 +87,7 @@ class MessagesPart:
 
 
 class CountPart:
-    """The port of one fragment that tells how many messages were concerned."""
+    """The port for a fragment's count of affected messages."""
 
     __slots__ = ("_fan_out", "_part")
 
@@ -103,7 +103,7 @@ class CountPart:
 
 
 class SendPart:
-    """The port of one fragment that tells the numbers of what it stored."""
+    """The port for the sequence numbers that a fragment assigned."""
 
     __slots__ = ("_fan_out", "_part")
 

@@ -3,7 +3,7 @@
 Owns `peek-message` and the positions that let repeated peeks walk a partitioned entity: what
 the fragments show is merged by enqueued time (PEK-9), and each receiver's next peek goes on
 where its last one ended in every fragment. A sequence number that is not that of the last
-peek starts anew in the fragment it names and goes on to those with higher indexes. Where the
+peek starts again in the fragment it names and goes on to those with higher indexes. Where the
 server is set to the vendor's way, a peek shows only what the first fragment to answer with
 messages has (SEED-13, CON-6).
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PEEK_BYTES_MAX: Final = 256 * KILOBYTE
 """Size of one answer (PEK-7); a single larger message is still shown."""
 POSITIONS_MAX: Final = 256
-"""Cursors a connection keeps; the oldest is forgotten and its walk starts anew."""
+"""Cursors a connection keeps; the oldest is forgotten, and its walk starts again."""
 
 
 class PeekPosition:

@@ -64,7 +64,7 @@ def tell_numbers(request: "ManagementRequest", numbers: Sequence[int]) -> None:
 
 
 def _numbers(count: int, first: int, dropped: Sequence[int]) -> list[int]:
-    """The numbers of so many messages; a duplicate gets one that no message has (DUP-6)."""
+    """The numbers of the messages; a duplicate gets one that no message has (DUP-6)."""
     numbers: list[int] = []
     duplicates = frozenset(dropped)
     for place in range(count):

@@ -152,7 +152,7 @@ class _Listing:
             self._request.succeed_empty()
 
     def listed(self, session_ids: Sequence[str], passed_over: int) -> None:
-        """A fragment has told its sessions."""
+        """A fragment has listed its sessions."""
         self._to_skip -= passed_over
         self._ids += session_ids
         self.go_on()

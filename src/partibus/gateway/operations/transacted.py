@@ -56,7 +56,7 @@ def update_disposition(request: "ManagementRequest", transaction: Transaction) -
 
 
 def schedule_message(request: "ManagementRequest", transaction: Transaction) -> None:
-    """Store messages at the commit; their numbers are set aside and told now."""
+    """Store messages at the commit; their numbers are reserved and returned now."""
     messages, payloads = messages_to_schedule(request)
     node = request.node
     parts = place_messages(

@@ -117,7 +117,7 @@ class OpenTransactions:
             transaction.roll_back()
 
     def expire(self, now_ms: int) -> None:
-        """Roll back what was not discharged in time; it stays known, so that this is told."""
+        """Roll back what was not discharged in time; it stays known as the reason."""
         for transaction in self._by_id.values():
             if transaction.is_due(now_ms):
                 transaction.expire()

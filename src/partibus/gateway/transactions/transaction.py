@@ -78,7 +78,7 @@ class Transaction:
             self.deadline_ms = now_ms + self._profile.transaction_ms_max
 
     def count_messages(self, count: int) -> None:
-        """So many messages are sent (TXN-8)."""
+        """Count messages that are sent (TXN-8)."""
         self._message_count += count
         most = self._profile.transaction_messages_max
         if self._message_count > most:
@@ -87,7 +87,7 @@ class Transaction:
             )
 
     def count_operations(self, count: int) -> None:
-        """So many messages are settled or cancelled (TXN-8)."""
+        """Count messages that are settled or cancelled (TXN-8)."""
         self._operation_count += count
         most = self._profile.transaction_operations_max
         if self._operation_count > most:
@@ -197,7 +197,7 @@ class CommitPort:
 
 
 def _rolled_back(cause: BusError) -> BusError:
-    """What a client is told of a transaction that cannot be committed (TXN-12)."""
+    """The error for a transaction that cannot be committed (TXN-12)."""
     if isinstance(cause, TransactionUnknown | TransactionTimedOut):
         return cause
     return TransactionRolledBack(f"The transaction was rolled back. {cause.text}")

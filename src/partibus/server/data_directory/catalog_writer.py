@@ -30,7 +30,7 @@ class CatalogWriter:
     async def write(self, change: Callable[[Catalog], _Result]) -> _Result:
         """Make a change: durable, and known to this process, when the answer comes.
 
-        It goes on when whoever asked does not wait for it."""
+        It continues even when the caller stops waiting."""
         if self._open_own is None:
             return change(self._catalog)
         return await asyncio.shield(asyncio.ensure_future(self._write(change)))

@@ -1,6 +1,6 @@
 """The data directory as one thing: made private, and claimed by one server before all else.
 
-Owns its lock and its modes. Whoever reads or writes anything below it holds the lock: the server
+Owns its lock and its modes. All code that reads or writes below it holds the lock: the server
 (with several workers the supervisor, for all of them) and the offline verbs; so a second server
 changes nothing before it is refused. Stores elsewhere have locks of their own. Called by the
 service, the supervision and `server.data_directory.offline`.

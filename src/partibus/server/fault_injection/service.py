@@ -56,7 +56,7 @@ class FaultService:
         return {**written, "count": sum(answer["count"] for answer in answers.values())}
 
     async def _until_down(self, store: int) -> None:
-        """Answer when the store has noticed, so that whoever asked finds it down."""
+        """Answer when the store has noticed, so that the caller finds it down."""
         for _ in range(NOTICE_MS_MAX // NOTICE_POLL_MS):
             for stores in (await self._control.ask_all(STORES, {})).values():
                 told = stores.get(str(store))

@@ -4,7 +4,7 @@ Owns the moment and the time for which files are held. All workers pin their sto
 file goes; then all of them freeze, and while nothing becomes durable anywhere the catalog is read;
 then all go on. What each store had durable is what a loss of power at that moment would have left,
 so forwarding, transactions and deletions between stores come out of a restore as out of a crash.
-Whoever asked reads the files by requests that each lengthen the time; a reader that vanishes, or
+The client reads the files by requests that each extend the time limit; a reader that vanishes, or
 a disk that fills up, ends it. Asked by the HTTP side (`ops.admin_backup`).
 """
 
@@ -48,7 +48,7 @@ LEASE_MS: Final = 60_000
 """How long files are held after the last request for one."""
 LOOK_MS: Final = 1_000
 FREEZE_MS_MAX: Final = 1_000
-"""A store goes on by itself after so long, whatever became of whoever froze it."""
+"""A frozen store continues by itself after this time, even if its freezer is gone."""
 FREEZE_TRIES_MAX: Final = 5
 
 _log: Final = logging.getLogger(__name__)
@@ -285,7 +285,7 @@ class BackupService:
         return base64.b64encode(content).decode("ascii")
 
     async def file(self, name: str, store: int, file: str) -> tuple[Path, int]:
-        """Where a file lies, and how much of it is to be read; the time runs anew."""
+        """Where a file lies, and how much of it is to be read; the time limit starts again."""
         answers = await self._ask_all(RENEW, {"id": name, "store": store, "name": file})
         lengths = [answer["length"] for answer in answers if answer["length"] is not None]
         if not lengths:
@@ -297,7 +297,7 @@ class BackupService:
         await self._ask_all(RENEW, {"id": name, "store": -1, "name": ""})
 
     async def end(self, name: str) -> Payload:
-        """Whoever made the backup has all of it, or wants no more."""
+        """The client has the whole backup, or does not want it any more."""
         await self._ask_all(RELEASE, {"id": name})
         return {}
 

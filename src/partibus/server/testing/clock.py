@@ -17,7 +17,7 @@ from partibus.server.testing.fake_time import FakeTime
 ADVANCE_MS_MAX: Final = 10 * 365 * 24 * 3600 * 1000
 """Ten years in one call; more is a mistake of units."""
 TOTAL_MS_MAX: Final = 100 * 365 * 24 * 3600 * 1000
-"""Beyond this, ends of locks and messages could not be told to clients any more."""
+"""Beyond this, ends of locks and messages could not be expressed to clients any more."""
 SWITCHED_OFF: Final = (
     "The clock of this server cannot be moved: it was started without --fake-time. Start it with "
     "'partibus serve --testing', or with '--memory --fake-time', where that is wanted."

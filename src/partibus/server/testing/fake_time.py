@@ -81,7 +81,7 @@ class FakeTime:
         self._loop.call_soon(callback)
 
     def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> FakeTimer:
-        """Run in so many milliseconds of this time."""
+        """Run after this many milliseconds of fake time."""
         timer = FakeTimer(self.clock.monotonic_ms() + delay_ms, callback)
         self._count += 1
         heappush(self._timers, (timer.at_ms, self._count, timer))

@@ -93,7 +93,7 @@ class HostedNamespaces(NoNamespaces):
         return {"name": name, "key_name": name, "key": key}
 
     async def delete(self, name: str) -> Payload:
-        """A namespace goes with all that is in it; its clients are told."""
+        """Delete a namespace with all its content; its clients are disconnected."""
         node = self._nodes.pop(name, None)
         if node is None:
             raise EntityNotFound(f"There is no namespace '{name}'.")
@@ -118,7 +118,7 @@ class HostedNamespaces(NoNamespaces):
         return name
 
     def _key(self) -> str:
-        """The server's own key opens all of them: who holds it could make them anew."""
+        """The server's own key opens all of them: its holder could create them again."""
         policy = self._own.catalog.policy("", ROOT_POLICY_NAME)
         assert policy is not None
         return policy.primary_key

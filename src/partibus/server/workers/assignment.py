@@ -1,4 +1,4 @@
-"""What a worker is told when it starts, as one line of JSON.
+"""The settings that a worker receives when it starts, as one line of JSON.
 
 Owns the form of that line. It goes through a pipe, never through arguments or the environment,
 which other users of the machine can read. The supervisor writes it, the worker reads it.

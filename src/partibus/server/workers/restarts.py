@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final
 
 DEATHS_MAX: Final = 6
-"""So many deaths within DEATHS_WINDOW_S are one too many."""
+"""This many crashes within DEATHS_WINDOW_S stop the server."""
 DEATHS_WINDOW_S: Final = 60.0
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 5.0

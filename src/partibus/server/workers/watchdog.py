@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 PING_S: Final = 1.0
 START_LIMITS: Final = 12
-"""A starting worker may be silent for so many times the limit: 60 s by default. Between two signs
+"""A starting worker may be silent for this many limits: 60 s by default. Between two signs
 it reads a checkpoint, brings one large fragment up, or waits for a slow disk."""
 
 log = logging.getLogger(__name__)

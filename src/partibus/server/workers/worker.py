@@ -1,7 +1,7 @@
 """One worker: a full node as a child of the supervisor.
 
 Owns the life of that process: it reads its assignment from stdin, says on stdout when it has
-checked its stores, goes on when it is told that all have, says when it is ready and until then
+checked its stores, continues when all workers have, says when it is ready and until then
 that it gets on, answers pings,
 and stops on SIGTERM or when stdin ends, which is how the death of the supervisor shows: no worker
 outlives it. Run as `python -m partibus.server.workers.worker`, by the supervisor only.
@@ -48,7 +48,7 @@ log = logging.getLogger("partibus.server.workers.worker")
 
 
 def main() -> int:
-    """Serve until told to stop; answers the exit code."""
+    """Serve until asked to stop; returns the exit code."""
     # Ctrl-C goes to the whole group; the supervisor decides what becomes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = sys.stdin.buffer.readline()

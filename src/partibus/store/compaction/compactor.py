@@ -139,8 +139,8 @@ class Compactor:
     def begin(self, position: int, done: Done, *, is_eager: bool = False) -> bool:
         """Delete what nobody needs before a checkpoint's position, and compact what is worth it.
 
-        `done` is told when the space is free; False when there was nothing to do, or it is being
-        done already, and nothing is told. Eager, it does what it can, for a disk that is almost
+        `done` is called when the space is free; False when there was nothing to do, or it is being
+        done already (no call). Eager, it does what it can, for a disk that is almost
         full."""
         if self._is_busy or self._stopping.is_set():
             return False

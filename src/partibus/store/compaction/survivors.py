@@ -95,7 +95,7 @@ class Survivors:
         self.shared_bytes = 0
 
     def add(self, position: int, body: bytes, count: int, base: int) -> None:
-        """A body with so many holders."""
+        """A body with this many holders."""
         self.writer.add(position, body)
         if not count:
             self.released.append(position - base)
@@ -230,7 +230,7 @@ class Copying:
 
 
 class Window:
-    """A piece of a segment in memory, which follows what is asked for."""
+    """A piece of a segment in memory, which moves with the reads."""
 
     __slots__ = ("_at", "_data", "_disk", "_fd", "_source", "read_bytes")
 
