@@ -97,34 +97,6 @@ BASIC: Final = Profile(
     time_to_live_ms_max=14 * DAY_MS,
 )
 STANDARD: Final = Profile(name="standard")
-PREMIUM_2017: Final = Profile(
-    name="premium-2017",
-    size_is_per_fragment=False,
-    has_express=False,
-    partitioning="forced",
-    fragments_default=2,
-    partitioned_entities_max=UNLIMITED,
-    entities_max=1_000,
-    entity_megabytes=_PREMIUM_MEGABYTES,
-    message_bytes_default=1024 * KILOBYTE,
-    message_bytes_max=1024 * KILOBYTE,
-    http_message_bytes_max=1024 * KILOBYTE,
-    batch_delete_messages_max=4_000,
-)
-PREMIUM_2020: Final = Profile(
-    name="premium-2020",
-    size_is_per_fragment=False,
-    has_express=False,
-    partitioning="ignored",
-    fragments_default=1,
-    entities_max=1_000,
-    entity_megabytes=_PREMIUM_MEGABYTES,
-    has_large_messages=True,
-    message_bytes_default=1024 * KILOBYTE,
-    message_bytes_max=MESSAGE_BYTES_MOST,
-    http_message_bytes_max=1024 * KILOBYTE,
-    batch_delete_messages_max=4_000,
-)
 PREMIUM: Final = Profile(
     name="premium",
     size_is_per_fragment=False,
@@ -139,6 +111,20 @@ PREMIUM: Final = Profile(
     message_bytes_max=MESSAGE_BYTES_MOST,
     http_message_bytes_max=1024 * KILOBYTE,
     batch_delete_messages_max=4_000,
+)
+PREMIUM_2017: Final = replace(
+    PREMIUM,
+    name="premium-2017",
+    partitioning="forced",
+    fragments_default=2,
+    has_large_messages=False,
+    message_bytes_max=1024 * KILOBYTE,
+)
+PREMIUM_2020: Final = replace(
+    PREMIUM,
+    name="premium-2020",
+    partitioning="ignored",
+    partitioned_entities_max=STANDARD.partitioned_entities_max,
 )
 EMULATOR: Final = Profile(  # EMU-8, EMU-9
     name="emulator",
