@@ -213,7 +213,7 @@ async def _body(request: Request) -> bytes:
 def is_management(scope: Scope) -> bool:
     """Whether a request is for this application: its clients always name an API version.
 
-    So do some that send and receive, which are told by their paths."""
+    So do some that send and receive, which are recognised by their paths."""
     if scope["type"] != "http":
         return False
     if b"api-version=" not in scope["query_string"].lower():

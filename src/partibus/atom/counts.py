@@ -1,4 +1,4 @@
-"""What an entity holds at this moment, as whoever asks the workers tells it.
+"""What an entity holds at this moment, as the workers report it.
 
 Owns the shape of the counts (CNT-1) and the question that this package puts to the server. It
 counts nothing itself. Implemented by the server's administration.
@@ -41,7 +41,7 @@ EMPTY: Final = Figures()
 
 
 class FiguresSource(Protocol):
-    """Whoever can ask all workers."""
+    """Asks all workers."""
 
     async def figures(self, records: Sequence[EntityRecord]) -> Mapping[int, Figures]:
         """The figures of each entity by its id."""

@@ -24,12 +24,12 @@ class Answer(Generic[Value]):
         self.value: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
 
     def put(self, value: Value) -> None:
-        """The answer is there; who asked may have gone."""
+        """Set the answer; the caller may have gone."""
         if not self.value.done():
             self.value.set_result(value)
 
     def failed(self, error: BusError) -> None:
-        """There is no answer but this."""
+        """Fail with an error."""
         if not self.value.done():
             self.value.set_exception(error)
 
@@ -49,7 +49,7 @@ class ClaimsAnswer(Answer[list[ClaimSummary]]):
 
 
 class CountAnswer(Answer[int]):
-    """So many messages."""
+    """A number of messages."""
 
     def done(self, count: int) -> None:
         self.put(count)

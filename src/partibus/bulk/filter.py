@@ -86,7 +86,7 @@ class MessageFilter:
 
 
 def compile_filter(text: str) -> SqlFilter:
-    """A filter, ready; what is wrong with it is told with the place in its text."""
+    """A compiled filter; errors name the position in its text."""
     if len(text) > FILTER_CHARS_MAX:
         raise ArgumentError(
             f"The filter has {len(text)} characters; {FILTER_CHARS_MAX} are allowed."

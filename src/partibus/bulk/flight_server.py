@@ -221,7 +221,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         ticket = asked.read_request(raw, asked.Ticket)
         self._authorize(token, ticket.entity, Rights.LISTEN)
         if ticket.choice is not None:
-            MessageFilter(ticket.choice, ticket.fragment)  # a filter that is wrong is told at once
+            MessageFilter(ticket.choice, ticket.fragment)  # reports an invalid filter at once
         return ticket
 
     async def _put_request(self, token: str, raw: bytes) -> Put:

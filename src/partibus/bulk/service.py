@@ -220,7 +220,7 @@ class BulkService:
     # --- reading --------------------------------------------------------------------------
 
     async def read(self, ticket: asked.Ticket, first: int, most_bytes: int) -> Messages:
-        """The next messages of a read, from a number on, of about so many bytes; none at its
+        """The next messages of a read, from a number on, of about `most_bytes`; none at its
         end."""
         (fragment,) = self._local(ticket.entity, [ticket.fragment]).values()
         answer = MessagesAnswer()
@@ -238,7 +238,7 @@ class BulkService:
 
 
 async def _each(fragments: Local, ask: Callable[[LocalFragment], Awaitable[Fields]]) -> Fields:
-    """Ask all fragments at once; one that fails tells why in its place."""
+    """Ask all fragments at once; a failure is reported in the fragment's place."""
 
     async def guarded(fragment: LocalFragment) -> Fields:
         try:

@@ -132,7 +132,7 @@ class StagingService:
 
 
 def writer_fields(writer: WriterSummary) -> dict[str, object]:
-    """A writer as it is told."""
+    """A writer as it is reported."""
     return {
         "writer": writer.name,
         "epoch": writer.epoch,

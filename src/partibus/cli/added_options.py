@@ -1,7 +1,7 @@
 """Options that a verb has without naming each: a command line that stands for a verb.
 
 Owns the signature and the words that such a command shows, which is all that Typer reads of it.
-What becomes of the options is for whoever adds them: `on_server` makes a place of them, and
+The code that adds the options also reads them: `on_server` makes a place of them, and
 `runs_pipeline` how a pipeline is run.
 """
 

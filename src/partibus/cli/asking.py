@@ -2,7 +2,7 @@
 
 Owns `on_server` and `perhaps_on_server`, which give a verb the options that say which server is
 meant and the place they name, and the printing of JSON. A verb may be a coroutine; it is then run.
-Whatever fails inside is told by `failures`. Stands around every verb that talks to a server.
+Errors are reported through `failures`. Stands around every verb that talks to a server.
 """
 
 import inspect

@@ -71,7 +71,7 @@ def load_contexts() -> Contexts:
 
 
 def save_contexts(contexts: Contexts) -> Path:
-    """Write the file anew, for the user's eyes only, and all of it or nothing."""
+    """Replace the file atomically, readable by the user only."""
     file = contexts_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = file.with_name(f".{file.name}.{os.getpid()}")

@@ -60,7 +60,7 @@ _SESSION_WORDS: Final = "requires sessions"
 
 
 class CommandFailed(Exception):
-    """What a user is told, and the exit code that says it to a program."""
+    """The text for the user, and the exit code for programs."""
 
     def __init__(self, text: str, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(text)

@@ -52,7 +52,7 @@ class Place:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["Bus"]:
-        """An authorized connection; what prevents it is told with what to do."""
+        """An authorized connection; a failure states what to do."""
         from partibus.client.bus import Bus
 
         async with AsyncExitStack() as stack:

@@ -106,7 +106,7 @@ def error_detail(body: bytes) -> str:
 
 
 def entity_fields(entry: Entry, kind: Kind) -> Fields:
-    """An entity by names: its properties, and what the server tells of it."""
+    """An entity by names: its properties, and what the server reports about it."""
     texts = {_local(child): child.text or "" for child in entry.description}
     shown: Fields = {"name": entry.name}
     for field in FIELDS[kind]:

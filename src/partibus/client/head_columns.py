@@ -2,7 +2,7 @@
 
 Owns the way from the head of a message (its annotations, properties and application properties, as
 its sender encoded them) to one list of values for each column that was asked for. Texts stay the
-bytes they are: whoever makes a table of them checks and keeps them. The bodies went another
+bytes they are: code that makes a table of them checks and keeps them. The bodies went another
 way. Hot, and compiled.
 """
 

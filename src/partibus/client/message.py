@@ -206,10 +206,10 @@ class IncomingMessage:
         partition_key: str | None = None,
         scheduled_ms: int | None = None,
     ) -> bytes:
-        """The message to be sent once more: as it was, but for what is given anew.
+        """The message to be sent once more: as it was, except for the given changes.
 
         What the bus wrote is left out: numbers, times, and why it was dead-lettered. The time to
-        live begins anew.
+        live starts again.
         """
         fields = self.properties
         life_ms = self.time_to_live_ms

@@ -1,7 +1,7 @@
 """Many encoded messages, column by column.
 
 Owns the way from messages as a peek gives them to one list of values for each column that was
-asked for; what no column needs is not decoded. It makes no tables: whoever reads messages in bulk
+asked for; what no column needs is not decoded. It makes no tables: code that reads messages in bulk
 puts the lists into a form of its own. Hot, and compiled.
 """
 
@@ -291,6 +291,6 @@ def _us(time_ms: object) -> int | None:
 
 
 def state_text(value: object) -> str:
-    """The state of a message by its number; active when it tells none."""
+    """The state of a message by its number; active when there is none."""
     number = value if isinstance(value, int) else 0
     return STATES[number] if 0 <= number < len(STATES) else str(number)

@@ -3,7 +3,7 @@
 Owns the control link [4.5], the links whose work is part of a transaction, and the order of the
 steps: declared, worked, and only when the bus has taken in every part of it, discharged. Many
 transactions go side by side, each step of all of them in one exchange. A discharge that was not
-answered is in doubt: only a look at the messages tells. Called by tools that move messages.
+answered is in doubt: only a look at the messages shows which. Called by tools that move messages.
 """
 
 import asyncio
@@ -180,7 +180,7 @@ class TransactedLinks:
         try:
             await client.attach(sender, session, str(uuid.uuid4()), path, True, _UNSETTLED, None)
         finally:
-            # Settlements are told to the session; the receiver waits for them.
+            # Settlements are reported to the session; the receiver waits for them.
             session.context = self.receiver
         self._senders[path.lower()] = sender
         return sender

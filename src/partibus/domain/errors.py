@@ -1,4 +1,4 @@
-"""The error taxonomy: what a peer is told, in AMQP and in HTTP, and whether to try again.
+"""The error taxonomy: what a peer receives, in AMQP and in HTTP, and whether to retry.
 
 Every class declares its AMQP `condition`, its `http_status` and `retryable`. The text
 says what to do next and ends with a tracking id (ERR-22), so that a user's log line can

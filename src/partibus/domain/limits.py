@@ -176,7 +176,7 @@ PROFILES: Final[dict[str, Profile]] = {
 
 
 def with_partitions(profile: Profile, partitions: int) -> Profile:
-    """The profile of a namespace whose entities all have so many partitions (CON-1).
+    """The profile of a namespace whose entities all have this many partitions (CON-1).
 
     A partitioned namespace has a lower limit on messages (section 1.10)."""
     assert profile.partitioning == "namespace"

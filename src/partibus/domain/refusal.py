@@ -1,7 +1,7 @@
 """Why a property of an entity was refused.
 
 Owns the two errors that admission, names and the catalog raise. They carry the property in
-the spelling of the definitions file, so that whoever read a file can point at the line.
+the spelling of the definitions file, so that the reader of a file can point at the line.
 """
 
 from typing import ClassVar

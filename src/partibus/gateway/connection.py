@@ -426,7 +426,7 @@ class ClientConnection:
         self._expect_close()
 
     def wake(self, session: Session) -> None:
-        """Settling made room in a session: links that it held back may go on."""
+        """Settling made room in a session: its waiting links may continue."""
         for link in session.wakeable():
             owner = link.context
             if isinstance(owner, OutboundLink | ResponseLink):

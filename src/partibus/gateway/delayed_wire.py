@@ -95,7 +95,7 @@ class DelayedWire:
         self._wire.abort()
 
     def pause_reading(self) -> None:
-        """Take no more from the peer."""
+        """Stop reading from the peer."""
         self._wire.pause_reading()
 
     def resume_reading(self) -> None:

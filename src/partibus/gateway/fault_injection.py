@@ -47,7 +47,7 @@ class ClientFaults:
         self._throttles: dict[str, Throttle] = {}
 
     def set_throttle(self, path: str, throttle: Throttle | None) -> None:
-        """Throttle sends to an entity from now on, or no more."""
+        """Throttle sends to an entity, or stop throttling."""
         if throttle is None:
             self._throttles.pop(path_key(path), None)
         else:

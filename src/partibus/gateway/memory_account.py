@@ -105,7 +105,7 @@ class MemoryAccount:
         return most // 16
 
     def orphaned(self, byte_count: int) -> None:
-        """Sends go on to the store though their link is gone; a negative count when they have."""
+        """Count sends whose link is gone before the store has them; negative when it has."""
         self.unstored_bytes += byte_count
         self.changed()
 
@@ -116,11 +116,11 @@ class MemoryAccount:
         self._waiting[waiting] = None
 
     def forget(self, waiting: Waiting) -> None:
-        """It waits no more."""
+        """Stop waiting."""
         self._waiting.pop(waiting, None)
 
     def changed(self) -> None:
-        """A share has changed: note the peak, and call those who wait when there is room again."""
+        """A share has changed: note the peak, and call the waiters when there is room again."""
         held = self.held_bytes
         if held > self.peak_bytes:
             self.peak_bytes = held

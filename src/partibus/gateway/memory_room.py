@@ -1,4 +1,4 @@
-"""Waiting for memory, for those who are awaited anyway: sends over HTTP and in bulk.
+"""Waiting for memory, for callers that can await: sends over HTTP and in bulk.
 
 Owns the wait of one request until the account has room. AMQP connections do not wait here: they
 are not read meanwhile (`reading_turns`).

@@ -49,7 +49,7 @@ class Entity:
 
     @property
     def refuses_unwanted(self) -> bool:
-        """Whether each send is to be answered by itself, since it may find nobody (ENT-4)."""
+        """Whether each send is answered for itself, since no subscription may match (ENT-4)."""
         spec = self.spec
         return isinstance(spec, TopicSpec) and spec.enable_filtering_messages_before_publishing
 
@@ -69,7 +69,7 @@ class Namespace:
         self._fragments[fragment.fragment_id] = fragment
 
     def drop_fragment(self, fragment_id: int) -> None:
-        """A fragment is no more."""
+        """A fragment was removed."""
         self._fragments.pop(fragment_id, None)
 
     @property

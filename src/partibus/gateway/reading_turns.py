@@ -1,4 +1,4 @@
-"""Who is read next, and how much of it is handled in one turn of the loop.
+"""Which connection is read next, and how much is handled in one turn of the loop.
 
 Owns whether the socket of a connection is read, what was read and is not handled yet, and the
 line of connections that wait for either. A turn of the loop handles a bounded amount of work

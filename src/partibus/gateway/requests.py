@@ -133,7 +133,7 @@ class ResponseLink:
         self._connection.has_output()
 
     def closed(self) -> None:
-        """The client reads no more answers."""
+        """The client's receiving link is gone."""
         while self._waiting:
             self._waiting.popleft()
             self._connection.requests.answered()
@@ -200,7 +200,7 @@ class RequestLink:
             self.connection.requests.answered()
 
     def closed(self) -> None:
-        """The client asks no more."""
+        """The client's sending link is gone."""
 
 
 class RequestQueue:

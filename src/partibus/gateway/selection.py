@@ -1,4 +1,4 @@
-"""Who gets a message that is sent to a topic: the rules of its subscriptions, applied.
+"""Which subscriptions get a message of a topic: their rules, applied.
 
 Owns the join of a topic's fragments with `partibus.rules`: it answers the fragments' question
 from the rules that the catalog holds, which are compiled again when they change and not
@@ -42,7 +42,7 @@ class TopicSelector:
         self._rules = None
 
     def select(self, body: bytes, index: int, sequence: int, enqueued_ms: int) -> Selection:
-        """Who gets a stored message that has this number in the topic's fragment `index`."""
+        """The subscriptions that get a stored message with this number in fragment `index`."""
         rules = self._rules if self._rules is not None else self._compile()
         if self._fixed is not None:
             return self._fixed

@@ -248,7 +248,7 @@ def _bulk(node: Administration) -> Callable[[Request], Awaitable[Response]]:
 
 
 def error_response(error: BusError) -> Response:
-    """An error as JSON: the same condition and tracking id that AMQP clients are told."""
+    """An error as JSON: the same condition and tracking id that AMQP clients receive."""
     note_error(error)
     body = {
         "error": {

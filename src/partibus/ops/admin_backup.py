@@ -82,7 +82,7 @@ def _open(path: Path, store: int) -> int:
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
-        # Clients are told numbers, never places on our disks.
+        # Clients get numbers, never paths on our disks.
         raise StoreUnavailable(
             f"A file of store {store} cannot be read: {error.strerror}. Begin the backup again."
         ) from error

@@ -13,7 +13,7 @@ TIME_FORMAT: Final = "%Y-%m-%dT%H:%M:%S"
 
 
 def configure_logging(level: int = logging.INFO, process: str = "") -> None:
-    """Send every record to stderr in one form; `process` tells apart who writes to one log."""
+    """Send every record to stderr in one form; `process` distinguishes the writers of one log."""
     handler = logging.StreamHandler(sys.stderr)
     line_format = LINE_FORMAT.format(process=f"[{process}] " if process else "")
     handler.setFormatter(logging.Formatter(line_format, TIME_FORMAT))

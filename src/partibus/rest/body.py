@@ -64,7 +64,7 @@ class Body:
         return b"".join(chunks)
 
     def _hold(self, size: int) -> None:
-        """So much of it has come; it waits for its client, like a message in several frames."""
+        """Count received bytes; the body waits for its client, like a message in several frames."""
         if size > self._memory.unfinished_max(self._share):
             raise MemoryShort(NO_ROOM)
         self._share.update(0, size, 0)

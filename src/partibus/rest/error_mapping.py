@@ -1,4 +1,4 @@
-"""Errors as the vendor's REST interface tells them: a status code and a small XML document.
+"""Errors as the vendor's REST interface reports them: a status code and a small XML document.
 
 Owns the one translation from the taxonomy of errors to HTTP for the data plane (HTP-4). It
 differs from the administration's in two places: a missing entity is 410 here, and 404 speaks

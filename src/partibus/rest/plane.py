@@ -176,7 +176,7 @@ class DataPlane:
         return entity, lane
 
     def _resolve(self, path: str, token: str | None, right: Rights) -> tuple[Address, Entity]:
-        """The entity of a path; strangers are not told whether there is one."""
+        """The entity of a path; without a right its existence is not revealed."""
         if self._is_closed:
             raise Stopping
         address = parse_address(path)
@@ -196,7 +196,7 @@ class DataPlane:
         require([grant], path, right, now_ms)
 
     def _close(self) -> None:
-        """The server stops: those who wait are told, and nothing is asked for any more."""
+        """The server stops: waiting requests are answered, and no demand is made."""
         self._is_closed = True
         for reception in list(self._receptions):
             reception.close()

@@ -1,7 +1,7 @@
 """One receive over HTTP: at most one message, from whichever fragment has one.
 
 Owns the wait for that message. Every fragment is asked in turn for what it has; when none has
-anything, the request waits until one tells that messages have come. Demand is out at one fragment
+anything, the request waits until one reports messages. Demand is out at one fragment
 at a time, so no second message is ever locked. A reception that is closed gives back what was on
 its way to it: nothing is lost with a client that stopped waiting, and nobody waits for its lock.
 """
@@ -130,7 +130,7 @@ class Reception:
             self._ask_next()
 
     def came_back(self, source: Source) -> None:
-        """A fragment that was out of reach must be asked anew."""
+        """A fragment that was unreachable must be asked again."""
         if source is self._asked:
             source.demand(1, True)
         elif self._is_waiting and source not in self._to_ask:

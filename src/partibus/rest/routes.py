@@ -37,7 +37,7 @@ from partibus.rest.plane import DataPlane
 from partibus.rest.property_headers import read_headers, text_of, write_headers
 
 TIMEOUT_S_MAX: Final = 60.0
-"""How long a receive may wait, and how long it does unless told otherwise."""
+"""The longest wait of a receive, and its default."""
 JSON_FACTOR: Final = 2
 JSON_BYTES: Final = 64 * 1024
 """A batch in JSON may be so many times larger than its messages, and so many bytes more: base64

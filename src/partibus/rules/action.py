@@ -2,7 +2,7 @@
 
 Owns the statements and the edits that they ask for. An action reads the view and changes
 nothing: the caller puts the edits into the copy (ACT-4). Statements run in order, and later
-ones see what earlier ones did. Called by whoever makes the copies of a topic's message.
+ones see what earlier ones did. Called by the selection of a topic's copies.
 """
 
 import enum

@@ -79,7 +79,7 @@ def _parser() -> "Lark":
         GRAMMAR,
         start=["filter_text", "action_text"],
         parser="lalr",
-        # Keywords are told apart by a callback, which a lexer that only looks for what the
+        # Keywords are recognised by a callback, which a lexer that only looks for what the
         # parser can use would never ask.
         lexer="basic",
         lexer_callbacks={"NAME": cast("Callable[[Token], Token]", _keyword)},

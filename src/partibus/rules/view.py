@@ -1,6 +1,6 @@
 """What filters and actions see of a message: its properties, never its body (FLT-6).
 
-Owns the seam between the rules and whoever knows how messages are encoded: the names of
+Owns the seam between the rules and the code that knows how messages are encoded: the names of
 the system properties, the Python types that stand for values, and the view that the caller
 implements. `MappingView` is the plain one, for tests and the command line. Nothing here
 decodes anything.

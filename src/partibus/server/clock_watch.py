@@ -1,4 +1,4 @@
-"""The watch over the wall clock, which somebody may set while the server runs.
+"""The watch over the wall clock, which may be set while the server runs.
 
 Owns the one place where a step of the clock is noticed: once a second, in a turn of its own, in
 which every part that keeps an interval as a time of day moves it by the same amount. It must never
@@ -32,7 +32,7 @@ class ClockWatch:
         self._timer = self._scheduler.call_later_ms(LOOK_MS, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -112,7 +112,7 @@ class ServeSettings:
     emulator: bool = False
     """Tools that start the vendor's emulator find what they expect of it."""
     fake_time: bool = False
-    """The clock can be advanced by those who hold Manage; for tests, in memory only."""
+    """The clock can be advanced with the Manage right; for tests, in memory only."""
     testing: bool = False
     """A server for test suites: namespaces per test and a reset, beside faults and fake time."""
 
@@ -144,7 +144,7 @@ class ServeSettings:
 
     @property
     def loopback_only(self) -> bool:
-        """Whether nobody but this machine can reach the server."""
+        """Whether the server can be reached from this machine only."""
         return is_loopback(self.host)
 
 

@@ -26,12 +26,12 @@ class Follower:
         self._timer: Timer | None = None
 
     def start(self, control: ControlHub) -> None:
-        """Listen to the others, and look by itself."""
+        """Listen to the other workers, and poll."""
         control.register(FOLLOW, self._follow)
         self._timer = self._scheduler.call_later_ms(INTERVAL_MS, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         if self._timer is not None:
             self._timer.cancel()
 

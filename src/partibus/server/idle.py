@@ -1,4 +1,4 @@
-"""Entities that nobody uses are deleted when their owner wished so (IDL-1).
+"""Idle entities are deleted if their AutoDeleteOnIdle says so (IDL-1).
 
 Owns the watch over idle entities. Every worker reports how long its fragments have been idle;
 the first worker alone puts the answers together and decides, so nothing is decided about an
@@ -57,7 +57,7 @@ class IdleWatch:
             self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
 
@@ -88,7 +88,7 @@ class IdleWatch:
         return [r.path for r in watched if is_due(r, idle) and await self._delete(r)]
 
     async def _idle_times(self, records: Iterable[EntityRecord]) -> dict[int, int]:
-        """By entity, since how long nobody has used it; without those not all answered for."""
+        """The idle time of each entity; without entities of which a fragment did not answer."""
         concerned = {record.entity_id: self._concerned(record) for record in records}
         numbers = sorted({number for numbers in concerned.values() for number in numbers})
         answers = await self._control.ask_all(USAGE, {"fragments": numbers})
@@ -133,7 +133,7 @@ def is_due(record: EntityRecord, idle: Mapping[int, int]) -> bool:
 
 
 def is_watched(record: EntityRecord) -> bool:
-    """Whether the entity goes when nobody uses it."""
+    """Whether the entity is deleted when it is idle."""
     if not record.fragments or forwards(record.spec):  # IDL-3
         return False
     return record.spec.auto_delete_on_idle_ms < DURATION_MAX_MS

@@ -38,7 +38,7 @@ DESCRIPTORS_MAX: Final = 1_048_576
 SOCKETS_MIN: Final = 64
 
 PRIVATE_UMASK: Final = 0o077
-"""Files that libraries make beside ours, such as SQLite's, are nobody else's either."""
+"""Files that libraries create, such as SQLite's, are private to this user too."""
 
 log = logging.getLogger(__name__)
 

@@ -95,7 +95,7 @@ class ServerNamespace:
         await self._change(path, lambda catalog: catalog.put_policy(path, policy))
 
     async def delete_policy(self, path: str, name: str) -> None:
-        """A policy holds no more."""
+        """Delete a policy."""
         await self._change(path, lambda catalog: catalog.delete_policy(path, name))
 
     async def regenerate_key(self, path: str, name: str, which: KeyName) -> AccessPolicy:
@@ -116,7 +116,7 @@ class ServerNamespace:
     # --- idle time ------------------------------------------------------------------------
 
     async def put_idle_times(self, idle_ms: Mapping[int, int]) -> None:
-        """Keep for how long entities have been idle; nobody else need know."""
+        """Save for how long entities have been idle; other workers need not know."""
         await self._written(lambda catalog: catalog.put_idle_times(idle_ms))
 
     # --- the order of a change --------------------------------------------------------------

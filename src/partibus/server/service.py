@@ -134,7 +134,7 @@ class Service:
             raise
 
     async def stop(self) -> None:
-        """Let nobody in, tell the clients, make everything durable, and close."""
+        """Stop accepting, tell clients to reconnect, make everything durable, and close."""
         assert self._listener is not None
         self._is_stopping = True
         self._listener.close_ports()
@@ -282,7 +282,7 @@ def endpoints_of(
 
 
 def reachable_host(host: str) -> str:
-    """The name to hand to clients: nobody can connect to 'every address'."""
+    """The host name for clients, who cannot connect to 'every address'."""
     if is_every_address(host):
         host = own_address(host)
     try:

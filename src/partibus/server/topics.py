@@ -51,7 +51,7 @@ class Topics:
             selector.changed()
 
     def leave(self, record: EntityRecord) -> None:
-        """An entity was deleted: a subscription is filled no more."""
+        """An entity was deleted: a subscription gets no more copies."""
         key = _topic_key(record)
         for index in range(len(record.fragments)):
             if record.kind is EntityKind.TOPIC:

@@ -16,7 +16,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def tell(done: "Done", error: BusError | None) -> None:
-    """Run a `done`; a failure in it is logged, since nobody else would see it."""
+    """Run a `done` callback; its failure is logged, since no caller would see it."""
     try:
         done(error)
     except Exception:

@@ -100,7 +100,7 @@ def prepare_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> N
 
 
 def name_checkpoint(disk: Disk, directory: Path, checkpoint: Checkpoint) -> None:
-    """Give it its name. When this fails, a recovery may find it all the same."""
+    """Rename it into place. When this fails, a recovery may still find it."""
     path = checkpoint_path(directory, checkpoint.position)
     beside = path.with_suffix(".tmp")
     try:

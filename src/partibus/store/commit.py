@@ -59,7 +59,7 @@ class PendingEntry:
 
 
 class CommitOwner(Protocol):
-    """Who hears of commits, on the loop thread, in their order."""
+    """Receives commits, on the loop thread, in their order."""
 
     def committed(self, entries: list[PendingEntry], elapsed_s: float) -> None:
         """These are durable."""
@@ -70,7 +70,7 @@ class CommitOwner(Protocol):
         ...
 
     def restored(self, base: int, tail: int) -> None:
-        """The log goes on at `tail` of segment `base`; call `resume` to go on."""
+        """The log continues at `tail` of segment `base`; call `resume` to start."""
         ...
 
     def room_changed(self, shortage: str | None) -> None:

@@ -350,7 +350,7 @@ class SegmentStore:
         self._table.retain_many(positions, lengths)
 
     def release(self, position: int, length: int) -> None:
-        """Count a body as needed no more."""
+        """Count a body as no longer needed."""
         if length:
             self._table.release(position, length)
 
@@ -416,7 +416,7 @@ class SegmentStore:
         return Capture(self._store_id, commit.durable, self._disk.names(self._directory))
 
     def thaw(self) -> bool:
-        """Go on; False when it went on already."""
+        """Continue; False when it continued already."""
         was_frozen, self._is_frozen = self._is_frozen, False
         if was_frozen and self._commit is not None:
             self._commit.gate.release()

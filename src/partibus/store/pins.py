@@ -1,4 +1,4 @@
-"""A disk on which files stay as long as somebody copies them.
+"""A disk on which files stay while a copy of them is made.
 
 Owns the removals that wait while the store is pinned; all else goes to the disk as it is. What
 waits is needed by nobody but the copier: after a crash the next start meets it again and removes

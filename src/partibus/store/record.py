@@ -80,7 +80,7 @@ class Payload:
 
     @property
     def data(self) -> bytes:
-        """All parts as one, for who looks at an entry without a file."""
+        """All parts as one, for readers of an entry without a file."""
         return b"".join(self.parts)
 
 

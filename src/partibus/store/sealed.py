@@ -273,7 +273,7 @@ class SealedStore:
         self.inner.retain_many(positions, written)
 
     def release(self, position: int, length: int) -> None:
-        """Count a body as needed no more."""
+        """Count a body as no longer needed."""
         self.inner.release(*self._pieces.ref((position, length)))
 
     # --- what is not --------------------------------------------------------------------

@@ -110,7 +110,7 @@ def write_all(disk: Disk, fd: int, parts: list[bytes], offset: int) -> None:
 
 
 def _write_rest(disk: Disk, fd: int, data: bytes, written: int, offset: int) -> None:
-    """A write that was cut short is asked for again, until the disk says what is wrong."""
+    """Repeat a short write until all is written or the disk reports an error."""
     while written < len(data):
         piece = data[written : written + WRITE_AGAIN_BYTES_MAX]
         taken = disk.write(fd, [piece], offset + written)

@@ -177,7 +177,7 @@ class SegmentTable:
         self._segments[-1].counted_from = tail
 
     def seal(self, end: int) -> None:
-        """The last segment is written to no more."""
+        """The last segment is closed for writing."""
         segment = self._segments[-1]
         segment.end = end
         segment.file_bytes = segment.body_bytes = end - segment.base
@@ -275,7 +275,7 @@ class SegmentTable:
             self.held[position] = count
 
     def holds_nothing(self, base: int) -> bool:
-        """The segment is there and nobody needs a body in it."""
+        """The segment exists and has no live body."""
         index = bisect_left(self._bases, base)
         if index >= len(self._bases) or self._bases[index] != base:
             return False

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move.
+"""A clock that stands still until a test moves it.
 
 Owns test time. Machines, brokers and gateways take it wherever they take the system clock,
 so that no test sleeps to see a lock lapse.

@@ -1,7 +1,7 @@
 """A fragment on a memory store, driven by hand: for tests of the machine and its broker.
 
 Owns a broker with one fragment, a manual clock, and ports that remember what they were told.
-Shipped, because whoever extends the machine needs the same bench.
+Shipped, because extensions of the machine need the same bench.
 """
 
 from collections.abc import Sequence
@@ -243,7 +243,7 @@ class FragmentBench:
         return inbox, Consumer(1, inbox, lane, deletes)
 
     def demand(self, consumer: Consumer, more: int, drain: bool = False) -> None:
-        """Let a receiver have so many more."""
+        """Let a receiver have this many more."""
         self.submit(Demand(consumer, consumer.sent + more, drain))
 
     def receive(self, count: int, lane: Lane = Lane.MAIN, deletes: bool = False) -> list[Delivered]:

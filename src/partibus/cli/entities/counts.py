@@ -1,6 +1,6 @@
 """What verbs need to know of entities, from Partibus or from the vendor's cloud.
 
-Owns the choice of whom to ask: our own administration tells more and is asked first, the
+Owns the choice of whom to ask: our own administration reports more and is asked first, the
 management API is what the cloud has. Called by `dlq` and by shell completion.
 """
 

@@ -80,7 +80,7 @@ def batch_bytes_max(sender: Sender) -> int:
 async def send_stream(
     stream: MessageStream, messages: AsyncIterable[OutgoingMessage], advance: Advance
 ) -> None:
-    """Send all of them; how many were confirmed is told on the way."""
+    """Send all of them, and report progress on the way."""
     async for message in messages:
         await stream.put(message)
         advance(stream.confirmed)

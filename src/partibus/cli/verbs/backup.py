@@ -334,7 +334,7 @@ def _facts(manifest: "Manifest") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _progress(what: str, total: int | None) -> "Iterator[Advance]":
-    """A bar on stderr, told how many bytes more are done."""
+    """A progress bar on stderr, advanced by bytes."""
     from partibus.cli.progress import progress_of
 
     done = 0

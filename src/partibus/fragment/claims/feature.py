@@ -1,8 +1,6 @@
 """Claims, as a feature: messages that a pipeline holds until its batch is complete.
 
-Owns the declaration from which the machine takes this feature: its commands, its durable
-changes and what passing time means for it. The behaviour itself is in the modules beside it;
-nothing but `machine` reads this one.
+Owns its declaration, in the shape that `fragment.feature` explains; only `machine` reads it.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """A server for tests that runs somewhere: its namespaces, by its connection string.
 
-Owns the handle of a server that was started with `--testing`, whoever started it. Servers that the
+Owns the handle of a server that something else started with `--testing`. Servers that the
 kit starts itself are handles of this kind too (`kit.server`, `partibus.testing.containers`).
 """
 

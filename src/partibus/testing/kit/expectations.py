@@ -1,4 +1,4 @@
-"""What a test expects to lie in an entity, and how it is told that it does not.
+"""What a test expects in an entity, and the error when it is not there.
 
 Owns the comparison of messages with expectations and the text of its failure, which names each
 message that is missing, unexpected or different, and in what. It asks nobody for messages.

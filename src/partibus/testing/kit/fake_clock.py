@@ -11,7 +11,7 @@ from partibus.testing.kit.durations import Duration, spoken
 
 
 class FakeClock:
-    """Runs as the machine's clock does, and further when it is told to."""
+    """Runs as the machine's clock does, and can be advanced."""
 
     def __init__(self, control: Control) -> None:
         self._control = control

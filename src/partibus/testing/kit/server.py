@@ -97,7 +97,7 @@ class Server(TestingServer):
         try:
             with asyncio.Runner() as runner:
                 runner.run(self._serve(configuration))
-        except BaseException as error:  # told to the thread that waits for the start
+        except BaseException as error:  # raised in the thread that waits for the start
             self._failure = error
         finally:
             self._started.set()
