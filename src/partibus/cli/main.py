@@ -27,9 +27,8 @@ from partibus.cli.verbs import (
 )
 from partibus.cli.verbs.entities import entity, kinds, namespace, policy, rule, subscription_rule
 from partibus.cli.verbs.messages import bench, dlq, peek, purge, receive, schedule, send, session
+from partibus.cli.verbs.pipeline import claim, cursor, stage
 from partibus.cli.verbs.pipeline import group as pipeline
-from partibus.cli.verbs.pipeline import readers as pipelines
-from partibus.cli.verbs.pipeline import stage
 
 HELP = """\
 A self-hosted, partitioned message bus for Azure Service Bus clients.
@@ -122,8 +121,8 @@ namespace.app.add_typer(hosted_namespace.app)
 app.add_typer(namespace.app, name="namespace", rich_help_panel=ENTITIES)
 
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=PIPELINES)
-app.add_typer(pipelines.claims, name="claim", rich_help_panel=PIPELINES)
-app.add_typer(pipelines.cursors, name="cursor", rich_help_panel=PIPELINES)
+app.add_typer(claim.app, name="claim", rich_help_panel=PIPELINES)
+app.add_typer(cursor.app, name="cursor", rich_help_panel=PIPELINES)
 app.add_typer(stage.app, name="stage", rich_help_panel=PIPELINES)
 
 app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)

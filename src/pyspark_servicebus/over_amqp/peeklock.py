@@ -9,16 +9,17 @@ has other messages, so this is at least once and no more.
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.errors import BulkError, Patience
 from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.over_amqp import tasks
+from pyspark_servicebus.over_amqp.batch_reader import AmqpReader
 from pyspark_servicebus.over_amqp.holding import Place, portioned
 from pyspark_servicebus.over_amqp.lock_keeper import LockKeeper
 from pyspark_servicebus.over_amqp.receiving import CLOCK_MS, Received, receive
@@ -84,30 +85,17 @@ class LockedMessages:
         ]
 
 
-class PeekLockReader(DataSourceReader):
+class PeekLockReader(AmqpReader):
     """`spark.read` with locks: every plan of the read locks messages of its own."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self._options: SourceOptions | None = options
-        self._columns = options.columns
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The executors get no options, and so no secret.
-        return {**self.__dict__, "_options": None}
 
     def partitions(self) -> Sequence[InputPartition]:
         """Receive now."""
-        assert self._options is not None
-        locked = LockedMessages(self._options)
+        locked = LockedMessages(self.options)
         try:
             return locked.tasks(locked.take())
         finally:
             # The locks stay: they do not belong to the link.
             locked.wire.close()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one task."""
-        return tasks.read(partition, self._columns)
 
 
 class PeekLockStream(StreamReader):

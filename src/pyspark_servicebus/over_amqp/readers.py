@@ -4,15 +4,13 @@ Owns the choice by mode, and `mode=peek`: a look at what is there, cut into rang
 numbers where a few questions can tell them. Called by the data source.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.options import SourceOptions
-from pyspark_servicebus.over_amqp import tasks
+from pyspark_servicebus.over_amqp.batch_reader import AmqpReader
 from pyspark_servicebus.over_amqp.deferclaim_stream import DeferClaimStream
 from pyspark_servicebus.over_amqp.holding import Place
 from pyspark_servicebus.over_amqp.peeklock import PeekLockReader, PeekLockStream
@@ -32,21 +30,12 @@ def stream_reader(options: SourceOptions) -> StreamReader:
     return PeekLockStream(options) if options.mode == "peeklock" else DeferClaimStream(options)
 
 
-class PeekReader(DataSourceReader):
+class PeekReader(AmqpReader):
     """A snapshot over AMQP."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self._options: SourceOptions | None = options
-        self._columns = options.columns
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The executors get no options, and so no secret.
-        return {**self.__dict__, "_options": None}
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each range; a single one where the ranges cannot be told."""
-        options = self._options
-        assert options is not None
+        options = self.options
         access = Access(options.credentials, options.entity, options.patience_s)
         place = Place(options.entity, options.sub_queue, access)
         wire = Wire(access)
@@ -57,7 +46,3 @@ class PeekReader(DataSourceReader):
         if ranges is None:
             return [RangePartition(place, None)]
         return [RangePartition(place, [one]) for one in ranges]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one task."""
-        return tasks.read(partition, self._columns)

@@ -28,18 +28,17 @@ _SWITCHES: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """How a setting is typed on a command line, where its key and form do not say that already."""
+    """How a setting is typed on a command line, where its key and form do not say that already.
+
+    An argument has a position instead of flags; the flags are by default `--` and the key. The help
+    shows the metavar for the value, lists the setting under the heading of its panel, and describes
+    a default that is too long for it with the text."""
 
     is_argument: bool = False
-    """It has a position instead of a flag."""
     flags: tuple[str, ...] = ()
-    """Instead of `--` and the key."""
     metavar: str = ""
-    """What stands for the value in the help; by default that of the form."""
     panel: str = ""
-    """The heading in the help under which it is listed."""
     default_text: str = ""
-    """What the help says of a default that is too long for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +93,18 @@ def setting(
     told = Typed(**typed)
     metadata = {"help": help_text, "form": form, "choices": choices, "least": least, "typed": told}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def entity_globs() -> Any:
+    """The setting of the pipelines that look at many entities at once."""
+    return setting(
+        "Which queues and subscriptions, as globs: 'orders*', 'events/Subscriptions/*'. All if"
+        " left out.",
+        "texts",
+        default=(),
+        is_argument=True,
+        metavar="[GLOB]...",
+    )
 
 
 def settings_of(kind: type[object]) -> Iterator[Setting]:

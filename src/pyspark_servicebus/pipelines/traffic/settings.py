@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Final, Self
 
 from pyspark_servicebus.pipelines.run.place import PLACE_KEYS, BusPlace
 from pyspark_servicebus.pipelines.run.settings import SettingsError
-from pyspark_servicebus.pipelines.run.settings_table import Declaration, read_table, setting
+from pyspark_servicebus.pipelines.run.settings_table import (
+    Declaration,
+    entity_globs,
+    read_table,
+    setting,
+)
 
 if TYPE_CHECKING:
     from pyspark_servicebus.pipelines.traffic.frames import Measured
@@ -34,14 +39,7 @@ class AnalyticsSettings(Declaration):
     """What is looked at, how it is counted, and where the report goes."""
 
     bus: BusPlace = setting("The bus.", "bus")
-    entities: tuple[str, ...] = setting(
-        "Which queues and subscriptions, as globs: 'orders*', 'events/Subscriptions/*'. All if"
-        " left out.",
-        "texts",
-        default=(),
-        is_argument=True,
-        metavar="[GLOB]...",
-    )
+    entities: tuple[str, ...] = entity_globs()
     output: str = setting(
         "A directory for the report: HTML, PNG, Parquet, JSON and text.",
         "path",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_servicebus.pipelines.run.place import BusPlace
-from pyspark_servicebus.pipelines.run.settings_table import Declaration, setting
+from pyspark_servicebus.pipelines.run.settings_table import Declaration, entity_globs, setting
 
 if TYPE_CHECKING:
     from pyspark_servicebus.pipelines.triage.rules import Rule
@@ -23,14 +23,7 @@ class DeadLetterSettings(Declaration):
     """What is read, what is reported, and what is done about it."""
 
     bus: BusPlace = setting("The bus.", "bus")
-    entities: tuple[str, ...] = setting(
-        "Which queues and subscriptions, as globs: 'orders*', 'events/Subscriptions/*'. All if"
-        " left out.",
-        "texts",
-        default=(),
-        is_argument=True,
-        metavar="[GLOB]...",
-    )
+    entities: tuple[str, ...] = entity_globs()
     rules: str | None = _rules(
         "A file of rules to carry out, in TOML: resubmit, fix, park, purge or leave.",
         "path",

@@ -1,16 +1,15 @@
 """`partibus stage ...`: what pipelines have written to an entity and not published.
 
-Owns the table of writers and the one way to take their stages away. What is staged, and what a
-writer published last, is the server's own word at that moment.
+Owns the table of writers and the way to take their stages away.
 """
 
-import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partibus.cli.asking import on_server, print_json, server_at
+from partibus.cli.asking import on_server
 from partibus.cli.options import AsJson, Entity, Yes
+from partibus.cli.pipelines.administration import change, moment, show_table
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -29,33 +28,27 @@ def list_stages(place: "Place", name: Entity, json: AsJson = False) -> None:
     A writer without stages has published its last batch; it is remembered so that no batch is
     published twice. Stages that nobody has touched for a day are dropped.
     """
-    answer = server_at(place).ask("GET", f"/entities/{name}/stages")
-    if json:
-        print_json(answer)
-        return
-    if not answer["writers"]:
-        typer.echo(f"No pipeline has staged messages in {answer['name']}.")
-        return
-    from partibus.cli.quantities import spoken_bytes
-    from partibus.cli.tables import print_table
+    headings = ("writer", "stages", "messages", "bytes", "leaving", "last batch", "of", "heard of")
+    nothing = "No pipeline has staged messages in {}."
+    show_table(place, name, "stages", _rows, headings, ("writer", "of", "heard of"), nothing, json)
 
-    print_table(
-        ("writer", "stages", "messages", "bytes", "leaving", "last batch", "of", "heard of"),
-        [
-            (
-                writer["writer"],
-                len(writer["stages"]),
-                sum(stage["messages"] for stage in writer["stages"]),
-                spoken_bytes(sum(stage["bytes"] for stage in writer["stages"])),
-                writer["leaving"],
-                "-" if writer["batch"] is None else writer["batch"],
-                writer["series"] or "-",
-                _moment(writer["used_ms"]),
-            )
-            for writer in answer["writers"]
-        ],
-        text_columns=("writer", "of", "heard of"),
-    )
+
+def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
+    from partibus.cli.quantities import spoken_bytes
+
+    return [
+        (
+            writer["writer"],
+            len(writer["stages"]),
+            sum(stage["messages"] for stage in writer["stages"]),
+            spoken_bytes(sum(stage["bytes"] for stage in writer["stages"])),
+            writer["leaving"],
+            "-" if writer["batch"] is None else writer["batch"],
+            writer["series"] or "-",
+            moment(writer["used_ms"]),
+        )
+        for writer in answer["writers"]
+    ]
 
 
 @app.command()
@@ -75,22 +68,15 @@ def drop(
 ) -> None:
     """Drop what a writer has staged and not published.
 
-    A batch that is being written fails and is written anew by its job; what is published is on its
-    way and stays so. A writer that is forgotten may publish a batch again.
+    A batch that is being written fails and is written again by its job; what is published is not
+    touched. A writer that is forgotten may publish a batch again.
     """
-    from partibus.cli.confirming import confirm
-
-    confirm(f"Drop what '{writer}' has staged in '{name}'?", yes)
-    body = {"writer": writer, "forget": forget}
-    answer = server_at(place).ask("POST", f"/entities/{name}/stages/drop", body)
-    if json:
-        print_json(answer)
-    else:
-        typer.echo(f"{answer['name']}: {answer['dropped']} staged messages of '{writer}' dropped")
-
-
-def _moment(time_ms: int) -> str:
-    if not time_ms:
-        return "-"
-    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
-    return moment.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+    change(
+        place,
+        f"{name}/stages/drop",
+        {"writer": writer, "forget": forget},
+        f"Drop what '{writer}' has staged in '{name}'?",
+        lambda answer: f"{answer['dropped']} staged messages of '{writer}' dropped",
+        yes,
+        json,
+    )

@@ -1,0 +1,66 @@
+"""What the verbs about claims, cursors and stages have in common.
+
+Owns their two shapes: a table of what an entity has, and a change after a question. What there is
+and what became of it is the server's answer at that moment.
+"""
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from partibus.cli.asking import print_json, server_at
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+
+
+def show_table(
+    place: "Place",
+    entity: str,
+    what: str,
+    rows: "Callable[[dict[str, Any]], Sequence[tuple[object, ...]]]",
+    headings: tuple[str, ...],
+    text_columns: tuple[str, ...],
+    nothing: str,
+    json: bool,
+) -> None:
+    """Print what an entity has of something, or that there is nothing; {} is the entity's name."""
+    answer = server_at(place).ask("GET", f"/entities/{entity}/{what}")
+    if json:
+        print_json(answer)
+    elif found := rows(answer):
+        from partibus.cli.tables import print_table
+
+        print_table(headings, list(found), text_columns=text_columns)
+    else:
+        typer.echo(nothing.format(answer["name"]))
+
+
+def change(
+    place: "Place",
+    path: str,
+    body: dict[str, object],
+    question: str,
+    done: "Callable[[dict[str, Any]], str]",
+    yes: bool,
+    json: bool,
+) -> None:
+    """Ask, change, and print what became of it."""
+    from partibus.cli.confirming import confirm
+
+    confirm(question, yes)
+    answer = server_at(place).ask("POST", f"/entities/{path}", body)
+    if json:
+        print_json(answer)
+    else:
+        typer.echo(f"{answer['name']}: {done(answer)}")
+
+
+def moment(time_ms: int | None) -> str:
+    """A time in UTC, to the second; - for none."""
+    if not time_ms:
+        return "-"
+    time = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return time.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")

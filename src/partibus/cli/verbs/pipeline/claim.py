@@ -1,0 +1,77 @@
+"""`partibus claim ...`: the messages that pipelines hold.
+
+Owns the table of claims and the way to take one away.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partibus.cli.asking import on_server
+from partibus.cli.options import AsJson, Entity, Yes
+from partibus.cli.pipelines.administration import change, moment, show_table
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+
+app = typer.Typer(
+    help="Claims: messages that pipelines hold until their batch is complete.", no_args_is_help=True
+)
+
+
+@app.command("list")
+@on_server
+def list_claims(place: "Place", name: Entity, json: AsJson = False) -> None:
+    """List every owner of claims of an entity with what it holds now.
+
+    An owner without messages has settled its last batch; it is remembered so that an older run of
+    it cannot come back.
+    """
+    headings = ("owner", "batch", "messages", "bytes", "fragments", "until", "run")
+    nothing = "No pipeline has claimed messages of {}."
+    show_table(place, name, "claims", _rows, headings, ("owner", "batch", "until"), nothing, json)
+
+
+def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
+    from partibus.cli.quantities import spoken_bytes
+
+    return [
+        (
+            claim["owner"],
+            claim["start"] or "-",
+            claim["messages"],
+            spoken_bytes(claim["bytes"]),
+            len(claim["fragments"]),
+            moment(claim["expires_ms"]),
+            claim["epoch"],
+        )
+        for claim in answer["claims"]
+    ]
+
+
+@app.command()
+@on_server
+def release(
+    place: "Place",
+    name: Entity,
+    owner: Annotated[str, typer.Argument(metavar="OWNER", help="As `claim list` shows it.")],
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Also remove the owner, when it no longer exists.")
+    ] = False,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> None:
+    """Return the messages that an owner holds to the queue, at once.
+
+    A run of that owner that is still going ends with an error at its next batch; whoever receives
+    the messages next writes again what that run has already written.
+    """
+    change(
+        place,
+        f"{name}/claims/release",
+        {"owner": owner, "forget": forget},
+        f"Release the messages of '{name}' that '{owner}' has claimed?",
+        lambda answer: f"{answer['released']} messages of '{owner}' returned to the queue",
+        yes,
+        json,
+    )
