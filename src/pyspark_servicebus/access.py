@@ -15,7 +15,7 @@ from partibus.client.connection_string import ConnectionString
 from pyspark_servicebus.credentials import Credentials
 
 TOKEN_SECONDS: Final = 8 * 3600
-"""How long a token serves; it is made anew at half of that, where the key is known."""
+"""How long a token serves; it is renewed at half of that, where the key is known."""
 
 
 class Access:

@@ -116,7 +116,7 @@ class Flight:
             yield batch
 
     def chunks(self, location: str, **ticket: object) -> Iterator[Chunk]:
-        """The same, with what the bus tells of each batch of a read that chooses."""
+        """The same, with what the bus reports of each batch of a read that filters."""
         request = json.dumps({"entity": self._entity, **ticket}).encode()
         try:
             stream = self._client(location).do_get(flight.Ticket(request), self._options())
@@ -129,7 +129,7 @@ class Flight:
     def put(
         self, location: str, batches: Iterable[list[bytes]], **fields: object
     ) -> Iterator[Fields]:
-        """Send messages; gives what became of each batch, in their order.
+        """Send messages; returns the outcome of each batch, in their order.
 
         A few batches are on their way before the first answer is waited for."""
         command = json.dumps({"entity": self._entity, **fields}).encode()

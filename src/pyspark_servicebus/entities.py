@@ -10,7 +10,7 @@ from typing import Final
 
 from partibus.client.atom import AtomClient, subscription_path
 from partibus.client.errors import AtomError
-from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience
+from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError, Patience
 from pyspark_servicebus.options import SourceOptions
 
 _SUBSCRIPTIONS: Final = "/subscriptions/"
@@ -28,7 +28,7 @@ def matching_entities(options: SourceOptions) -> list[str]:
             patience.bear(_told(error))
     if not found:
         raise BulkError(
-            "amqp:not-found",
+            NOT_FOUND,
             f"entityPattern: no queue and no subscription matches '{','.join(options.patterns)}'. "
             "A subscription's path is TOPIC/Subscriptions/NAME.",
             False,

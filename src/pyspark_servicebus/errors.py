@@ -20,13 +20,16 @@ from partibus.domain.sequence import SEQUENCE_BITS
 
 UNREACHABLE: Final = "partibus:unreachable"
 CLAIM_LOST: Final = "partibus:claim-lost"
+CLAIM_FENCED: Final = "partibus:claim-fenced"
+NOT_FOUND: Final = "amqp:not-found"
+UNAUTHORIZED: Final = "amqp:unauthorized-access"
 _NAMES: Final = {
     UNREACHABLE: "SERVICEBUS_UNREACHABLE",
     CLAIM_LOST: "SERVICEBUS_CLAIM_LOST",
-    "partibus:claim-fenced": "SERVICEBUS_REPLACED_BY_LATER_RUN",
+    CLAIM_FENCED: "SERVICEBUS_REPLACED_BY_LATER_RUN",
     "partibus:stage-fenced": "SERVICEBUS_REPLACED_BY_LATER_RUN",
-    "amqp:not-found": "SERVICEBUS_ENTITY_NOT_FOUND",
-    "amqp:unauthorized-access": "SERVICEBUS_UNAUTHORIZED",
+    NOT_FOUND: "SERVICEBUS_ENTITY_NOT_FOUND",
+    UNAUTHORIZED: "SERVICEBUS_UNAUTHORIZED",
     "com.microsoft:server-busy": "SERVICEBUS_BUSY",
 }
 """Conditions for Spark's users by those of AMQP; all others are a request that was refused."""

@@ -18,9 +18,9 @@ Fields = Mapping[str, Any]
 def messages_behind(source: Fields) -> dict[int, int] | None:
     """Messages that wait, by fragment, of one of the `sources` of a progress report.
 
-    None when the report does not tell. A stream behind a cursor counts numbers, a few of which may
-    be messages that are gone; one that claims is told by the bus what waits. A fragment that did
-    not answer is left out."""
+    None when the report does not have it. A stream behind a cursor counts numbers, a few of which
+    may be messages that are gone; for one that claims the bus reports what waits. A fragment that
+    did not answer is left out."""
     latest, end = reported_offset(source.get("latestOffset")), source.get("endOffset")
     if latest is None or latest.waiting is not None:
         return None if latest is None else latest.waiting

@@ -1,6 +1,6 @@
-"""The options of the source and the sink, read and judged together.
+"""The options of the source and the sink, read and checked together.
 
-Owns their names, defaults and what goes with what. Every complaint names the option and says
+Owns their names, defaults and which may be combined. Every complaint names the option and says
 what to write instead; all complaints come at once. Secrets are kept out of `repr`, and out of
 everything that travels: only the driver, or whoever can follow the reference, knows the key.
 """
@@ -147,7 +147,7 @@ class SinkOptions:
 
 
 def source_options(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """The options of a read; OptionsError tells everything that is wrong with them."""
+    """The options of a read; OptionsError lists everything that is wrong with them."""
     given = Given(options, SOURCE_OPTIONS)
     credentials = given_credentials(given)
     entity = _source_entity(given)

@@ -1,4 +1,4 @@
-"""The columns of messages in Spark: what the source gives and the sink takes.
+"""The columns of messages in Spark: what the source returns and the sink accepts.
 
 Owns names and types, in Spark's words and in Arrow's, and which part of a message each column
 needs to be read. It reads no message itself.
@@ -76,7 +76,7 @@ GIVEN_BY_THE_BUS: Final = frozenset(
         LOCK_COLUMN,
     )
 )
-"""Read from a message, and ignored by the sink: the bus sets them anew."""
+"""Read from a message, and ignored by the sink: the bus sets them itself."""
 
 
 def spark_schema(names: list[str]) -> StructType:

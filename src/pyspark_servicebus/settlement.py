@@ -98,7 +98,7 @@ def settling(
 def _settle(
     place: "Place", some: "list[Holding]", status: str, reason: str, description: str
 ) -> int:
-    """Settle one portion; gives how many were.
+    """Settle one portion; returns how many were settled.
 
     Those whose locks have ended are found out first: a bus may settle the others of a request and
     say of all of them that it failed."""

@@ -14,7 +14,7 @@ from partibus.domain.sequence import SEQUENCE_BITS
 from pyspark_servicebus.over_amqp.wire import Wire
 
 PAGE_MESSAGES: Final = 250
-"""What a bus gives for one peek."""
+"""What a bus returns for one peek."""
 ORDERED_FROM: Final = 2
 """From here on a peek goes by numbers; below it, it may begin with the oldest of all fragments."""
 END: Final = 1 << 63
@@ -26,7 +26,7 @@ Page = list[tuple[int, bytes]]
 
 
 def page(wire: Wire, path: str, first: int, count: int = PAGE_MESSAGES) -> Page:
-    """Up to so many messages from a number on, as the bus gives them."""
+    """A page of messages from a number on, as the bus returns them."""
 
     async def peek(wire: Wire) -> list[bytes]:
         return await (await wire.management(path)).peek_encoded(first, count)

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from pyspark_servicebus.access import Access
-from pyspark_servicebus.errors import BulkError, Patience
+from pyspark_servicebus.errors import CLAIM_FENCED, BulkError, Patience
 from pyspark_servicebus.options import SourceOptions
 from pyspark_servicebus.over_amqp import tasks
 from pyspark_servicebus.over_amqp.claim_files import CLAIM, INTENT, ClaimFiles
@@ -70,7 +70,7 @@ class DeferClaimStream(StreamReader):
         files = self._open()[2]
         if not files.is_mine(self._run):
             raise BulkError(
-                "partibus:claim-fenced",
+                CLAIM_FENCED,
                 f"Another run of '{self.options.claim_owner}' has begun; this one has ended.",
                 False,
             )
@@ -147,7 +147,7 @@ class DeferClaimStream(StreamReader):
     # --- batches --------------------------------------------------------------------------
 
     def _settle(self, name: str) -> None:
-        """Delete the messages of a batch that is in the commit log; a second time is no harm."""
+        """Delete the messages of a batch that is in the commit log; a second time does no harm."""
         if not name or name == self._settled:
             return
         files = self._files()

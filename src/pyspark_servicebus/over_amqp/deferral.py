@@ -32,7 +32,7 @@ class Deferral:
     # --- holding --------------------------------------------------------------------------
 
     def defer(self, received: Sequence[Received], claim: str) -> list[Holding]:
-        """Defer messages that were just received and noted; gives those that are held."""
+        """Defer messages that were just received and noted; returns those that are held."""
         properties: dict[str, object] = {CLAIM_PROPERTY: f"{self._owner}/{claim}"}
         outcome = modified(False, True, properties)
 
@@ -88,7 +88,7 @@ class Deferral:
         return ours | self._claimed(look_by_number(self._wire, self._path, sorted(missing)), None)
 
     def _claimed(self, page: Page, wanted: str | None) -> set[int]:
-        """Those with our claim and in a certain state; under a lock a message tells no state."""
+        """Those with our claim and in a certain state; under a lock a message shows no state."""
         columns = MessageColumns(frozenset(("state", "application_properties")))
         for _, message in page:
             columns.add(message)

@@ -12,7 +12,7 @@ from pyspark_servicebus.over_amqp.wire import DEAD_LETTERS
 from pyspark_servicebus.source.planning import TASK_BYTES, TASK_MESSAGES
 
 CLAIM_PROPERTY: Final = "x-claim"
-"""What a deferred message says of who holds it; not shown in rows."""
+"""The property of a deferred message that names its holder; not shown in rows."""
 DEFERRED: Final = "deferred"
 """The state of such a message."""
 

@@ -62,7 +62,7 @@ class LockKeeper:
         wire.close()
 
     def _renew(self, wire: Wire, held: Sequence[Holding]) -> list[Holding]:
-        """Renew once; gives those that have no lock any more."""
+        """Renew once; returns those that have lost their lock."""
         lost: list[Holding] = []
         for some in portions(held):
             try:
@@ -73,7 +73,7 @@ class LockKeeper:
 
 
 def lost_locks(wire: Wire, path: str, some: Sequence[Holding]) -> list[Holding]:
-    """Renew locks of one request; gives those that have ended, found by halves."""
+    """Renew locks of one request; returns those that have ended, found by halves."""
 
     async def renew(wire: Wire) -> None:
         node = await wire.management(path)

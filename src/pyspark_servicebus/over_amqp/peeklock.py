@@ -111,7 +111,7 @@ class PeekLockStream(StreamReader):
         self._until_ms: int | None = None
         """Where a run that takes what is available now ends."""
         self._seen: set[int] = set()
-        """What such a run has received: one that was given back is no reason to go on."""
+        """What such a run has received: one that was given back is not a reason to go on."""
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Nothing was received yet."""

@@ -1,6 +1,6 @@
 """Requests about many messages: how many go into one.
 
-Owns the bounds of one request to the management node: so many messages, so many bytes of them in
+Owns the bounds of one request to the management node: a number of messages, and of their bytes in
 the answer, and all of one fragment, since a bus need not take those of several at once.
 """
 

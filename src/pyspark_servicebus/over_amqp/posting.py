@@ -25,7 +25,7 @@ SINGLES_WINDOW: Final = 200
 BATCH_MESSAGES_MAX: Final = 4500
 """The cloud's own limit."""
 ENVELOPE_BYTES: Final = 1024
-"""Room for what a batch says of itself: a session or a key of up to 128 characters."""
+"""Room for the properties of a batch: a session or a key of up to 128 characters."""
 SECTION_BYTES: Final = 8
 NO_LIMIT: Final = 1 << 40
 
@@ -34,7 +34,7 @@ Key = tuple[str | None, str | None]
 
 
 def describe(access: Access, path: str) -> Entity:
-    """What a link to an entity tells of it; whether it detects duplicates is not among it."""
+    """What a link reports about its entity; duplicate detection is not part of it."""
 
     async def attach(wire: Wire) -> int:
         return (await wire.sender(path)).usable().remote_max_message_size
@@ -79,7 +79,7 @@ class AmqpTarget(Target):
         return self._entity
 
     def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
-        """Send all of them; gives those to be tried again after a pause."""
+        """Send all of them; returns those to be tried again after a pause."""
         parcels = self._parcels(entity, letters)
         again: list[Letter] = []
         error: BulkError | None = None

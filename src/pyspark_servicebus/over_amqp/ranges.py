@@ -1,6 +1,6 @@
 """How a snapshot is cut into ranges of sequence numbers, with a few questions.
 
-Owns what can be known cheaply of an entity that tells nothing about itself: which fragments hold
+Owns what can be known cheaply of an entity that reports nothing about itself: which fragments hold
 messages (the top 16 bits of a number name the fragment), and where their numbers end. Each
 answer is compared with what was asked; a bus that answers otherwise is read in one walk.
 """
@@ -22,9 +22,9 @@ Range = tuple[int, int]
 
 
 def cut(wire: Wire, path: str, parts_min: int) -> list[Range] | None:
-    """The ranges of a snapshot, at least so many where it can be; None when only a walk can tell.
+    """The ranges of a snapshot, at least this many if possible; None when only a walk can tell.
 
-    Empty when there is nothing. A single range is no use: a walk is what every bus documents."""
+    Empty when there is nothing. A single range is of no use: a walk is what every bus documents."""
     if parts_min == 1:
         return None if page(wire, path, 0, 1) else []
     shown, is_known = _oldest(wire, path)

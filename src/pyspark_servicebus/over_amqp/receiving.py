@@ -1,7 +1,7 @@
 """Messages under a lock, received on the driver.
 
-Owns the taking of what is there: so many messages and no more, without leaving credit behind that
-would lock others later. What becomes of them then, deferral or a wait for somebody to settle
+Owns the taking of what is there: a number of messages and no more, without leaving credit behind
+that would lock others later. What becomes of them then, deferral or a wait for somebody to settle
 them, is the caller's.
 """
 

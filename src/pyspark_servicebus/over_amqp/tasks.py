@@ -119,7 +119,7 @@ def _read_set(partition: SetPartition, columns: Sequence[str]) -> Iterator[pa.Re
 
 
 def _all_deferred(table: pa.RecordBatch) -> pa.RecordBatch:
-    """The same whichever way they were looked at: under a lock a message tells no state."""
+    """The same whichever way they were looked at: under a lock a message shows no state."""
     if "state" not in table.schema.names:
         return table
     states = pa.array([DEFERRED] * table.num_rows, pa.string())

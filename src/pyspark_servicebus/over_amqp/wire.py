@@ -1,8 +1,8 @@
 """AMQP for code that waits: one connection of a process, opened when it is needed.
 
 Owns the thread that runs all connections of a process, the token that a connection shows, and
-errors in the words of the rest of the package. A link that ended is attached anew at the next
-call, a connection that broke is opened anew; what may work later is tried again as long as
+errors in the words of the rest of the package. A link that ended is attached again at the next
+call, a connection that broke is opened again; what may work later is tried again as long as
 the options allow. A `Wire` belongs to one thread.
 """
 

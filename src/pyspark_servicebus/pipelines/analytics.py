@@ -97,7 +97,7 @@ def _stream(
     entities: Sequence[EntityInfo],
     progress: Progress,
 ) -> int:
-    """Follow the entities, and append the windows that are closed; gives the messages read."""
+    """Follow the entities, and append the windows that are closed; returns the messages read."""
     counting = _Counting(progress)
     cursor = {"mode": "cursor", "cursor": settings.cursor}
     messages = bus_messages(spark, settings.bus, entities, settings.measured(), cursor)

@@ -1,9 +1,9 @@
 """Dead letters of a namespace: their causes as a report, and rules carried out on them.
 
-Owns the pipeline: which dead-letter queues are read, in one snapshot, what is told about them, and
-the way from a rules file to messages that are sent again, corrected, parked or deleted. Deciding
-is done by Spark; carrying out is the driver's, a transaction for each message. Without rules, or
-with `dry_run`, nothing on the bus is changed.
+Owns the pipeline: which dead-letter queues are read, in one snapshot, what is reported about them,
+and the way from a rules file to messages that are sent again, corrected, parked or deleted.
+Deciding is done by Spark; carrying out is the driver's, a transaction for each message. Without
+rules, or with `dry_run`, nothing on the bus is changed.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class Prepared:
 
 
 def prepared(settings: DeadLetterSettings) -> Prepared:
-    """Read the rules and ask the bus for what they need; everything wrong is told here, before
+    """Read the rules and ask the bus for what they need; everything wrong is reported here, before
     Spark has to do anything."""
     rules = settings.loaded_rules()
     known = known_entities(settings.bus)

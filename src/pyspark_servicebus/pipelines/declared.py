@@ -1,7 +1,7 @@
 """Declared pipelines at work: their runs, one after the other, and what is known of them.
 
 Owns the schedule in action: runs never overlap, not in this process and not with another that has
-the same name on this machine; one that fails is told, and the next one comes at its time. What a
+the same name on this machine; a failure is reported, and the next run comes at its time. What a
 run does is the pipeline's. Called by `partibus pipeline run`.
 """
 
@@ -38,7 +38,7 @@ Clock = Callable[[], datetime.datetime]
 
 
 class Teller(Protocol):
-    """Whoever is told what happens between runs."""
+    """Gets what happens between runs."""
 
     def report(self, report: Report) -> None:
         """A run has ended; it may have fallen short of what it should do."""
@@ -59,7 +59,7 @@ class DeclaredRun:
 
     declared: Declared
     session: "Callable[[], SparkSession]"
-    """A session to run in; asked anew for each run, since one may have died."""
+    """A session to run in; asked for before each run, since one may have died."""
     teller: Teller
     state_dir: Path = field(default_factory=default_state_dir)
     metrics_file: Path | None = None
@@ -94,7 +94,7 @@ class DeclaredRun:
             self.teller.failed(error)
 
     def _run(self, spark: "SparkSession") -> None:
-        """One run, with its report told; PipelineFailed when it did not do all that it should."""
+        """One run, and its report; PipelineFailed when it did not do all that it should."""
         declared = self.declared
         metrics_file = self.metrics_file or declared.metrics_file
         recorded = RecordedProgress(declared.name, declared.kind.name, self.state_dir, metrics_file)

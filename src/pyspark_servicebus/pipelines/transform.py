@@ -1,7 +1,7 @@
 """From entity to entity: messages are read, worked on by SQL or functions, and sent on.
 
 Owns the query: a source that consumes (claim) or reads along (cursor), the steps, and the sink, in
-this order and with nothing collected on the driver. What can be wrong without a message is told
+this order and with nothing collected on the driver. What can be wrong without a message is reported
 before one is touched. Called by `partibus pipeline transform`, by scripts, and by declared
 pipelines.
 """
@@ -187,7 +187,7 @@ def _observed(frame: "DataFrame", failure_queue: str | None) -> "DataFrame":
 
 
 class Counting:
-    """Adds up what the reports of a query say, and passes them on."""
+    """Adds up the reports of a query, and passes them on."""
 
     def __init__(self, query: "StreamingQuery", counts: Counts, progress: Progress) -> None:
         self._query = query

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from partibus.domain.errors import ArgumentError
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, discover
-from pyspark_servicebus.errors import BulkError, Patience
+from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError, Patience
 from pyspark_servicebus.source.tasks import flight_of
 
 BAD_ROW_CONDITIONS: Final = frozenset(
@@ -20,11 +21,10 @@ BAD_ROW_CONDITIONS: Final = frozenset(
         "amqp:link:message-size-exceeded",
         "amqp:decode-error",
         "amqp:not-allowed",
-        "com.microsoft:argument-error",
+        ArgumentError.condition,
     )
 )
 """Refusals that are the row's own fault; it would be refused again."""
-NOT_FOUND: Final = "amqp:not-found"
 BATCHES_PER_CALL: Final = 8
 
 
@@ -100,10 +100,10 @@ class Target:
         return False
 
     def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
-        """Put all of them; gives those to be tried again after a pause."""
+        """Put all of them; returns those to be tried again after a pause."""
         locations = sorted({place for place in entity.locations.values() if place is not None})
         if not locations:
-            raise BulkError("partibus:unreachable", f"No worker of '{entity.path}' answers.", True)
+            raise BulkError(UNREACHABLE, f"No worker of '{entity.path}' answers.", True)
         flight = flight_of(entity.path, self._access)
         batches = list(self._batches(letters))
         again: list[Letter] = []

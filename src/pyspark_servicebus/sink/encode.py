@@ -23,7 +23,7 @@ ID_CHARACTERS: Final = 40
 
 
 class BadRow(ValueError):
-    """A row that is no message; the text says why."""
+    """A row that cannot become a message; the text says why."""
 
 
 class RowEncoder:
@@ -39,7 +39,7 @@ class RowEncoder:
         """How many rows of this task came from the same message: each gets an id of its own."""
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, bytes | BadRow]]:
-        """For each row where it goes, if it says so, and its message."""
+        """For each row its target, if it names one, and its message."""
         columns = self._columns(batch)
         rows = MessageRows(columns, list(self._plan.properties))
         targets = columns.get(TARGET_COLUMN)

@@ -1,4 +1,4 @@
-"""What the columns of a write mean, judged once on the driver.
+"""What the columns of a write mean, decided once on the driver.
 
 Owns which columns the sink takes, of which types, where the id of a message comes from, and which
 columns become application properties. A column that means nothing is refused rather than
@@ -74,12 +74,12 @@ class SinkPlan:
 
     @property
     def names_targets(self) -> bool:
-        """Whether a row says by itself where it goes."""
+        """Whether each row names its own target."""
         return TARGET_COLUMN in self.columns
 
 
 def sink_plan(schema: StructType, options: SinkOptions) -> SinkPlan:
-    """The plan for these columns; OptionsError tells everything that is wrong with them."""
+    """The plan for these columns; OptionsError lists everything that is wrong with them."""
     complaints: list[str] = []
     columns: set[str] = set()
     properties: list[tuple[str, str]] = []

@@ -14,10 +14,9 @@ from typing import Final
 from partibus.domain.partition_key import fragment_index
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, Fields, discover
-from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience
+from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError, Patience
 from pyspark_servicebus.sink.delivery import (
     BATCHES_PER_CALL,
-    NOT_FOUND,
     Letter,
     Refuse,
     refuse_for_good,

@@ -51,7 +51,7 @@ class Delivered(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the executors are told of the options."""
+    """The options that the executors need."""
 
     entity: str
     deliver: str
@@ -227,7 +227,7 @@ class TaskWrite:
         targets = [*self._targets.values(), self._bad_target]
         return [target for target in targets if isinstance(target, StagedTarget)]
 
-    # --- rows that are no messages --------------------------------------------------------
+    # --- rows that are not messages ------------------------------------------------------
 
     def _refuse_letter(self, letter: Letter, condition: str, text: str) -> None:
         self._refuse(letter.origin, condition, text)

@@ -101,7 +101,7 @@ class PushingBatchReader(BatchReader):
     """The same, with conditions of the query that the bus answers itself."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what the bus can answer; gives the rest."""
+        """Take what the bus can answer; returns the rest."""
         return list(self._pushed.take(filters))
 
 

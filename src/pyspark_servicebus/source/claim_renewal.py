@@ -18,7 +18,7 @@ from pyspark_servicebus.source.reading import Answers
 from pyspark_servicebus.source.stream_reader import BYTES_MAX
 
 SOON_S: Final = 1.0
-"""After this a bus that did not answer is asked again, and for so long each time."""
+"""After this a bus that did not answer is asked again, each time for this long."""
 _log: Final = logging.getLogger(__name__)
 
 
@@ -70,7 +70,7 @@ class ClaimRenewal:
     def renew(self) -> bool:
         """Renew once; False when a fragment did not answer that may do so later.
 
-        What goes wrong is told by the next call of the query itself."""
+        An error is reported by the next call of the query itself."""
         fields: dict[str, Any] = {"start": self._name, "duration_ms": self._claim_ms}
         try:
             answers = self._change("renew", list(self._counts), SOON_S, **fields)

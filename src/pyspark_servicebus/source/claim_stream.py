@@ -141,7 +141,7 @@ class ClaimStream(StreamReader):
         return answers
 
     def _settle(self, done: SourceOffset) -> dict[int, str]:
-        """Complete a batch that is in the commit log; gives what has to be settled later.
+        """Complete a batch that is in the commit log; returns what has to be settled later.
 
         Asked at every trigger, and after a restart again, which does no harm."""
         pending = done.held()
@@ -152,7 +152,7 @@ class ClaimStream(StreamReader):
         return later
 
     def _settle_claim(self, name: str, indexes: list[int]) -> list[int]:
-        """Settle one claim; gives the fragments that could not."""
+        """Settle one claim; returns the fragments where that failed."""
         if not indexes:
             return []
         assert self._renewal is not None

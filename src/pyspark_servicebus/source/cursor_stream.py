@@ -1,4 +1,4 @@
-"""A stream that reads along: every message once, in order, whoever else receives it.
+"""A stream that follows an entity: every message once, in order, independently of receivers.
 
 Owns the modes `cursor` and `peek`. A batch is a range of numbers in every fragment, so a replay
 reads the same messages again. With a cursor the bus keeps what has not been read, also after
@@ -45,7 +45,7 @@ class CursorStream(StreamReader):
     # --- offsets --------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where the options say, and a cursor there from now on.
+        """The position that the options name, with a cursor there from now on.
 
         Asked in every run, also in one that goes on from a checkpoint: a cursor that stands is
         therefore left where it stands."""

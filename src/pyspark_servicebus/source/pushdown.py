@@ -39,7 +39,7 @@ class Pushed:
         self._last = _SEQUENCE_MAX
 
     def take(self, filters: Iterable[Filter]) -> Iterator[Filter]:
-        """Take what can be answered; gives the rest."""
+        """Take what can be answered; returns the rest."""
         for condition in filters:
             if not self._takes(condition):
                 yield condition

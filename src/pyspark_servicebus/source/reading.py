@@ -8,6 +8,7 @@ one, and the caller decides what it may do without. Batches and streams share it
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from partibus.domain.errors import ArgumentError
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, Flight, discover
 from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience, told_error
@@ -36,7 +37,7 @@ class Reading:
         return self._access
 
     def refresh(self) -> Entity:
-        """Ask the bus anew where the fragments are; one that is away is waited for."""
+        """Ask the bus again where the fragments are; an unreachable one is waited for."""
         patience = Patience(self.options.patience_s)
         while True:
             try:
@@ -64,7 +65,7 @@ class Reading:
             return list(entity.locations)
         if unknown := set(wanted) - set(entity.locations):
             raise BulkError(
-                "com.microsoft:argument-error",
+                ArgumentError.condition,
                 f"fragments: '{entity.path}' has {len(entity.locations)} fragments, numbered from "
                 f"0; there is no {min(unknown)}.",
                 False,
@@ -84,7 +85,7 @@ class Reading:
             for location in locations[:1]:
                 self.flight.action(location, "filter.check", filter=text)
 
-    # --- what it says ---------------------------------------------------------------------
+    # --- questions to it ------------------------------------------------------------------
 
     def ask(
         self,
@@ -95,10 +96,10 @@ class Reading:
         patience_s: float = 0.0,
         **fields: Any,
     ) -> Answers:
-        """Put one action to all workers concerned; gives an answer for every fragment.
+        """Put one action to all workers concerned; returns an answer for every fragment.
 
         `about` goes under a name: values by fragment, or the fragments alone. What may work
-        later is asked again for so long; then the error is the fragment's answer."""
+        later is asked again for this long; then the error is the fragment's answer."""
         values = about if isinstance(about, Mapping) else None
         missing = list(about)
         patience = Patience(patience_s)

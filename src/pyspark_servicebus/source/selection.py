@@ -35,7 +35,7 @@ class Selection:
         return empty or self.enqueued_from_ms >= self.enqueued_to_ms
 
     def ticket(self) -> dict[str, Any]:
-        """What a ticket says of it."""
+        """Its fields in a ticket."""
         if self.is_everything:
             return {}
         choice: dict[str, Any] = {

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from partibus.domain.sequence import SEQUENCE_MAX
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Flight, discover
-from pyspark_servicebus.errors import BulkError, DataLoss, LossAdvice, Patience
+from pyspark_servicebus.errors import UNREACHABLE, BulkError, DataLoss, LossAdvice, Patience
 from pyspark_servicebus.source.decode import Decoder
 from pyspark_servicebus.source.planning import Slice, group, split
 from pyspark_servicebus.source.reading import Reading
@@ -146,7 +146,7 @@ def _read_piece(
     while True:
         try:
             if location is None:
-                raise BulkError("partibus:unreachable", "The fragment's worker is down.", True)
+                raise BulkError(UNREACHABLE, "The fragment's worker is down.", True)
             place = {"fragment": part.fragment, "from": first, "to": part.last, "form": form}
             ticket = {**partition.ticket, **place}
             for batch, told in flight.chunks(location, **ticket):

@@ -83,12 +83,12 @@ def check_entity(bus: "BusPlace", entity: str) -> None:
     from pyspark_servicebus.access import Access
     from pyspark_servicebus.bus import discover
     from pyspark_servicebus.credentials import Credentials
-    from pyspark_servicebus.errors import UNREACHABLE, BulkError
+    from pyspark_servicebus.errors import NOT_FOUND, UNAUTHORIZED, UNREACHABLE, BulkError
 
     codes = {
-        "amqp:not-found": failure.EXIT_NOT_FOUND,
-        "amqp:unauthorized-access": failure.EXIT_UNAUTHORIZED,
-        "partibus:unreachable": failure.EXIT_UNREACHABLE,
+        NOT_FOUND: failure.EXIT_NOT_FOUND,
+        UNAUTHORIZED: failure.EXIT_UNAUTHORIZED,
+        UNREACHABLE: failure.EXIT_UNREACHABLE,
     }
     where = Credentials(bus.connection_string_ref, bus.connection_string, bus.ca_file)
     try:

@@ -88,7 +88,7 @@ _LOOKS: Final[dict[str, Callable[[Any], None]]] = {
 
 
 def check_declared(spark: "SparkSession", declared: Declared) -> CheckReport:
-    """Everything that can be told before a message is read."""
+    """Everything that can be checked before a message is read."""
     check_names(declared)
     columns: dict[str, str] = {}
     if isinstance(declared.settings, TransformSettings):
@@ -100,7 +100,7 @@ def check_declared(spark: "SparkSession", declared: Declared) -> CheckReport:
 
 
 def reach_master(master: str | None) -> str:
-    """Whether the master answers; gives what was found."""
+    """Check that the master answers; returns what was found."""
     if master is None or master.startswith("local"):
         return "Spark runs on this machine."
     place = urlsplit(master)

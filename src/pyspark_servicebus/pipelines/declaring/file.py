@@ -1,8 +1,8 @@
-"""A pipeline declared in a TOML file: what it says, judged as a whole.
+"""A pipeline declared in a TOML file, read and checked as a whole.
 
 Owns the sections of the file and the way from them to the settings of a pipeline. Every complaint
 has the line that it is about, and all of them come at once. Nothing but the file is read here:
-whether entities and columns exist is `check`'s to say.
+`check` finds out whether entities and columns exist.
 """
 
 import re
@@ -79,7 +79,7 @@ def load_declared(
     *,
     is_bus_forced: bool = False,
 ) -> Declared:
-    """Read a file; FileError tells all that is wrong with it.
+    """Read a file; FileError lists everything that is wrong with it.
 
     `default_bus` is for a file that names none, or, forced, instead of what it names."""
     try:

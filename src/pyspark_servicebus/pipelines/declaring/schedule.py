@@ -2,7 +2,7 @@
 
 Owns the words of a schedule and the arithmetic of the next run. A run that takes longer than its
 interval is followed at the next moment that is due: runs never overlap, and missed ones are not
-made up for. Pure: the clock is told to it.
+made up for. Pure: the time is passed in.
 """
 
 import datetime
@@ -24,7 +24,7 @@ _FIELDS: Final = (
     ("weekday", 0, 7),
 )
 _DAYS_MAX: Final = 4 * 366 + 1
-"""After so many days the 29th of February has been."""
+"""Within this many days there is a 29th of February."""
 _SUNDAY: Final = 7
 
 

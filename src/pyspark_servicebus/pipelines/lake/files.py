@@ -1,8 +1,8 @@
 """Messages from the bus to Parquet files of a window, in the executors.
 
 Owns the files of one task: which folder a message belongs to, how much is put into a row group, and
-what the driver is told of each file. Everything is written under a staging name that no reader of
-Parquet looks at; a try that fails leaves nothing that counts.
+what is reported to the driver of each file. Everything is written under a staging name that no
+reader of Parquet looks at; a try that fails leaves nothing that counts.
 """
 
 import uuid
@@ -46,7 +46,7 @@ REPORT_SCHEMA: Final = pa.schema(
         ("last_enqueued_ms", pa.int64()),
     ]
 )
-"""What a task tells: a row for each file and fragment; the bytes stand in each of them."""
+"""What a task reports: a row for each file and fragment; the bytes stand in each of them."""
 REPORT_DDL: Final = (
     "path string, staged string, fragment int, first bigint, last bigint, rows bigint, "
     "bytes bigint, first_enqueued_ms bigint, last_enqueued_ms bigint"
@@ -105,7 +105,7 @@ class StagedFile:
             self.add(fragment, part)
 
     def close(self) -> Iterator[dict[str, Any]]:
-        """End the file, durably; gives what the driver is told."""
+        """End the file, durably; returns the report for the driver."""
         self._flush()
         self._writer.close()
         self._stream.close()
@@ -133,7 +133,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class TaskTerms:
-    """What every task of a window is told."""
+    """What every task of a window gets."""
 
     lake: Lake
     template: PathTemplate
@@ -151,7 +151,7 @@ class TaskFiles:
         self._open: OrderedDict[str, StagedFile] = OrderedDict()
 
     def add(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-        """Put messages into their files; gives what is told of files that were closed for room."""
+        """Put messages into their files; returns the reports of files that were closed for room."""
         table = pa.Table.from_batches([batch]).cast(self._schema)
         for fragment, part in by_fragment(table):
             for folder, rows in self._by_folder(fragment, part):

@@ -2,7 +2,7 @@
 
 Owns the way from a path or a URI to a filesystem (local paths, and what Arrow knows: s3, gs, abfs,
 hdfs), texts that are there whole or not at all, and moves that may be repeated. Everything of ours
-that is no data lies under `_capture`, where readers of Parquet do not look.
+that is not data lies under `_capture`, where readers of Parquet do not look.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 
 Owns their form and where they lie. A window's manifest is the moment at which the window counts: it
 names every file with its rows, bytes and numbers, before any of them has its final name. A
-compaction's manifest says which files took the place of which. Together they tell the files of now.
+compaction's manifest says which files took the place of which. Together they list the files of now.
 """
 
 from collections.abc import Iterable, Mapping

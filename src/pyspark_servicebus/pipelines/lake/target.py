@@ -127,7 +127,7 @@ class CaptureTarget:
         self.lake.write_json(REACHED, {"batch": batch, "numbers": by_name(dict(numbers))})
 
     def close_window(self, batch: int, told: Iterable[Any]) -> Window:
-        """Make a window count, from what its tasks told of their files."""
+        """Make a window count, from what its tasks reported of their files."""
         files = files_told(told)
         window = Window(
             app=self.app,

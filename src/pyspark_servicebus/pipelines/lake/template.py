@@ -91,5 +91,5 @@ def path_template(text: str, namespace: str, entity: str, window_time_ms: int) -
 
 
 def _word(name: str) -> str:
-    """A name as a folder: what is no letter or digit becomes a dash."""
+    """A name as a folder: what is neither a letter nor a digit becomes a dash."""
     return _UNSAFE.sub("-", name).lstrip("._") or "-"

@@ -22,7 +22,7 @@ class ReplayReport:
     rows: int = 0
     """Messages that the bus has confirmed; of a dry run, that would be sent."""
     duplicates: int = 0
-    """Of these, how many the entity knew already and dropped; told with atLeastOnce only."""
+    """Of these, how many the entity knew already and dropped; known with atLeastOnce only."""
     batches: int = 0
     resumed_behind: int = 0
     """Messages that an earlier, interrupted run had sent."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from partibus.domain.sequence import SEQUENCE_BITS
 from pyspark_servicebus.access import Access
-from pyspark_servicebus.errors import BulkError
+from pyspark_servicebus.errors import NOT_FOUND, BulkError
 from pyspark_servicebus.pipelines.replaying.once import FragmentWriter, ReplayRun
 from pyspark_servicebus.pipelines.run.progress import PipelineFailed
 from pyspark_servicebus.sink.delivery import Letter, Target
@@ -34,7 +34,7 @@ SENT_DDL: Final = "rows bigint, duplicates bigint"
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When a message leaves: so many times as fast as it came."""
+    """When a message is sent: a multiple of the pace at which it came."""
 
     first_ms: int
     """The enqueued time that is now at `start_ms`."""
@@ -159,7 +159,7 @@ def batch_sender(
 
 
 def _refuse(letter: Letter, condition: str, text: str) -> None:
-    if condition == "amqp:not-found":
+    if condition == NOT_FOUND:
         raise BulkError(condition, text, False)
     raise _refusal(letter.origin, f"{text} ({condition})")
 

@@ -64,7 +64,7 @@ class ReplaySource:
         frame = self._read(self._files)
         self._check(frame.columns)
         self.columns = frame.columns
-        self._chosen(frame)  # a filter that is no expression over these columns is told now
+        self._chosen(frame)  # a filter that is not valid for these columns is reported now
 
     def _read(self, files: Iterable[CapturedFile]) -> "DataFrame":
         reader = self._spark.read.option("mergeSchema", "true")

@@ -33,7 +33,7 @@ class Theme:
     warm: str
     faint: str
     series: tuple[str, ...]
-    """For categories, told apart also by those who see few colours."""
+    """For categories, distinguishable also by those who see few colours."""
 
 
 LIGHT: Final = Theme(

@@ -17,7 +17,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @contextmanager
 def metrics_at(port: int | None, text: Callable[[], str]) -> Iterator[int | None]:
-    """Answer on a port for the time of the block; gives the port, another one for 0."""
+    """Answer on a port for the time of the block; yields the port, a free one for 0."""
     if port is None:
         yield None
         return

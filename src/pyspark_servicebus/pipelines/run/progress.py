@@ -1,4 +1,4 @@
-"""How a pipeline tells how far it is: rows, lag and rate, to whoever watches.
+"""How a pipeline reports its progress: rows, lag and rate, to its watchers.
 
 Owns the seam (`Progress`), a watcher for consoles, and `watch`, which follows a streaming query
 until it ends and turns its error into words that a person can use. It never changes what a query
@@ -45,7 +45,7 @@ class Progress(Protocol):
         """It begins; with how many rows there are to do, where that is known."""
 
     def advanced(self, rows: int, lag: int | None, batch: int) -> None:
-        """A batch is done, with so many more rows; `lag` is what still waits, where known."""
+        """A batch is done, with this many rows; `lag` is what still waits, where known."""
 
     def finished(self) -> None:
         """It has ended, well or not."""
@@ -66,7 +66,7 @@ SILENT: Final[Progress] = _Silent()
 
 
 class Several:
-    """Tells several watchers."""
+    """Passes everything on to several watchers."""
 
     def __init__(self, *watchers: Progress) -> None:
         self._watchers = watchers

@@ -1,8 +1,8 @@
-"""What every pipeline gives back, and whether that is all that was asked for.
+"""What every pipeline returns, and whether that is all that was asked for.
 
 Owns the seam between a pipeline and whoever runs it: a verb, a script, a declared file. All of them
 print a report first and then ask `all_done`, so that they end with the same code. A report that
-may fall short has a method `shortfall`; what others have done meanwhile is no shortfall.
+may fall short has a method `shortfall`; what others have done meanwhile is not a shortfall.
 """
 
 from typing import Protocol, TypeVar, runtime_checkable
@@ -11,7 +11,7 @@ from pyspark_servicebus.pipelines.run.progress import PipelineFailed
 
 
 class Report(Protocol):
-    """What a pipeline gives back."""
+    """What a pipeline returns."""
 
     def as_json(self) -> str:
         """For programs."""

@@ -58,7 +58,7 @@ def spark_session(
 ) -> "SparkSession":
     """A session; without a master, that of spark-submit, or else this machine.
 
-    What Spark itself has to say goes to `log_file`, if there is one, instead of stderr. With `nice`
+    Spark's own log goes to `log_file`, if there is one, instead of stderr. With `nice`
     this process and those of Spark on this machine give way to others, for good. `jvm_options` are
     for a JVM that is started here and does all of the work."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -97,13 +97,13 @@ def _choose_java() -> None:
 
 
 def keep_errors_quiet() -> None:
-    """PySpark logs the whole trace of an error beside raising it; whoever asked is told anyway."""
+    """PySpark logs the whole trace of an error beside raising it; the caller reports it anyway."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _keep_py4j_quiet() -> None:
-    """Ctrl-C in the middle of a call to the JVM is no error, and its stack is nobody's concern."""
+    """Ctrl-C in the middle of a call to the JVM is not an error, and its stack helps nobody."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     root = logging.getLogger()
     if _is_no_interruption not in root.filters:

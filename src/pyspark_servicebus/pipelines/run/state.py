@@ -52,7 +52,7 @@ class PipelineState:
 
 
 def default_state_dir() -> Path:
-    """Where states are kept unless told otherwise (XDG)."""
+    """Where states are kept by default (XDG)."""
     home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(home) / "partibus" / "pipelines"
 
@@ -82,7 +82,7 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 def save_state(directory: Path, state: PipelineState) -> Path:
-    """Write the file of a pipeline anew."""
+    """Replace the file of a pipeline."""
     file = directory / f"{checked_name(state.name)}.json"
     table = {"version": STATE_VERSION, "status": state.status, **dataclasses.asdict(state)}
     write_atomically(file, json.dumps(table, indent=2) + "\n")

@@ -94,7 +94,7 @@ class EntityTraffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficReport:
-    """Everything that `pipeline analytics` has to say."""
+    """Everything that `pipeline analytics` reports."""
 
     source: str
     """snapshot, captured or stream."""

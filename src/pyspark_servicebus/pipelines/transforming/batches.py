@@ -118,7 +118,7 @@ class BatchWork:
     def _row_step(
         self, steps: Sequence[Step], rows: "DataFrame"
     ) -> "tuple[DataFrame, list[DataFrame]]":
-        """A step that tells by itself which rows fail."""
+        """A step that reports which rows fail."""
         around = Surroundings(self._terms.around.beside, self._terms.failure_queue)
         return self._apart(self._numbered(apply_steps(rows.drop(NUMBER), steps, around)))
 
@@ -138,7 +138,7 @@ class BatchWork:
         return apply_steps(rows.drop(NUMBER), steps, self._terms.around)
 
     def _tried(self, work: Callable[[], int]) -> tuple[str | None, int]:
-        """Run steps without writing; gives what went wrong, or what came out."""
+        """Run steps without writing; returns what went wrong, or what came out."""
         try:
             return None, work()
         except PySparkException as error:
@@ -169,7 +169,7 @@ class BatchWork:
     # --- where they go --------------------------------------------------------------------
 
     def _write_failures(self, failures: "list[DataFrame]", batch_id: int) -> int:
-        """Send all that failed; gives how many there are."""
+        """Send all that failed; returns how many there are."""
         if not failures:
             return 0
         found = _sendable(failures[0])

@@ -15,7 +15,7 @@ from partibus.client.errors import AtomError
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, discover
 from pyspark_servicebus.credentials import Credentials
-from pyspark_servicebus.errors import UNREACHABLE, BulkError
+from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError
 from pyspark_servicebus.given_options import OptionsError
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.pipelines.run.place import BusPlace
@@ -55,7 +55,7 @@ class Checked:
 
 
 def check_transform(spark: "SparkSession", settings: TransformSettings) -> Checked:
-    """Everything that can be told without a message; SettingsError says what is wrong."""
+    """Everything that can be checked without a message; SettingsError says what is wrong."""
     kind = check_entities(settings)
     read = _judged(settings)
     schema = check_steps(spark, settings, read)
@@ -64,7 +64,7 @@ def check_transform(spark: "SparkSession", settings: TransformSettings) -> Check
 
 
 def check_entities(settings: TransformSettings) -> str:
-    """Whether the bus has what is named, of the right sort; gives the kind of the target."""
+    """Whether the bus has what is named, of the right sort; returns the kind of the target."""
     source = find_entity(settings.bus, "source", settings.source)
     if source.kind == "topic":
         raise SettingsError(
@@ -106,7 +106,7 @@ def find_entity(bus: BusPlace, key: str, path: str) -> Entity:
     except BulkError as error:
         if error.condition == UNREACHABLE:
             raise PipelineFailed(error.text, error.getCondition()) from None
-        if error.condition != "amqp:not-found":
+        if error.condition != NOT_FOUND:
             raise SettingsError(f"{key}: {error.text}") from None
     raise SettingsError(f"{key}: there is no entity '{path}'{_near(bus, path)}")
 

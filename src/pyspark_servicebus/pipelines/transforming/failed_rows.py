@@ -16,7 +16,7 @@ FAILED: Final = "TransformFailed"
 TEXT_CHARACTERS_MAX: Final = 1000
 
 Attempt = Callable[[Sequence[int]], str | None]
-"""Tries the function on the messages of these numbers; gives what went wrong."""
+"""Tries the function on the messages of these numbers; returns what went wrong."""
 
 
 class TooManyFailures(Exception):

@@ -2,7 +2,7 @@
 
 Owns the way of a row from Arrow to a dictionary and back, and what a function may return. It
 runs in Spark's workers. A row that fails fails the task, or becomes a message for the queue for
-failures, as the settings say; it never disappears.
+failures, depending on the settings; it never disappears.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 RowFunction = Callable[[Row], Row | Iterable[Row] | None]
 
 OUT_COLUMNS: Final = (*COLUMNS, TARGET_COLUMN)
-"""What a function of rows gives: messages, and where they go."""
+"""What a function of rows returns: messages, and where they go."""
 _MAPS: Final = ("application_properties", "application_property_types")
 _ROWS_PER_BATCH: Final = 4096
 

@@ -217,7 +217,7 @@ class TransformSettings(Declaration):
 
     @property
     def searches(self) -> bool:
-        """Whether some step does not say by itself which message failed, and it is asked for."""
+        """Whether failing messages must be searched for: some step does not report them."""
         if self.failure_queue is None:
             return False
         if self.outlet is not None:

@@ -43,7 +43,7 @@ class Step:
 
     @property
     def knows_rows(self) -> bool:
-        """Whether it tells by itself which row has failed."""
+        """Whether it reports which row has failed."""
         return self.kind in ("rows", "stateful")
 
 
@@ -167,7 +167,7 @@ def _drop(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
 
 
 def _json(frame: "DataFrame", step: Step, around: Surroundings) -> "DataFrame":
-    """Columns out of a JSON body; a body that is none gives nulls."""
+    """Columns out of a JSON body; a body that is not JSON gives nulls."""
     from pyspark.sql import functions as f
 
     read = frame.withColumn("$read", f.from_json(f.col("body").cast("string"), step.value))
@@ -234,7 +234,7 @@ def _function(step: Step, around: Surroundings) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Memory:
-    """What a step that remembers is told beside its function."""
+    """The settings of a stateful step beside its function."""
 
     key: tuple[str, ...] = setting(
         "The columns that form the key; each key has its own state.", "texts"

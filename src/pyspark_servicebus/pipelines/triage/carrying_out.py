@@ -22,6 +22,7 @@ from partibus.client.links import ReceivedMessage
 from partibus.client.message import IncomingMessage
 from partibus.client.transactions import Fate, Move, TransactedLinks
 from partibus.domain.sequence import SEQUENCE_BITS
+from pyspark_servicebus.errors import NOT_FOUND, UNAUTHORIZED
 from pyspark_servicebus.pipelines.triage.rewriting import Destination, NotFixable, rewritten
 from pyspark_servicebus.pipelines.triage.rules import Rule
 
@@ -34,7 +35,7 @@ PAUSE_S_MAX: Final = 2.0
 PROBLEMS_MAX: Final = 20
 LOCK_LOST: Final = "com.microsoft:message-lock-lost"
 LAPSES_MAX: Final = 3
-_FINAL: Final = ("amqp:not-found", "amqp:unauthorized-access", "amqp:not-allowed")
+_FINAL: Final = (NOT_FOUND, UNAUTHORIZED, "amqp:not-allowed")
 Advance = Callable[[int], None]
 
 

@@ -59,7 +59,7 @@ class Triage:
     preview_characters: int
 
     def batch(self, batch: "pa.RecordBatch") -> "pa.RecordBatch":
-        """Dead letters as the source gives them, judged."""
+        """Dead letters as the source returns them, with the rule of each."""
         import pyarrow as pa
 
         rows = [self._row(row) for row in batch.to_pylist()]
@@ -130,7 +130,7 @@ def arrow_schema() -> "pa.Schema":
 def dead_letters(
     spark: "SparkSession", bus: BusPlace, entities: Sequence[EntityInfo], triage: Triage
 ) -> "DataFrame":
-    """The dead letters of these entities, judged; nothing is read before it is asked for."""
+    """The dead letters of these entities, with the rule of each; read when they are asked for."""
     from pyspark.sql import functions as f
 
     frames = []

@@ -72,7 +72,7 @@ class RuleCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterReport:
-    """Everything that `pipeline deadletters` has to say."""
+    """Everything that `pipeline deadletters` reports."""
 
     namespace: str
     taken_at: datetime.datetime

@@ -2,7 +2,7 @@
 
 Owns what a rule makes of one message, and where it goes. Body, properties, session and key stay as
 they are unless the rule says otherwise. Pure but for the clock that it is given. It decides
-nothing: that a message cannot be rewritten is told to the caller, who leaves it where it is.
+nothing: that a message cannot be rewritten is reported to the caller, who leaves it in place.
 """
 
 import hashlib

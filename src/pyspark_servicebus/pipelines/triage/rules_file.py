@@ -1,7 +1,7 @@
 """The file that rules are written in: TOML, read strictly, with complaints that name the line.
 
-Owns the format. Everything that is wrong is told at once: the line, the rule, the key, and what to
-write instead. It knows nothing of a bus; whether targets exist is asked later.
+Owns the format. Everything that is wrong is reported at once: the line, the rule, the key, and what
+to write instead. It knows nothing of a bus; whether targets exist is asked later.
 
     [[rule]]
     name = "timeouts"
@@ -237,7 +237,7 @@ class _Reading:
             return None
 
     def _shapes(self, index: int, given: object) -> tuple[str, ...]:
-        """Shapes as reports show them; their brackets are no globs."""
+        """Shapes as reports show them; their brackets are not globs."""
         told = self._texts(index, "shape", [given] if isinstance(given, str) else given)
         return tuple(re.sub(r"([\[?])", r"[\1]", text) for text in told)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 SHAPE_CHARACTERS_MAX: Final = 240
 _TEXT_CHARACTERS_MAX: Final = 2000
-"""Of a stack trace the beginning tells enough."""
+"""The beginning of a stack trace is enough."""
 _PARTS: Final = re.compile(
     r"""
       (?P<time>\b\d{4}-\d{2}-\d{2}(?:[T\ ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?)?
