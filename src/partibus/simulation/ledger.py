@@ -11,6 +11,7 @@ for good, and in doubt when that was asked for and never answered.
 
 import re
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -115,6 +116,8 @@ class Ledger:
         self.letters: list[Letter] = []
         self.totals = Totals()
         self.moves: list[Move] = []
+        self.decided_us: Callable[[bytes, int], int] = self._latest
+        """When the bus chose to hand a message out, by its bytes and when they were written."""
         self._holders: dict[tuple[str, str], Holder] = {}
         self._sessions: dict[tuple[str, str], list[Letter]] = {}
 
@@ -155,7 +158,7 @@ class Ledger:
             raise Violation(f"message {letter.number} came from {place}, where nobody sent it")
         if letter.is_refused:
             raise Violation(f"message {letter.number} was refused and came from {place}")
-        if copy.done_us is not None and written_us > copy.done_us:
+        if copy.done_us is not None and self.decided_us(payload, written_us) > copy.done_us:
             raise Violation(
                 f"message {letter.number} was settled at {copy.done_us} us and was handed out "
                 f"from {place} at {written_us} us"
@@ -164,6 +167,10 @@ class Ledger:
         self.totals.arrived += 1
         self._world.note("ledger", f"arrived {letter.number} from {place}")
         return letter, copy
+
+    def _latest(self, payload: bytes, written_us: int) -> int:
+        """When the bus chose to hand a message out, as far as its bytes tell: when it wrote them."""
+        return written_us
 
     def _read(self, place: str, payload: bytes) -> Letter:
         found = _BODY.search(payload)

@@ -35,6 +35,7 @@ LOOK_STEPS = 40
 DRAIN_US_MAX = 600_000_000
 """Everything must have drained so long after the last fault."""
 DRAIN_STEPS_MAX = 400_000
+LAST_ANSWERS_US = 3_000_000
 
 
 @dataclass(slots=True)
@@ -116,6 +117,9 @@ class Simulation:
             plan.lock_ms * 1000,
             "clock jump" in plan.faults,
         )
+        if plan.workers > 1:
+            # A worker may keep a message for a while that another one has handed to it.
+            self.ledger.decided_us = self._around.locked_us
         self._clients: list[SimulatedClient] = []
         for process in self.processes:
             process.start()
@@ -184,7 +188,16 @@ class Simulation:
                 raise drain.violation
             if world.now_us > end_us or world.steps > end_steps:
                 raise Violation(f"the bus does not drain: {drain.left()}")
+        self._listen_on()
         self.ledger.close()
+
+    def _listen_on(self) -> None:
+        """The bus is empty; its last answers are on their way to those who wait for them."""
+        end_us = self.world.now_us + LAST_ANSWERS_US
+        while self.world.now_us < end_us:
+            self.world.step()
+            check(self.world)
+        self._look()
 
     def _end(self) -> None:
         for process in self.processes:

@@ -14,12 +14,12 @@ from partibus.client.connection import BusClient
 from partibus.client.errors import RemoteError
 from partibus.client.links import ReceivedMessage, Receiver, Sender
 from partibus.client.management import Management
-from partibus.client.message import OutgoingMessage
+from partibus.client.message import IncomingMessage, OutgoingMessage
 from partibus.client.requests import open_request_links
 from partibus.control.policies import ROOT_POLICY_NAME
 from partibus.simulation.ledger import Copy, Ledger, Letter
 from partibus.simulation.net import Net
-from partibus.simulation.world import Violation, World
+from partibus.simulation.world import START_MS, Violation, World
 
 KEY = "SAS_KEY_VALUE"
 IDLE_TIMEOUT_MS = 30_000
@@ -46,6 +46,13 @@ class Surroundings:
     """The names of those who send in sessions, which begin the names of sessions."""
     is_over: bool = False
     """The run is being brought to its end: begin nothing more."""
+
+    def locked_us(self, payload: bytes, _: int) -> int:
+        """When a message was locked, by its own account; 0 where the clocks cannot be trusted."""
+        until_ms = IncomingMessage(payload).locked_until_ms
+        if until_ms is None or self.clocks_jump:
+            return 0
+        return (until_ms - START_MS) * 1000 - self.lock_us
 
     @property
     def known_places(self) -> list[str]:

@@ -45,7 +45,7 @@ class MovingClient(SimulatedClient):
             moves, lines = [], []
             for message, (_, copy) in zip(received, noted, strict=True):
                 letter = self.write("moves-out")
-                lines.append(LedgerMove(copy, letter, copy.is_asked, "in doubt"))
+                lines.append(LedgerMove(copy, letter, copy.is_asked))
                 copy.is_asked = True
                 moves.append(Move(message, sender, self.message(letter).encode()))
             self.ledger.moves += lines
@@ -71,6 +71,8 @@ class MovingClient(SimulatedClient):
             line.fate = "rolled back"
             copy.is_asked = line.was_asked
             self.ledger.refused(line.letter)
+        else:
+            line.fate = "in doubt"
 
 
 class FeedingClient(SendingClient):

@@ -1,0 +1,234 @@
+"""Plants bugs into a copy of the source and has the simulator find each of them.
+
+Owns the list of bugs, one line of the product each, and the number of steps within which each must
+be found. The copies are in a temporary directory; the source is not touched. Run by
+`make sim-mutants`; with words as arguments only the bugs whose names contain one of them.
+"""
+
+import concurrent.futures
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "partibus"
+STEPS = 3000
+STEPS_MAX = 400_000
+"""Within so many steps each bug must be found; a minute of one core, interpreted."""
+PROGRAM = """
+import sys
+from partibus.simulation.plan import draw
+from partibus.simulation.run import run_plan
+steps = seed = 0
+while steps < int(sys.argv[1]):
+    seed += 1
+    verdict = run_plan(draw(seed, int(sys.argv[2])))
+    steps += verdict.steps
+    if verdict.violation is not None:
+        print(f"{steps} {seed} {verdict.violation}")
+        break
+"""
+
+
+@dataclass(slots=True, frozen=True)
+class Bug:
+    """One line, as it is and as it should not be."""
+
+    name: str
+    module: str
+    right: str
+    wrong: str
+
+
+BUGS = (
+    Bug(
+        "acknowledge before fsync",
+        "store/commit.py",
+        "        self._disk.sync(self._fd)\n        self._advance(group[-1].end)",
+        "        self._advance(group[-1].end)",
+    ),
+    Bug(
+        "tell of a commit before it is made",
+        "store/commit.py",
+        "                self._commit_somehow(group)\n",
+        "                self._tell(partial(self._owner.committed, group, 0.0)); "
+        "self._commit_somehow(group); continue\n",
+    ),
+    Bug(
+        "leave a refused entry in the log",
+        "store/commit.py",
+        "        self._cut_refused()\n",
+        "",
+    ),
+    Bug(
+        "take a failed append for a good one",
+        "fragment/broker.py",
+        "            if error is None:\n                machine.commit(change, now_ms, out)",
+        "            if error is None or change.records:\n"
+        "                machine.commit(change, now_ms, out)",
+    ),
+    Bug(
+        "forget the abort of a settlement",
+        "fragment/queue/settlement.py",
+        "            lane.stay_locked(held)\n        else:",
+        "            pass\n        else:",
+    ),
+    Bug(
+        "forget what was sent before",
+        "fragment/queue/duplicates.py",
+        "if identity in pending or history.contains(high, low, cutoff):",
+        "if identity in pending:",
+    ),
+    Bug(
+        "forget at a restart what was sent before",
+        "fragment/queue/duplicates.py",
+        "        state.history.add(high, low, stamp, 0)",
+        "        pass",
+    ),
+    Bug(
+        "settle with a lock that is lost",
+        "fragment/queue/settlement.py",
+        "        if message is None:\n            lost.append(token)\n        else:\n"
+        "            held.append(message)\n    refusal",
+        "        if message is not None:\n            held.append(message)\n    refusal",
+    ),
+    Bug(
+        "never release the room of a settled message",
+        "fragment/queue/settlement.py",
+        "    out.released.extend(change.messages)\n    if lane.sessions",
+        "    if lane.sessions",
+    ),
+    Bug(
+        "release a settled message twice",
+        "fragment/queue/settlement.py",
+        "    out.released.extend(change.messages)\n    if lane.sessions",
+        "    out.released.extend(change.messages * 2)\n    if lane.sessions",
+    ),
+    Bug(
+        "give a session to two receivers",
+        "fragment/sessions/locks.py",
+        "    if session.lock is None:\n        grant",
+        "    if True:\n        grant",
+    ),
+    Bug(
+        "activate a scheduled message at once",
+        "fragment/queue/arrivals.py",
+        "        if message.scheduled_ms > now_ms:",
+        "        if message.scheduled_ms > now_ms + 2_000:",
+    ),
+    Bug(
+        "keep a checkpoint of a later position than its states",
+        "store/log.py",
+        "self._acknowledged if increment is None else increment.position",
+        "self._tail",
+    ),
+    Bug(
+        "name a checkpoint before it is durable",
+        "store/checkpoint.py",
+        "            disk.sync(fd)\n",
+        "",
+    ),
+    Bug(
+        "begin a segment whose name is not durable",
+        "store/segment.py",
+        "        disk.sync(fd)\n        disk.sync_directory(directory)",
+        "        disk.sync(fd)",
+    ),
+    Bug(
+        "call a lost worker's outcome a refusal",
+        "cluster/remote.py",
+        "                fail(command, self._outcome_unknown())",
+        "                fail(command, self._unavailable())",
+    ),
+    Bug(
+        "take a parcel of another fragment twice",
+        "fragment/queue/arrivals.py",
+        "        command = without_taken(state, command, origin)\n",
+        "",
+    ),
+    Bug(
+        "share a body without counting it",
+        "fragment/broker.py",
+        "            self.store.retain(position, length)\n",
+        "            pass\n",
+    ),
+    Bug(
+        "let messages go while they are read",
+        "store/reading.py",
+        "            self._table.hold(position)\n",
+        "            pass\n",
+    ),
+    Bug(
+        "confirm a settlement before it is durable",
+        "fragment/queue/settlement.py",
+        "        out.changes.append(Answer(command, lost))",
+        "        out.outward.append(Settled(command.port, command.request, lost, None))",
+    ),
+)
+
+
+@dataclass(slots=True, frozen=True)
+class Finding:
+    """What the simulator made of a bug."""
+
+    bug: Bug
+    said: str
+    seconds: float
+
+    @property
+    def is_found(self) -> bool:
+        """Whether a promise was broken within the steps."""
+        return bool(self.said)
+
+
+def plant(bug: Bug, place: Path) -> None:
+    """A copy of the source with the bug in it."""
+    ignored = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(SOURCE, place / "partibus", ignore=ignored)
+    module = place / "partibus" / bug.module
+    text = module.read_text(encoding="utf-8")
+    if text.count(bug.right) != 1:
+        raise SystemExit(f"{bug.name}: {bug.module} has {text.count(bug.right)} such lines")
+    module.write_text(text.replace(bug.right, bug.wrong), encoding="utf-8")
+
+
+def hunt(bug: Bug) -> Finding:
+    """Run seeds against a bug until one fails."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        plant(bug, Path(directory))
+        done = subprocess.run(  # noqa: S603 - our own interpreter and program
+            [sys.executable, "-c", PROGRAM, str(STEPS_MAX), str(STEPS)],
+            env={"PYTHONPATH": directory},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise SystemExit(f"{bug.name}: it does not run:\n{done.stderr}")
+    said = done.stdout.strip()
+    return Finding(bug, said, time.monotonic() - began)
+
+
+def main() -> None:
+    """Find them all, or say which were not found."""
+    words = sys.argv[1:]
+    bugs = [bug for bug in BUGS if not words or any(word in bug.name for word in words)]
+    missed = 0
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for finding in pool.map(hunt, bugs):
+            missed += not finding.is_found
+            if finding.is_found:
+                steps, seed, violation = finding.said.split(" ", 2)
+                print(f"found  {finding.bug.name}: after {steps} steps, seed {seed}: {violation}")
+            else:
+                print(f"MISSED {finding.bug.name}: {STEPS_MAX} steps", file=sys.stderr)
+    print(f"{len(bugs) - missed} of {len(bugs)} planted bugs found")
+    raise SystemExit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
