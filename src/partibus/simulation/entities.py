@@ -26,6 +26,8 @@ def make_entities(catalog: Catalog, plan: Plan) -> dict[str, list[str]]:
         "single": single,
         "target": spread,
         "hop": replace(spread, forward_to="target"),
+        "staged": single,
+        "claims-in": spread,
         "moves-in": single,
         "moves-out": single,
         "sessions": replace(spread, requires_session=True),
@@ -45,5 +47,13 @@ def make_entities(catalog: Catalog, plan: Plan) -> dict[str, list[str]]:
             lock_duration_ms=plan.lock_ms, max_delivery_count=DELIVERIES_MAX
         )
         catalog.create(path, subscription)
-    places = {path: [path] for path in queues}
+    places = {path: [path] for path in queues if path != "staged"}
     return {**places, TOPIC: subscriptions, "hop": ["target"]}
+
+
+def fragments_of(catalog: Catalog) -> dict[str, list[int]]:
+    """The ids of the fragments of each entity, in their order."""
+    return {
+        record.path: [placement.fragment_id for placement in record.fragments]
+        for record in catalog.entities()
+    }

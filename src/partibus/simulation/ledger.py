@@ -169,7 +169,7 @@ class Ledger:
         return letter, copy
 
     def _latest(self, payload: bytes, written_us: int) -> int:
-        """When the bus chose to hand a message out, as far as its bytes tell: when it wrote them."""
+        """When the bus chose to hand a message out, as far as is known: when it wrote it."""
         return written_us
 
     def _read(self, place: str, payload: bytes) -> Letter:

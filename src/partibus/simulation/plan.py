@@ -18,6 +18,8 @@ CLIENTS = (
     "repeater",
     "scheduler",
     "mover",
+    "stager",
+    "claimer",
     "receiver",
     "token-settler",
     "deferrer",

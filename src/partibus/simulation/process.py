@@ -19,6 +19,7 @@ from partibus.control.record import EntityRecord
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker
+from partibus.fragment.commands import Command
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
 from partibus.gateway.gateway import Gateway
@@ -237,6 +238,10 @@ class SimulatedProcess:
 
     def _is_at_rest(self) -> bool:
         return all(broker.is_at_rest for broker in self.brokers.values())
+
+    def submit(self, fragment_id: int, command: Command) -> None:
+        """Ask a fragment of this process, as its bulk path does."""
+        self.loop.run(self._local[fragment_id].submit, command)
 
     def checkpoint(self) -> None:
         """Have every store write a checkpoint and give dead space back."""

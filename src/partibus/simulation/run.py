@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 
 from partibus.control.catalog import Catalog
 from partibus.control.policies import ensure_root_policy
+from partibus.fragment.commands import Command
 from partibus.simulation.clients.client import SimulatedClient, Surroundings
 from partibus.simulation.clients.draining import Drain
 from partibus.simulation.clients.kinds import KINDS
 from partibus.simulation.clock import SimulatedClock
 from partibus.simulation.contents import check_contents
 from partibus.simulation.disk import SimulatedDisk
-from partibus.simulation.entities import make_entities
+from partibus.simulation.entities import fragments_of, make_entities
 from partibus.simulation.event_loop import make_loop
 from partibus.simulation.faults import Injector, check
 from partibus.simulation.ledger import Ledger, Totals
@@ -35,6 +36,8 @@ LOOK_STEPS = 40
 DRAIN_US_MAX = 600_000_000
 """Everything must have drained so long after the last fault."""
 DRAIN_STEPS_MAX = 400_000
+FEEDERS = {"mover": "feeder", "claimer": "claim-feeder"}
+"""Who sends what others take."""
 LAST_ANSWERS_US = 3_000_000
 
 
@@ -116,6 +119,8 @@ class Simulation:
             entities,
             plan.lock_ms * 1000,
             "clock jump" in plan.faults,
+            self._submit,
+            fragments_of(self._catalog),
         )
         if plan.workers > 1:
             # A worker may keep a message for a while that another one has handed to it.
@@ -134,10 +139,16 @@ class Simulation:
                 self._around.session_senders.append(client.name)
             self._clients.append(client)
             self._loop.create_task(client.live())
-            if kind == "mover":
-                feeder = KINDS["feeder"](self._around, number)
+            if kind in FEEDERS:
+                feeder = KINDS[FEEDERS[kind]](self._around, number)
                 self._clients.append(feeder)
                 self._loop.create_task(feeder.live())
+
+    def _submit(self, fragment_id: int, command: Command) -> None:
+        """What reaches nobody is never answered."""
+        for process in self.processes:
+            if process.is_up and fragment_id in process.machines:
+                process.submit(fragment_id, command)
 
     # --- the run ------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ a `behave`; they speak through the project's own client, byte for byte.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from partibus.amqp.events import TransferReceived
@@ -17,6 +18,7 @@ from partibus.client.management import Management
 from partibus.client.message import IncomingMessage, OutgoingMessage
 from partibus.client.requests import open_request_links
 from partibus.control.policies import ROOT_POLICY_NAME
+from partibus.fragment.commands import Command
 from partibus.simulation.ledger import Copy, Ledger, Letter
 from partibus.simulation.net import Net
 from partibus.simulation.world import START_MS, Violation, World
@@ -42,6 +44,10 @@ class Surroundings:
     """By what may be sent to, the places where each message comes out."""
     lock_us: int
     clocks_jump: bool
+    submit: Callable[[int, Command], None]
+    """Hands a command to the worker that runs a fragment, if it is up."""
+    homes: dict[str, list[int]]
+    """The fragments of each entity."""
     session_senders: list[str] = field(default_factory=list)
     """The names of those who send in sessions, which begin the names of sessions."""
     is_over: bool = False

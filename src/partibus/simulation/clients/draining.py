@@ -84,6 +84,8 @@ def _going_on(around: Surroundings) -> Surroundings:
         around.entities,
         around.lock_us,
         around.clocks_jump,
+        around.submit,
+        around.homes,
         around.session_senders,
     )
 

@@ -7,6 +7,11 @@ in `plan.CLIENTS` when it is to be drawn.
 from partibus.simulation.clients.client import SimulatedClient
 from partibus.simulation.clients.in_sessions import SessionClient
 from partibus.simulation.clients.moving import FeedingClient, MovingClient
+from partibus.simulation.clients.pipelines import (
+    ClaimFeedingClient,
+    ClaimingClient,
+    StagingClient,
+)
 from partibus.simulation.clients.receiving import DeferringClient, ReceivingClient, TokenClient
 from partibus.simulation.clients.sending import (
     BatchingClient,
@@ -30,6 +35,9 @@ KINDS: dict[str, type[SimulatedClient]] = {
         SchedulingClient,
         MovingClient,
         FeedingClient,
+        StagingClient,
+        ClaimingClient,
+        ClaimFeedingClient,
         ReceivingClient,
         TokenClient,
         DeferringClient,
