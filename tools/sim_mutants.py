@@ -167,6 +167,24 @@ BUGS = (
         "        out.changes.append(Answer(command, lost))",
         "        out.outward.append(Settled(command.port, command.request, lost, None))",
     ),
+    Bug(
+        "commit half of a transaction",
+        "fragment/transactions/atomic.py",
+        "            _take_back(prepared, error)\n",
+        "            return prepared\n",
+    ),
+    Bug(
+        "ignore the locks of a transaction",
+        "fragment/transactions/atomic.py",
+        "            lost = lost or len(change.lost) > 0\n    if not lost:",
+        "            lost = False\n    if not lost:",
+    ),
+    Bug(
+        "forget the abort of an arrival's identities",
+        "fragment/queue/arrivals.py",
+        "    if change.sieve is not None:\n        let_go(state, change.sieve)\n    out.outward",
+        "    out.outward",
+    ),
 )
 
 

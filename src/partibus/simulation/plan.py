@@ -86,7 +86,7 @@ def draw(seed: int, steps: int) -> Plan:
     plan.workers = chance.choice((1, 1, 1, 2, 3))
     plan.stores = max(plan.workers, chance.choice((1, 2, 2, 3)))
     plan.fragments = chance.choice((1, 2, 4))
-    plan.segment_bytes = chance.choice((16 << 10, 64 << 10, 256 << 10))
+    plan.segment_bytes = chance.choice((4 << 10, 16 << 10, 64 << 10, 256 << 10))
     plan.lock_ms = chance.choice((1_000, 5_000, 30_000))
     kinds = chance.sample(CLIENTS, chance.randrange(2, 6))
     kinds += [NEEDS[kind] for kind in kinds if kind in NEEDS and NEEDS[kind] not in kinds]

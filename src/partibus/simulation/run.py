@@ -18,7 +18,7 @@ from partibus.simulation.clients.client import SimulatedClient, Surroundings
 from partibus.simulation.clients.draining import Drain
 from partibus.simulation.clients.kinds import KINDS
 from partibus.simulation.clock import SimulatedClock
-from partibus.simulation.contents import check_contents
+from partibus.simulation.contents import check_contents, check_room
 from partibus.simulation.disk import SimulatedDisk
 from partibus.simulation.entities import fragments_of, make_entities
 from partibus.simulation.event_loop import make_loop
@@ -201,6 +201,10 @@ class Simulation:
                 raise Violation(f"the bus does not drain: {drain.left()}")
         self._listen_on()
         self.ledger.close()
+        self._checkpoint()
+        self._listen_on()
+        for process in self.processes:
+            check_room(process, self.plan.segment_bytes)
 
     def _listen_on(self) -> None:
         """The bus is empty; its last answers are on their way to those who wait for them."""

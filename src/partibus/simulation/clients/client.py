@@ -139,7 +139,7 @@ class SimulatedClient:
     def write(self, entity: str, *, session: str = "", size: int | None = None) -> Letter:
         """A new message for an entity."""
         places = self.around.entities[entity]
-        length = self.chance.choice((0, 50, 400, 3000)) if size is None else size
+        length = self.chance.choice((0, 50, 400, 3000, 10_000)) if size is None else size
         return self.ledger.write(places, session=session, size=length)
 
     def message(self, letter: Letter) -> OutgoingMessage:

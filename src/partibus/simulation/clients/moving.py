@@ -49,6 +49,8 @@ class MovingClient(SimulatedClient):
                 copy.is_asked = True
                 moves.append(Move(message, sender, self.message(letter).encode()))
             self.ledger.moves += lines
+            if self.chance.random() < 0.1:  # its locks may be lost before it goes on
+                await asyncio.sleep(1.5 * self.chance.random() * self.around.lock_us / 1_000_000)
             try:
                 await links.carry_out(moves)
             finally:
