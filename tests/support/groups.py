@@ -82,6 +82,11 @@ def _has_compiler() -> bool:
 
 
 @cache
+def _has_promtool() -> bool:
+    return shutil.which("promtool") is not None
+
+
+@cache
 def _has_spark() -> bool:
     if not _has_arrow() or importlib.util.find_spec("pyspark") is None:
         return False
@@ -176,6 +181,11 @@ GROUPS: Final = {
         needs="PostgreSQL",
         command="apt-get install -y postgresql && rm -rf .stamps && make install",
         present=_has_postgres,
+    ),
+    "prometheus": Group(
+        needs="promtool, which checks rules for Prometheus",
+        command="apt-get install -y prometheus",
+        present=_has_promtool,
     ),
     "proton": Group(
         needs="Qpid Proton, which is built with a C compiler",

@@ -41,6 +41,11 @@ class Permission:
             )
         self._grant = self._require(token, path)
 
+    @property
+    def who(self) -> str:
+        """Whose token it is."""
+        return "" if self._claim is None else self._claim.who
+
     def require_targets(self, spec: EntitySpec) -> None:
         """Raise Unauthorized unless the caller may manage what the entity forwards to (FWD-3)."""
         if isinstance(spec, TopicSpec):

@@ -40,6 +40,7 @@ from partibus.domain.errors import (
     MessagesNotRead,
     Unauthorized,
 )
+from partibus.domain.notices import audited, refused
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 """A description with every property at its longest stays far below."""
@@ -109,12 +110,13 @@ class ManagementApplication:
         caller = _caller(request)
         if request.method == "GET":
             return await self._get(resource, request, caller)
-        if request.method == "PUT":
-            return await self._put(resource, request, permission, caller)
-        if request.method == "DELETE":
+        if request.method not in ("PUT", "DELETE"):
+            raise MethodNotAllowed
+        with audited(permission.who, f"{request.method} {resource.path}", _peer(request)):
+            if request.method == "PUT":
+                return await self._put(resource, request, permission, caller)
             await self._operations.delete(resource)
             return Response(status_code=200, headers=_FRESH)
-        raise MethodNotAllowed
 
     async def _get(self, resource: Resource, request: Request, caller: Caller) -> Response:
         if resource.sort in LISTS:
@@ -138,7 +140,13 @@ class ManagementApplication:
         return Response(body, 200 if is_update else 201, _FRESH, _ENTRY)
 
 
+def _peer(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
+
+
 def _fault(error: BusError, request: Request) -> Response:
+    if isinstance(error, Unauthorized):
+        refused("request refused", error, peer=_peer(request), path=request.scope["path"])
     headers = _FRESH | _CHALLENGE if isinstance(error, Unauthorized) else _FRESH
     if isinstance(error, BodyTooSlow) or _has_long_body(request):
         headers = headers | _CLOSE  # what was not read yet will not be

@@ -17,12 +17,15 @@ from partibus.cli.verbs import (
     connection,
     context,
     doctor,
+    events,
     fault,
     hosted_namespace,
+    log,
     serve,
     sim,
     store,
     token,
+    top,
     version,
 )
 from partibus.cli.verbs.entities import entity, kinds, namespace, policy, rule, subscription_rule
@@ -54,6 +57,7 @@ TOOLS: Final = "Tools"
 
 ORDER: Final = (
     *("serve", "config", "store", "backup", "restore", "connection"),
+    *("events", "top", "log"),
     *("fault", "clock"),
     *("send", "receive", "peek", "tail", "purge", "dlq", "schedule", "session"),
     *("entity", "queue", "topic", "subscription", "rule", "policy", "namespace"),
@@ -98,6 +102,9 @@ app.add_typer(store.app, name="store", rich_help_panel=SERVER)
 app.add_typer(backup.app, name="backup", rich_help_panel=SERVER)
 app.command("restore", rich_help_panel=SERVER)(backup.restore)
 app.add_typer(connection.app, name="connection", rich_help_panel=SERVER)
+app.command("events", rich_help_panel=SERVER)(events.events)
+app.command("top", rich_help_panel=SERVER)(top.top)
+app.add_typer(log.app, name="log", rich_help_panel=SERVER)
 app.add_typer(fault.app, name="fault", rich_help_panel=SERVER)
 app.add_typer(clock.app, name="clock", rich_help_panel=SERVER)
 

@@ -32,6 +32,11 @@ class Grant:
     key: str = field(default="", compare=False, repr=False)
     """The policy's key that proved it: when that is no key any more, it falls (SAS-7)."""
 
+    @property
+    def who(self) -> str:
+        """Whose credential it is, as the log says it."""
+        return self.policy or self.subject
+
     def allows(self, path: str, right: Rights, now_ms: int) -> bool:
         """Whether this grant allows `right` on `path`, which is given in lower case."""
         if self.expires_ms is not None and self.expires_ms <= now_ms:

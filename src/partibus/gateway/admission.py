@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from partibus.control.sas import key_name
 from partibus.domain.errors import InvalidOperation, Unauthorized
+from partibus.domain.notices import refused
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -20,11 +21,15 @@ def put_plain(connection: "ClientConnection", response: bytes) -> bool:
     parts = response.split(b"\0")
     if len(parts) != 3:
         return False
+    name = ""
     try:
         name, key = parts[1].decode(), parts[2].decode()
         enter(connection, name)
         connection.grants.put_plain(name, key)
-    except (Unauthorized, UnicodeDecodeError):
+    except UnicodeDecodeError:
+        return False
+    except Unauthorized as error:
+        refused("key refused", error, policy=name, **connection.origin.facts())
         return False
     return True
 

@@ -7,7 +7,9 @@ decision, where the grant is kept is the connection's.
 from partibus.amqp.codec.text import is_text, text_of
 from partibus.amqp.codec.types import Int, Symbol
 from partibus.domain.address import parse_address
+from partibus.domain.error_counts import note_error
 from partibus.domain.errors import ArgumentError, BusError, NotImplementedHere, Unauthorized
+from partibus.domain.notices import refused
 from partibus.gateway.admission import enter_by_token
 from partibus.gateway.requests import Request, RequestLink
 
@@ -46,6 +48,8 @@ class CbsNode(RequestLink):
 
     def fail(self, request: Request, error: BusError) -> None:
         """Tell why; the SDKs raise their own authentication error for a 401 and for a 404."""
+        note_error(error)
+        refused("token refused", error, **self.connection.origin.facts())
         status: dict[str, object] = {
             "status-code": Int(error.http_status),
             "status-description": error.description_at(self.connection.host),

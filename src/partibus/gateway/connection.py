@@ -32,6 +32,7 @@ from partibus.amqp.link import Link
 from partibus.amqp.session import Session
 from partibus.domain.address import Address
 from partibus.domain.errors import BusError, InvalidOperation, MessageTooLarge, Unauthorized
+from partibus.domain.notices import refused
 from partibus.domain.rights import Rights
 from partibus.gateway.admission import put_plain
 from partibus.gateway.error_mapping import amqp_error
@@ -262,8 +263,7 @@ class ClientConnection:
                 try:
                     self._require_rights(owner, now_ms)
                 except Unauthorized as error:
-                    self._forget(link)
-                    link.detach(amqp_error(error))
+                    self.drop(link, error)
 
     def _require_rights(self, owner: InboundLink | OutboundLink, now_ms: int) -> None:
         if isinstance(owner, InboundLink):
@@ -288,6 +288,8 @@ class ClientConnection:
     def close(self, error: BusError | None = None) -> None:
         """End the connection from our side."""
         if not self._is_over:
+            if error is not None:
+                refused("connection closed", error, **self.origin.facts())
             self.engine.close(amqp_error(error) if error is not None else None)
             self._expect_close()
             self.has_output()
@@ -474,6 +476,7 @@ class ClientConnection:
 
     def drop(self, link: Link, error: BusError) -> None:
         """End a link from our side, or refuse it when it was not accepted yet."""
+        refused("link dropped", error, link=link.name, **self.origin.facts())
         self._forget(link)
         link.detach(amqp_error(error, self.host))
         self.has_output()

@@ -16,6 +16,7 @@ from partibus.control.access import AccessControl
 from partibus.control.live import LiveNamespace
 from partibus.control.record import Change, ChangeKind
 from partibus.domain.clock import Clock
+from partibus.domain.happenings import HAPPENINGS
 from partibus.domain.limits import Profile
 from partibus.fragment.broker import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection
@@ -117,6 +118,7 @@ class Gateway:
         connection = ClientConnection(self, wire)
         self._connections[connection] = None
         self.meters.opened += 1
+        HAPPENINGS.note("connection-opened", **connection.origin.facts())
         return connection
 
     def adopt(self, connection: ClientConnection, wire: Wire) -> None:
@@ -131,6 +133,7 @@ class Gateway:
         """A client is gone, and what its unfinished messages held is of no use any more."""
         self._connections.pop(connection, None)
         self.meters.closed += 1
+        HAPPENINGS.note("connection-closed", **connection.origin.facts())
         free_in_turns(self.scheduler, held)
 
     def token_prefix(self, fragment_id: int) -> TokenPrefix:
@@ -146,6 +149,9 @@ class Gateway:
 
     def follow(self, change: Change) -> None:
         """The catalog has changed: tell the links that it concerns."""
+        record = change.after or change.before
+        if record is not None:
+            HAPPENINGS.note("entity-changed", entity=record.path, change=change.kind.value)
         self.namespace.follow(change)
         follow(change, self._connections)
         if change.kind is ChangeKind.DELETED and change.before is not None:

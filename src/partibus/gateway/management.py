@@ -63,6 +63,11 @@ class ManagementRequest:
         self.lane = lane_of(node.node)
         self.fields: Mapping[object, object] = request.body
 
+    @property
+    def operation(self) -> str:
+        """What is asked for."""
+        return self._request.operation
+
     def succeed(self, body: dict[str, object] | None = None) -> None:
         """Answer 200 with a body."""
         status = {"statusCode": Int(200), "statusDescription": "OK"}

@@ -33,6 +33,10 @@ class Origin:
         self.samples: dict[object, Sample] = {}
         """The last reading of each link."""
 
+    def facts(self) -> dict[str, object]:
+        """Which connection it is, in the log and in events."""
+        return {"connection": self.number, "peer": self.peer, "transport": self.transport}
+
 
 class Sample:
     """The counter of a link at one moment."""

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from partibus.domain.clock import Clock
+from partibus.domain.errors import ServerBusy
+from partibus.domain.notices import refused
 from partibus.listener.accept import AcceptLoop
 from partibus.listener.deadlines import Deadlines
 from partibus.listener.handshakes import Handshakes
@@ -76,7 +78,6 @@ class Listener:
         self._tls_context = tls_context
         self._http_application = http_application
         self._accept_loops: list[AcceptLoop] = []
-        self._is_refusing = False
         # Each open connection is in exactly one of these four places.
         self.silent = Deadlines(loop, clock, limits.handshake_ms)
         self._amqp: set[AmqpProtocol] = set()
@@ -148,10 +149,8 @@ class Listener:
         self.silent.watch(silent)
 
     def _refused(self, what: str, most: int) -> None:
-        """Say it once per spell of being full, not once per stranger."""
-        if not self._is_refusing:
-            self._is_refusing = True
-            log.warning("refusing connections: all %d %s are in use", most, what)
+        """One line for each, as far as the limit on refusals goes."""
+        refused("connection refused", ServerBusy(f"All {most} {what} are in use."))
 
     def spoke(self, silent: "SilentSocket", first: bytes) -> None:
         """A silent socket became readable, and these are the bytes that wait in it."""
@@ -238,7 +237,6 @@ class Listener:
         if len(self._amqp) >= self._limits.connections_max:
             self._refused("connections of the profile", self._limits.connections_max)
             return False
-        self._is_refusing = False
         return True
 
     def _upgrade(self, transport: asyncio.Transport, answer: "Answer", behind: bytes) -> None:

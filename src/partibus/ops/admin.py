@@ -16,10 +16,12 @@ application; the command line is its first user.
     .../NAME/stages, what is written in bulk and not published: `ops.admin_stages`
     GET    /$partibus/bulk/NAME                where its fragments are read and written in bulk
     GET    /$partibus/stores                   all stores with state and sizes
+    GET    /$partibus/signals                  all that is counted, as /metrics tells it
     GET    /$partibus/faults                   what is wrong on purpose
     POST   /$partibus/faults                   a fault, see docs/guides/faults.md
     DELETE /$partibus/faults                   end all faults, or with ?key= one of them
     /$partibus/connections, who is connected: `ops.admin_connections`
+    /$partibus/events and /log, what happens: `ops.admin_events`
     /$partibus/backups, the files of a backup: `ops.admin_backup`
     clock, reset and namespaces of a server for tests: `ops.admin_testing`
 """
@@ -35,11 +37,13 @@ from starlette.routing import Route
 
 from partibus.domain.error_counts import note_error
 from partibus.domain.errors import ArgumentError, BusError, Unauthorized
+from partibus.domain.notices import note_change, refused
 from partibus.domain.quantities import moment_ms
 
 if TYPE_CHECKING:
     from partibus.ops.admin_backup import Backups
     from partibus.ops.admin_connections import Connections
+    from partibus.ops.admin_events import Events, Log
     from partibus.ops.metrics import Signals
 
 PREFIX: Final = "/$partibus"
@@ -142,6 +146,12 @@ class Administration(Protocol):
     def connections(self) -> "Connections": ...
 
     @property
+    def events(self) -> "Events": ...
+
+    @property
+    def log(self) -> "Log": ...
+
+    @property
     def signals(self) -> "Signals": ...
 
     @property
@@ -168,8 +178,8 @@ class Administration(Protocol):
     @property
     def stages(self) -> Stages: ...
 
-    def authorize(self, token: str | None, path: str) -> None:
-        """Raise Unauthorized unless the token is good for this path."""
+    def authorize(self, token: str | None, path: str) -> str:
+        """Who asks; raises Unauthorized unless the token is good for this path."""
         ...
 
     async def entities(self) -> Answer: ...
@@ -190,6 +200,7 @@ def admin_routes(node: Administration) -> list[Route]:
     """The routes that answer for a node."""
     from partibus.ops.admin_backup import begin_backup, end_backup, file_route
     from partibus.ops.admin_connections import CONNECTION_ROUTES
+    from partibus.ops.admin_events import LOG_ROUTES, events_route
     from partibus.ops.admin_namespace import NAMESPACE_ROUTES
     from partibus.ops.admin_stages import drop_stages, list_stages
     from partibus.ops.admin_testing import TESTING_ROUTES
@@ -197,6 +208,7 @@ def admin_routes(node: Administration) -> list[Route]:
     table: list[tuple[str, str, Handler]] = [
         *NAMESPACE_ROUTES,
         *CONNECTION_ROUTES,
+        *LOG_ROUTES,
         ("GET", "/entities", _entities),
         ("GET", "/entities/{name:path}/claims", _claims),
         ("POST", "/entities/{name:path}/claims/release", _release),
@@ -207,6 +219,7 @@ def admin_routes(node: Administration) -> list[Route]:
         ("GET", "/entities/{name:path}", _entity),
         ("POST", "/entities/{name:path}/purge", _purge),
         ("GET", "/stores", _stores),
+        ("GET", "/signals", _signals),
         ("GET", "/faults", _faults),
         ("POST", "/faults", _set_fault),
         ("DELETE", "/faults", _clear_faults),
@@ -219,18 +232,43 @@ def admin_routes(node: Administration) -> list[Route]:
         for method, path, handler in table
     ]
     bulk = Route(PREFIX + "/bulk/{name:path}", _bulk(node), methods=["GET"])
-    return [*routes, bulk, file_route(node, PREFIX)]
+    return [*routes, bulk, file_route(node, PREFIX), events_route(node, PREFIX)]
 
 
 def _endpoint(node: Administration, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
-            node.authorize(request.headers.get("authorization"), request.scope["path"])
-            return JSONResponse(await handler(node, request), 200, _FRESH)
+            return JSONResponse(await _answer(node, handler, request), 200, _FRESH)
         except BusError as error:
             return error_response(error)
 
     return endpoint
+
+
+async def _answer(node: Administration, handler: Handler, request: Request) -> Answer:
+    where = request.client.host if request.client is not None else ""
+    path = request.scope["path"]
+    try:
+        who = node.authorize(request.headers.get("authorization"), path)
+    except BusError as error:
+        refused("request refused", error, peer=where, path=path)
+        raise
+    if request.method == "GET":
+        return await handler(node, request)
+    try:
+        answer = await handler(node, request)
+    except BusError as error:
+        note_change(who, _what(request), where, error)
+        raise
+    note_change(who, _what(request), where, None)
+    return answer
+
+
+def _what(request: Request) -> str:
+    """What was asked for, without the body: that may hold keys."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    name = getattr(request.state, "subject", None)
+    return f"{request.method} {request.scope['path']}{query}" + (f" {name}" if name else "")
 
 
 def _bulk(node: Administration) -> Callable[[Request], Awaitable[Response]]:
@@ -271,6 +309,10 @@ async def _entities(node: Administration, request: Request) -> Answer:
 
 async def _entity(node: Administration, request: Request) -> Answer:
     return await node.entity(request.path_params["name"])
+
+
+async def _signals(node: Administration, request: Request) -> Answer:
+    return await node.signals.gather()
 
 
 async def _stores(node: Administration, request: Request) -> Answer:
@@ -340,6 +382,8 @@ async def read_body(request: Request) -> dict[str, Any]:
         raise ArgumentError(f"The request is not JSON: {error}.") from error
     if not isinstance(body, dict):
         raise ArgumentError("The request must be a JSON object.")
+    if isinstance(body.get("name"), str):
+        request.state.subject = body["name"]
     return body
 
 

@@ -19,6 +19,7 @@ from partibus.domain.errors import (
     ServerBusy,
     Unauthorized,
 )
+from partibus.domain.notices import refused
 
 RETRY_AFTER_S: Final = 2
 """As long as the vendor asks throttled clients to wait (THR-1)."""
@@ -67,6 +68,7 @@ def fault(error: BusError) -> Response:
     status = status_of(error)
     headers = {"cache-control": "no-store"}
     if isinstance(error, Unauthorized):
+        refused("request refused", error)
         headers["www-authenticate"] = "SharedAccessSignature"
     if status in (429, 503):
         headers["retry-after"] = str(RETRY_AFTER_S)

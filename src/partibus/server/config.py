@@ -25,6 +25,9 @@ of the profile may be set in the table [limits] of the file (`control.declared.l
 | disk_free_min | PARTIBUS_DISK_FREE_MIN | what stays free of a disk: 5% or 200M | 5%, 64M |
 | encryption_key_file | PARTIBUS_ENCRYPTION_KEY_FILE | file with the key of the data | none |
 | encryption_key_command | PARTIBUS_ENCRYPTION_KEY_COMMAND | command that prints the key | none |
+| log_level | PARTIBUS_LOG_LEVEL | debug, info, warning or error | info |
+| log_format | PARTIBUS_LOG_FORMAT | text or json | text |
+| audit_log | PARTIBUS_AUDIT_LOG | file for what administrators change | in the log |
 | metrics | PARTIBUS_METRICS | who reads /metrics: loopback, token, open, off | loopback |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
 | memory_limit | PARTIBUS_MEMORY_LIMIT | bytes, or with a unit: 64M, 2G | 512M, or a quarter |
@@ -52,6 +55,7 @@ from partibus.control.jwt_tokens import JwtSettings
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.domain.limits import SELFHOST, Profile, profile_named
 from partibus.domain.quantities import size_bytes
+from partibus.ops.logging import LOG_FORMATS, LOG_LEVELS, TEXT
 from partibus.ops.metrics_access import ACCESS, LOOPBACK
 from partibus.server import emulator
 from partibus.server.testing import reset as testing
@@ -104,6 +108,9 @@ class ServeSettings:
     encryption_key_command: str | None = None
     """Where the key of the data comes from; neither: it is not encrypted."""
     metrics: str = LOOPBACK
+    log_level: str = "info"
+    log_format: str = TEXT
+    audit_log: Path | None = None
     faults: bool = False
     peek_partitioned: str = MERGED
     jwt: JwtSettings | None = None  # [jwt] of the file
@@ -441,6 +448,9 @@ _READERS: Final[dict[str, Reader]] = {
     "encryption_key_command": lambda value: _read_command(value, "encryption_key_command"),
     "faults": lambda value: _read_switch(value, "faults"),
     "peek_partitioned": lambda value: _read_word(value, "peek_partitioned", PEEK_MODES),
+    "log_level": lambda value: _read_word(value, "log_level", LOG_LEVELS),
+    "log_format": lambda value: _read_word(value, "log_format", LOG_FORMATS),
+    "audit_log": lambda value: _read_path(value, "audit_log", "file"),
     "metrics": lambda value: _read_word(value, "metrics", ACCESS),
     "forward_failures_to_transfer": lambda value: _read_switch(
         value, "forward_failures_to_transfer"

@@ -410,6 +410,7 @@ class Node:
             self.live,
             self._time.clock,
         )
+        gateway.at_close(self.administration.events.stop)
         if self._time.fake is not None:
             # A step by nothing has every fragment look at what is due.
             look = partial(self._clock_stepped, 0)

@@ -69,6 +69,8 @@ def test_the_tables_have_every_route(server: ServerProcess, stage: Stage) -> Non
     for route in (*data_routes(nobody), *admin_routes(nobody)):
         if "/bulk/" in route.path:
             continue  # for senders and receivers; its own tests have its rights
+        if route.path.endswith("/events"):
+            continue  # its answer has no end; its own tests have its rights
         if "/messages" in route.path and "GET" in (route.methods or ()):
             continue  # looks nothing up and says only what to do instead
         assert [

@@ -252,8 +252,8 @@ async def test_connections_beyond_the_limit_are_closed(
             writer.write(HEADER)
             assert await is_ended(reader)
     assert [record.getMessage() for record in caplog.records] == [
-        "refusing connections: all 2 connections of the profile are in use"
-    ]
+        "connection refused: All 2 connections of the profile are in use."
+    ] * 3
     # Health is asked on a new connection, and must be answered also now.
     reader, writer = await dial()
     writer.write(REQUEST)

@@ -118,6 +118,9 @@ def test_every_setting_from_the_environment() -> None:
         "fake_time": "off",
         "testing": "off",
         "metrics": "token",
+        "log_level": "debug",
+        "log_format": "json",
+        "audit_log": "/srv/audit.log",
         "encryption_key_file": "/srv/bus.key",
         "encryption_key_command": "print-key --of bus",
     }
@@ -145,6 +148,9 @@ def test_every_setting_from_the_environment() -> None:
         memory_limit=2 << 30,
         emulator=True,
         metrics="token",
+        log_level="debug",
+        log_format="json",
+        audit_log=Path("/srv/audit.log"),
         encryption_key_file=Path("/srv/bus.key"),
         encryption_key_command="print-key --of bus",
     )

@@ -170,6 +170,31 @@ def serve(
             rich_help_panel=_LIMITS,
         ),
     ] = None,
+    log_level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="What goes to the log on stderr: debug, info, warning or error; `partibus log"
+            " level` changes it later. (default info)",
+            rich_help_panel=_SHOWS,
+        ),
+    ] = None,
+    log_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORM",
+            help="text for people, or json: an object on each line. (default text)",
+            rich_help_panel=_SHOWS,
+        ),
+    ] = None,
+    audit_log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write what administrators change to this file, as JSON. (default: to the log)",
+            rich_help_panel=_SHOWS,
+        ),
+    ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -242,6 +267,9 @@ def serve(
         memory_limit=memory_limit,
         disk_free_min=disk_free_min,
         peek_partitioned=peek_partitioned,
+        log_level=log_level,
+        log_format=log_format,
+        audit_log=audit_log,
         metrics=metrics,
         faults=faults,
         emulator=emulator,
@@ -290,6 +318,8 @@ def _run(flags: dict[str, object]) -> int:
     warn_if_outdated()
     try:
         configuration = resolve_configuration(flags, os.environ)
+        settings = configuration.settings
+        configure_logging(settings.log_level, form=settings.log_format, audit=settings.audit_log)
     except (BusError, OSError) as error:
         return report(error)
     return run(configuration)

@@ -18,6 +18,7 @@ from partibus.domain.errors import (
     QuotaExceeded,
     Unauthorized,
 )
+from partibus.domain.notices import refused
 from partibus.domain.rights import Rights
 from partibus.fragment.commands import Lane
 from partibus.gateway.cbs import CbsNode
@@ -58,6 +59,7 @@ def attach(connection: "ClientConnection", link: Link) -> None:
         _require_room(connection)
         owner = _receiver(connection, link) if link.is_sender else _sender(connection, link)
     except BusError as error:
+        refused("link refused", error, link=link.name, **connection.origin.facts())
         link.refuse(amqp_error(error, connection.host))
         return
     link.context = owner

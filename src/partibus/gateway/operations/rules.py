@@ -27,6 +27,7 @@ from partibus.domain.errors import (
     InvalidOperation,
     NotImplementedHere,
 )
+from partibus.domain.notices import note_change
 from partibus.domain.property_value import PropertyValue
 from partibus.message.edits import on_wire
 from partibus.message.view import plain
@@ -104,8 +105,17 @@ def _change(request: "ManagementRequest", edit: "Edit") -> None:
     changes.ask(_subscription(request).path, edit, _answer(request))
 
 
+def _note(request: "ManagementRequest", error: BusError | None) -> None:
+    """Rules are administration, also when they come by AMQP."""
+    connection = request.node.connection
+    who = ", ".join(sorted({claim.who for claim in connection.claims.held}))
+    what = f"{request.operation} {_subscription(request).path}"
+    note_change(who, what, connection.origin.peer, error)
+
+
 def _answer(request: "ManagementRequest") -> Callable[[BusError | None], None]:
     def done(error: BusError | None) -> None:
+        _note(request, error)
         if error is None:
             request.succeed()
         else:

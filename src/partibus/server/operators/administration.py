@@ -28,7 +28,9 @@ from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.connections import ConnectionService
+from partibus.server.operators.events import EventService
 from partibus.server.operators.inspection import COUNTS, FRAGMENTS, STORES, is_available
+from partibus.server.operators.log_level import LogService
 from partibus.server.operators.namespace import NamespaceService
 from partibus.server.operators.pipelines import PipelineService
 from partibus.server.operators.purge import PurgeRun
@@ -76,10 +78,12 @@ class Administration:
         self.stages = StageService(namespace, control)
         self.connections = ConnectionService(control)
         self.signals = SignalService(catalog, control, ENTITIES_MAX)
+        self.events = EventService(control)
+        self.log = LogService(control)
         self.backups = backups
 
-    def authorize(self, token: str | None, path: str) -> None:
-        """Raise Unauthorized unless the token grants Manage on the namespace's own paths."""
+    def authorize(self, token: str | None, path: str) -> str:
+        """Who asks; Unauthorized unless the token grants Manage on the namespace's own paths."""
         if not token:
             raise Unauthorized(
                 "A shared access signature is needed in the header Authorization; sign it with a "
@@ -88,6 +92,7 @@ class Administration:
         now_ms = self._clock.now_ms()
         claim = self._access.authenticate_token(token, path, now_ms)
         require([claim], claim.audience, Rights.MANAGE, now_ms)
+        return claim.who
 
     # --- entities -------------------------------------------------------------------------
 

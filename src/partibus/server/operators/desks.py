@@ -11,7 +11,9 @@ from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
 from partibus.gateway.gateway import Gateway
 from partibus.server.operators.connections import OwnConnections
+from partibus.server.operators.events import OwnEvents
 from partibus.server.operators.inspection import Inspection
+from partibus.server.operators.log_level import LOG_LEVEL, answer_log_level
 from partibus.server.operators.signals import OwnSignals
 
 
@@ -25,4 +27,6 @@ def open_desks(
     inspection = Inspection(brokers, machines)
     inspection.register(control)
     OwnConnections(gateway, control.worker).register(control)
+    OwnEvents(brokers, machines).register(control)
+    control.register(LOG_LEVEL, answer_log_level)
     OwnSignals(gateway, brokers, machines, inspection).register(control)

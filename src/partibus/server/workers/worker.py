@@ -55,7 +55,9 @@ def main() -> int:
     if not line:
         return EXIT_FAILED
     assignment = decode_assignment(line)
-    configure_logging(process=f"worker {assignment.membership.worker}")
+    settings = assignment.settings
+    name = f"worker {assignment.membership.worker}"
+    configure_logging(settings.log_level, name, settings.log_format, settings.audit_log)
     os.umask(PRIVATE_UMASK)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     sockets_max = max(SOCKETS_MIN, raise_descriptor_limit() - DESCRIPTORS_RESERVED)

@@ -1,0 +1,84 @@
+"""`partibus events`: what happens at the server, line by line.
+
+Owns the words of each event, and the reading of the stream.
+"""
+
+import http.client
+import json as json_form
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import quote, urlencode
+
+import typer
+
+from partibus.cli.asking import on_server
+from partibus.cli.options import AsJson
+from partibus.cli.quantities import clock_time
+
+if TYPE_CHECKING:
+    from partibus.cli.place import Place
+
+_SILENCE_S_MAX: Final = 60.0
+"""The server sends a sign of life every ten seconds."""
+_OWN: Final = ("kind", "time_ms", "number")
+
+
+@on_server
+def events(
+    place: "Place",
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help="Only events of this kind; repeat it for several."),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Stop after so many events.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Show what happens, until Ctrl-C: one line an event, over all workers.
+
+    Kinds are entity-changed, store, worker-lost, worker-restarted, worker-answers, dead-lettered,
+    lock-expired, lock-lost, connection-opened, connection-closed, refused, and gap, which says that
+    more happened than could be told. Dead letters and locks come as a count for each entity.
+
+    Example:
+
+        partibus events --kind refused --kind store
+    """
+    for number, event in enumerate(_stream(place, kind or []), 1):
+        typer.echo(json_form.dumps(event, ensure_ascii=False) if json else _line(event))
+        if number == count:
+            return
+
+
+def _stream(place: "Place", kinds: list[str]) -> Iterator[dict[str, Any]]:
+    from partibus.cli.failures import CommandFailed, unreachable
+    from partibus.cli.remote import PREFIX, authorization, http_connection
+
+    connection = http_connection(place, _SILENCE_S_MAX)
+    query = f"?{urlencode({'kind': ','.join(kinds)})}" if kinds else ""
+    path = quote(f"{PREFIX}/events", safe="/$") + query
+    try:
+        connection.request("GET", path, headers={"Authorization": authorization(place)})
+        response = connection.getresponse()
+        if response.status != http.client.OK:
+            raise CommandFailed(_refusal(response.read()))
+        while line := response.readline():
+            if line.startswith(b"data: "):
+                yield json_form.loads(line[6:])
+    except (OSError, http.client.HTTPException) as error:
+        raise unreachable(place.url, error) from error
+    finally:
+        connection.close()
+
+
+def _refusal(raw: bytes) -> str:
+    try:
+        return str(json_form.loads(raw)["error"]["text"])
+    except (ValueError, KeyError, TypeError):
+        return "The server does not stream events; is this the right port?"
+
+
+def _line(event: dict[str, Any]) -> str:
+    facts = " ".join(f"{name}={value}" for name, value in event.items() if name not in _OWN)
+    return f"{clock_time(event['time_ms'])} {event['kind']:<18} {facts}"

@@ -1,0 +1,187 @@
+"""What happens, as a stream over all workers.
+
+Owns the question `events`, which each worker answers from its own memory of what happened, and the
+stream that an operator reads. A stream asks every worker for what is new; it holds nothing itself,
+so a slow reader costs no memory and hears of a gap. What is counted and not told one by one (dead
+letters, lost locks) and how stores are is compared with the reading before, and only while somebody
+reads.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.domain.errors import ServerBusy
+from partibus.domain.happenings import HAPPENINGS
+from partibus.fragment.broker import Broker
+from partibus.fragment.machine import Machine
+
+EVENTS: Final = "events"
+PAGE_MAX: Final = 500
+ASK_EVERY_S: Final = 0.5
+LOOK_EVERY_S: Final = 0.4
+"""Several readers share a look at the counters."""
+STREAMS_MAX: Final = 64
+"""Of one worker."""
+ENTITY_CHANGED: Final = "entity-changed"
+_COUNTED: Final = {
+    "dead-lettered": "dead_lettered",
+    "lock-expired": "lapsed",
+    "lock-lost": "lost",
+}
+
+
+class OwnEvents:
+    """What happens in this process."""
+
+    def __init__(self, brokers: Mapping[int, Broker], machines: Mapping[int, Machine]) -> None:
+        self._brokers = brokers
+        self._machines = machines
+        self._states: dict[int, str] = {}
+        self._totals: dict[int, tuple[int, ...]] = {}
+        self._looked_s = 0.0
+
+    def register(self, control: ControlHub) -> None:
+        """Answer for this process."""
+        control.register(EVENTS, self.answer)
+
+    def answer(self, payload: Payload) -> Payload:
+        """What came behind a number; without one, only where it stands now."""
+        if time.monotonic() - self._looked_s >= LOOK_EVERY_S:
+            self._look()
+        after = payload.get("after")
+        told: Payload = {"pid": os.getpid(), "last": HAPPENINGS.last, "events": [], "missed": 0}
+        if after is not None:
+            told["events"], told["missed"] = HAPPENINGS.after(after, PAGE_MAX)
+            if told["events"]:
+                told["last"] = told["events"][-1]["number"]
+        return told
+
+    def _look(self) -> None:
+        """Note what has changed since somebody last looked; the first look only remembers."""
+        is_first = self._looked_s == 0.0
+        self._looked_s = time.monotonic()
+        for number, broker in self._brokers.items():
+            state = broker.store.state.value
+            before = self._states.get(number)
+            if before is not None and before != state:
+                HAPPENINGS.note("store", store=number, state=state, before=before)
+            self._states[number] = state
+        totals: dict[int, tuple[int, ...]] = {}
+        changed: dict[tuple[str, str], int] = {}
+        for fragment_id, machine in self._machines.items():
+            tally = machine.state.tally
+            now = (tally.dead_lettered, tally.lapsed, tally.lost)
+            totals[fragment_id] = now
+            then = self._totals.get(fragment_id, (0, 0, 0))
+            if now != then:
+                for kind, more in zip(_COUNTED, map(int.__sub__, now, then), strict=True):
+                    if more > 0:
+                        key = kind, machine.state.spec.path
+                        changed[key] = changed.get(key, 0) + more
+        self._totals = totals
+        if not is_first:
+            for (kind, entity), count in changed.items():
+                HAPPENINGS.note(kind, entity=entity, count=count)
+
+
+class EventService:
+    """The stream over all workers."""
+
+    def __init__(self, control: ControlHub) -> None:
+        self._control = control
+        self._streams = 0
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """The server stops: streams end."""
+        self._stopping.set()
+
+    async def stream(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """What happens from now on, a few events at a time; an empty list says that it lives."""
+        if self._streams >= STREAMS_MAX:
+            raise ServerBusy(f"All {STREAMS_MAX} streams of events of this worker are in use.")
+        self._streams += 1
+        try:
+            cursors = Cursors(self._control.worker)
+            cursors.take(self._control.workers, await self._control.ask_all(EVENTS, {}))
+            while not self._stopping.is_set():
+                yield await self._next(cursors)
+                await self._pause()
+        finally:
+            self._streams -= 1
+
+    async def _next(self, cursors: "Cursors") -> list[dict[str, Any]]:
+        workers = self._control.workers
+        asked = [
+            self._control.ask(worker, EVENTS, {"after": cursors.after(worker)})
+            for worker in workers
+        ]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        told = {
+            worker: answer
+            for worker, answer in zip(workers, answers, strict=True)
+            if isinstance(answer, dict)
+        }
+        return cursors.take(workers, told)
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(ASK_EVERY_S):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+
+class Cursors:
+    """How far one reader has come with each worker."""
+
+    def __init__(self, own: int) -> None:
+        self._own = own
+        self._last: dict[int, int] = {}
+        self._pids: dict[int, int] = {}
+        self._lost: set[int] = set()
+
+    def after(self, worker: int) -> int | None:
+        """The number of the last event that was read; None before the first."""
+        return self._last.get(worker)
+
+    def take(self, workers: list[int], answers: Mapping[int, Payload]) -> list[dict[str, Any]]:
+        """The events of the answers in the order of their times."""
+        found: list[dict[str, Any]] = []
+        for worker in workers:
+            answer = answers.get(worker)
+            if answer is None:
+                if worker in self._pids and worker not in self._lost:
+                    self._lost.add(worker)
+                    found.append(_event("worker-lost", worker))
+                continue
+            found += self._of(worker, answer)
+        return sorted(found, key=lambda event: int(event["time_ms"]))
+
+    def _of(self, worker: int, answer: Payload) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        before = self._pids.get(worker)
+        self._pids[worker] = answer["pid"]
+        self._last[worker] = answer["last"]
+        if before is not None and before != answer["pid"]:
+            found.append(_event("worker-restarted", worker, pid=answer["pid"]))
+        elif worker in self._lost:
+            found.append(_event("worker-answers", worker))
+        self._lost.discard(worker)
+        if answer["missed"] and before == answer["pid"]:
+            found.append(_event("gap", worker, missed=answer["missed"]))
+        # Every worker follows the catalog; one of them is enough to tell.
+        found += [
+            {**event, "worker": worker}
+            for event in answer["events"]
+            if event["kind"] != ENTITY_CHANGED or worker == self._own
+        ]
+        return found
+
+
+def _event(kind: str, worker: int, **facts: object) -> dict[str, Any]:
+    return {"time_ms": int(time.time() * 1000), "kind": kind, "worker": worker, **facts}
