@@ -98,6 +98,8 @@ class Management:
         self._responses = client.attach(node, sends=False, name=f"response-{next(_names)}")
         self._responses.set_credit(100)
         self._answers: list[Event] = []
+        self.link_name = ""
+        """The link that the requests name as theirs, if any."""
         client.run()
 
     def ask(self, operation: str, **fields: object) -> tuple[int, dict[str, object], str | None]:
@@ -109,9 +111,12 @@ class Management:
         """Ask, and do not wait for the answer."""
         properties = MessageProperties(message_id="request")
         body = {name.replace("_", "-"): value for name, value in fields.items()}
+        application: dict[str, object] = {"operation": f"com.microsoft:{operation}"}
+        if self.link_name:
+            application["associated-link-name"] = self.link_name
         self._requests.send(
             encode_properties(properties)
-            + encode_application_properties({"operation": f"com.microsoft:{operation}"})
+            + encode_application_properties(application)
             + b"\x00\x53\x77"
             + encode_value(body),
             b"t",

@@ -44,7 +44,7 @@ class Permission:
     @property
     def who(self) -> str:
         """Whose token it is."""
-        return "" if self._claim is None else self._claim.who
+        return "" if self._grant is None else self._grant.who
 
     def require_targets(self, spec: EntitySpec) -> None:
         """Raise Unauthorized unless the caller may manage what the entity forwards to (FWD-3)."""

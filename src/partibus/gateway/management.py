@@ -106,11 +106,19 @@ class ManagementRequest:
                 "operation without them."
             )
         if session_id is None:
-            raise ArgumentError("The request must name a session by its 'session-id'.")
+            return self._session_of_link()
         link = self.node.connection.held_sessions.get((self.entity.record.path, session_id))
         if link is None:
             raise SessionLockLost
         return link.held()
+
+    def _session_of_link(self) -> HeldSession:
+        """The session of the link that it names: Go's client names no session itself."""
+        path = self.entity.record.path
+        for (held_path, _), link in self.node.connection.held_sessions.items():
+            if held_path == path and link.name == self.link_name:
+                return link.held()
+        raise ArgumentError("The request must name a session by its 'session-id'.")
 
     def number(self, key: str, default: int | None = None) -> int:
         """A field that must be a number."""

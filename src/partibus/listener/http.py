@@ -94,7 +94,22 @@ class _AttentiveConnection(h11.Connection):
         if isinstance(event, h11.Request):
             self.headers_as_sent = event.headers.raw_items()
             _refuse_dubious(event)
+            return _in_origin_form(event)
         return event
+
+
+def _in_origin_form(request: h11.Request) -> h11.Request:
+    """A target that is a whole address, as Java's WebSocket asks, made a path (RFC 9112, 3.2.2)."""
+    scheme, mark, rest = request.target.partition(b"://")
+    if not mark or scheme.lower() not in (b"http", b"https"):
+        return request
+    _authority, slash, path = rest.partition(b"/")
+    return h11.Request(
+        method=request.method,
+        headers=request.headers,
+        target=slash + path or b"/",
+        http_version=request.http_version,
+    )
 
 
 def _refuse_dubious(request: h11.Request) -> None:

@@ -16,8 +16,9 @@ from wsproto.utilities import generate_accept_token
 
 # The path that every SDK uses; .NET adds the slash.
 WEBSOCKET_PATHS: Final = ("/$servicebus/websocket", "/$servicebus/websocket/")
-# Standard in both of the vendor's services: AMQP, WebSocket binding 1.0.
-SUBPROTOCOL: Final = b"AMQPWSB10"
+# In the order that we prefer: AMQP, WebSocket binding 1.0, standard in both of the vendor's
+# services; and the name that IANA has, which the documentation of Go's client gives.
+SUBPROTOCOLS: Final = (b"AMQPWSB10", b"amqp")
 VERSION: Final = b"13"
 # The nonce is 16 random bytes in base64 (RFC 6455, 4.1).
 NONCE_BYTES: Final = 16
@@ -43,7 +44,9 @@ def answer(method: bytes, http_version: bytes, headers: Headers) -> Answer:
     keys = _values(headers, b"sec-websocket-key")
     if len(keys) != 1 or not _is_nonce(keys[0]):
         return refusal(400, "Sec-WebSocket-Key must hold 16 bytes in base64, once.")
-    if SUBPROTOCOL not in _tokens(headers, b"sec-websocket-protocol"):
+    offered = _tokens(headers, b"sec-websocket-protocol")
+    protocol = next((known for known in SUBPROTOCOLS if known in offered), None)
+    if protocol is None:
         return refusal(
             400, "Ask for the sub-protocol AMQPWSB10 (Sec-WebSocket-Protocol): AMQP is served here."
         )
@@ -52,7 +55,7 @@ def answer(method: bytes, http_version: bytes, headers: Headers) -> Answer:
         (b"upgrade", b"websocket"),
         (b"connection", b"Upgrade"),
         (b"sec-websocket-accept", generate_accept_token(keys[0])),
-        (b"sec-websocket-protocol", SUBPROTOCOL),
+        (b"sec-websocket-protocol", protocol),
     ]
     return Answer(True, _head(HTTPStatus.SWITCHING_PROTOCOLS, accepted))
 

@@ -28,6 +28,7 @@ func withBus(input Input, work func(bus) (any, error)) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	options := &azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{MaxRetries: -1}}
+	options.CustomEndpoint = input.Endpoint
 	if input.WebSocket {
 		options.NewWebSocketConn = dialWebSocket
 	}

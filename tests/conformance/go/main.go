@@ -12,6 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
 )
 
 // Input is what a test gives a scenario; each takes what it needs.
@@ -23,6 +24,7 @@ type Input struct {
 	Count        int    `json:"count"`
 	Size         int    `json:"size"`
 	WebSocket    bool   `json:"webSocket"`
+	Endpoint     string `json:"endpoint"`
 }
 
 // Scenario is what a user of the client does; its result goes to the test as JSON.
@@ -62,6 +64,11 @@ func code(err error) string {
 	}
 	if errors.Is(err, azservicebus.ErrMessageTooLarge) {
 		return "toolarge"
+	}
+	// The client gives an error of the protocol that it has no code for as it came.
+	var refused *amqp.Error
+	if errors.As(err, &refused) {
+		return string(refused.Condition)
 	}
 	return ""
 }

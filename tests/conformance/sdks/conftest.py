@@ -21,9 +21,21 @@ Fresh = Callable[..., str]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     directory: Path = tmp_path_factory.mktemp("sdks")
     config = directory / "namespace.toml"
-    config.write_text('[[queue]]\nname = "unused"\n', encoding="utf-8")
+    config.write_text("".join(map(_topic, CLIENTS)), encoding="utf-8")
     with ServerProcess(directory, config) as process:
         yield process
+
+
+def colours(client: str) -> str:
+    """A topic for each client, whose subscription `blue` wants one colour."""
+    return f"colours-{client.replace(' ', '-')}"
+
+
+def _topic(client: str) -> str:
+    return (
+        f'[[topic]]\nname = "{colours(client)}"\n[[topic.subscription]]\nname = "blue"\n'
+        '[[topic.subscription.rule]]\nname = "blue"\nsql_filter = "colour = \'blue\'"\n'
+    )
 
 
 @pytest.fixture(scope="package")
@@ -63,4 +75,5 @@ def programs(
 @pytest.fixture
 def sdk(request: pytest.FixtureRequest, server: ServerProcess, programs: dict[str, Program]) -> Sdk:
     client: str = request.param
-    return Sdk(client, programs[CLIENTS[client]], server.connection_string)
+    program = programs[CLIENTS[client]]
+    return Sdk(client, program, server.connection_string, server.ready.amqp_port)

@@ -106,10 +106,12 @@ class JavaProgram:
 class Sdk:
     """One client of one language, pointed at a server."""
 
-    def __init__(self, client: str, program: Program, connection: str) -> None:
+    def __init__(self, client: str, program: Program, connection: str, port: int) -> None:
         self.client = client
         self.connection = connection
         self._program = program
+        # Java's administration client drops the port of a connection string.
+        self._given: dict[str, object] = {"connection": connection, "port": port}
 
     def run(self, name: str, **given: object) -> Any:
         """The result of a scenario; the test fails with the scenario's error if it threw."""
@@ -126,4 +128,4 @@ class Sdk:
         return code
 
     def _outcome(self, name: str, given: dict[str, object]) -> dict[str, Any]:
-        return self._program.run(self.client, name, {"connection": self.connection} | given)
+        return self._program.run(self.client, name, self._given | given)

@@ -171,6 +171,27 @@ def test_deferral_in_a_session(client: ClientBench, queue: str) -> None:
     assert bodies(receive(client, link, 5)) == [2]
 
 
+@pytest.mark.rule("DEF-7")
+@pytest.mark.parametrize("queue", ["q", "p"])
+def test_a_link_stands_for_the_session_that_it_holds(client: ClientBench, queue: str) -> None:
+    """Go's client names its link and no session."""
+    send(client, queue, (1, "a"))
+    accept(client, queue, "b")
+    link = accept(client, queue, "a")
+    (event,) = receive(client, link, 1)
+    link.propose(event.delivery_id, MODIFIED_UNDELIVERABLE)
+    client.run()
+    number = fragment_index("a", 4) << 48 | 1 if queue == "p" else 1
+    management = Management(client, queue)
+    numbers = Array(LONG, [number])
+    management.link_name = "no-such-link"
+    status, _, condition = management.ask("receive-by-sequence-number", sequence_numbers=numbers)
+    assert (status, condition) == (400, "com.microsoft:argument-error")
+    management.link_name = link.name
+    status, body, _ = management.ask("receive-by-sequence-number", sequence_numbers=numbers)
+    assert (status, len(body["messages"])) == (200, 1)  # type: ignore[arg-type]
+
+
 @pytest.mark.rule("DEF-7", "SES-8")
 def test_what_needs_a_session_says_so(client: ClientBench) -> None:
     send(client, "q", (1, "a"))

@@ -41,6 +41,17 @@ def test_the_sub_protocol_is_one_of_those_offered(protocols: list[bytes]) -> Non
     assert answer(b"GET", b"1.1", given(b"sec-websocket-protocol", *protocols)).is_accepted
 
 
+@pytest.mark.parametrize(
+    ("offered", "taken"),
+    [(b"amqp", b"amqp"), (b"mqtt, amqp", b"amqp"), (b"amqp, AMQPWSB10", b"AMQPWSB10")],
+)
+def test_the_registered_name_of_the_sub_protocol(offered: bytes, taken: bytes) -> None:
+    """Go's client offers the name that AMQP has at IANA; the answer must be what was offered."""
+    judged = answer(b"GET", b"1.1", given(b"sec-websocket-protocol", offered))
+    assert judged.is_accepted
+    assert b"sec-websocket-protocol: " + taken + b"\r\n" in judged.data
+
+
 def test_extensions_are_not_taken() -> None:
     head = [*HEAD, (b"sec-websocket-extensions", b"permessage-deflate")]
     judged = answer(b"GET", b"1.1", head)

@@ -43,6 +43,16 @@ async def test_the_path_of_net_and_a_proxys_escapes(front: Front, dial: Dial) ->
         assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
 
 
+@pytest.mark.parametrize("address", ["https://localhost", "HTTP://localhost:5671"])
+async def test_the_whole_address_in_place_of_the_path(
+    front: Front, dial: Dial, address: str
+) -> None:
+    """As Java's client asks; a server must take it (RFC 9112, 3.2.2)."""
+    reader, writer = await dial()
+    writer.write(opening(address + PATH))
+    assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
+
+
 async def test_another_path_is_no_websocket(front: Front, dial: Dial) -> None:
     reader, writer = await dial()
     writer.write(opening("/chat"))

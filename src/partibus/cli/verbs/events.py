@@ -53,9 +53,9 @@ def events(
 
 def _stream(place: "Place", kinds: list[str]) -> Iterator[dict[str, Any]]:
     from partibus.cli.failures import CommandFailed, unreachable
-    from partibus.cli.remote import PREFIX, authorization, http_connection
+    from partibus.cli.remote import PREFIX, authorization
 
-    connection = http_connection(place, _SILENCE_S_MAX)
+    connection = place.open_http(_SILENCE_S_MAX)
     query = f"?{urlencode({'kind': ','.join(kinds)})}" if kinds else ""
     path = quote(f"{PREFIX}/events", safe="/$") + query
     try:

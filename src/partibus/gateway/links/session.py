@@ -224,6 +224,11 @@ class SessionLink(OutboundLink):
 
     # --- as a receiving link --------------------------------------------------------------------
 
+    @property
+    def name(self) -> str:
+        """The name that the client gave the link."""
+        return self._link.name
+
     def held(self) -> HeldSession:
         """The session that the link holds."""
         assert self._held is not None

@@ -108,7 +108,7 @@ def _change(request: "ManagementRequest", edit: "Edit") -> None:
 def _note(request: "ManagementRequest", error: BusError | None) -> None:
     """Rules are administration, also when they come by AMQP."""
     connection = request.node.connection
-    who = ", ".join(sorted({claim.who for claim in connection.claims.held}))
+    who = ", ".join(sorted({grant.who for grant in connection.grants.held}))
     what = f"{request.operation} {_subscription(request).path}"
     note_change(who, what, connection.origin.peer, error)
 

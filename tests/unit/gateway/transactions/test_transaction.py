@@ -11,7 +11,7 @@ from partibus.amqp.delivery import (
     Rejected,
     TransactionalState,
 )
-from partibus.amqp.events import DetachReceived, IncomingSettled
+from partibus.amqp.events import CloseReceived, DetachReceived, IncomingSettled
 from partibus.domain.entity import QueueSpec
 from partibus.domain.limits import BASIC
 from partibus.gateway.links.inbound import BATCH_FORMAT, CREDIT
@@ -343,14 +343,20 @@ def test_there_are_no_transactions_in_the_basic_tier() -> None:
     assert "Basic" in detached.error.description
 
 
-def test_a_client_without_a_token_gets_no_control_link() -> None:
+@pytest.mark.rule("SAS-9")
+def test_a_transaction_may_be_declared_before_the_first_token() -> None:
+    """As Java's client does; its work needs a token, and so does the connection in 20 seconds."""
     bus = BusBench()
     client = TransactionClient(bus, attaches=False)
     client.client = bus.client(plain=False)
-    client.attach_control()
-    (detached,) = client.client.take(DetachReceived)
-    assert isinstance(detached, DetachReceived) and detached.error is not None
-    assert detached.error.condition == "amqp:unauthorized-access"
+    client.control = client.attach_control()
+    assert client.client.take(DetachReceived) == []
+    assert client.declare()
+    bus.scheduler.advance_ms(20_000)
+    client.client.run()
+    (closed,) = client.client.take(CloseReceived)
+    assert isinstance(closed, CloseReceived) and closed.error is not None
+    assert closed.error.condition == "amqp:unauthorized-access"
 
 
 def test_a_store_that_fails_rolls_back_and_says_so(q: Queue) -> None:

@@ -94,9 +94,13 @@ abstract class Bus implements AutoCloseable {
     }
 
     static ServiceBusClientBuilder builder(Input input) {
+        Duration patience = input.seconds() == 0 ? PATIENCE : Duration.ofSeconds(input.seconds());
         ServiceBusClientBuilder builder = new ServiceBusClientBuilder()
             .connectionString(input.connection())
-            .retryOptions(new AmqpRetryOptions().setMaxRetries(0).setTryTimeout(PATIENCE));
+            .retryOptions(new AmqpRetryOptions().setMaxRetries(0).setTryTimeout(patience));
+        if (input.crossEntity()) {
+            builder.enableCrossEntityTransactions();
+        }
         if (input.webSocket()) {
             builder.transportType(AmqpTransportType.AMQP_WEB_SOCKETS);
         }

@@ -1,5 +1,6 @@
 package conformance;
 
+import com.azure.core.amqp.exception.AmqpException;
 import com.azure.core.exception.HttpResponseException;
 import com.azure.messaging.servicebus.ServiceBusException;
 import com.fasterxml.jackson.databind.DeserializationFeature;
@@ -11,6 +12,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.TimeoutException;
 
 /**
  * Runs the scenarios that the tests name, one for each line of JSON on standard input, and answers each
@@ -42,6 +44,7 @@ public final class Main {
     private static Map<String, Map<String, Scenario>> clients() {
         Map<String, Map<String, Scenario>> clients = new LinkedHashMap<>();
         clients.put("Java", Messages.scenarios(SyncBus::new));
+        Administration.addTo(clients.get("Java"));
         clients.put("Java async", Messages.scenarios(AsyncBus::new));
         return clients;
     }
@@ -64,6 +67,12 @@ public final class Main {
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
             if (cause instanceof ServiceBusException known) {
                 return known.getReason().toString();
+            }
+            if (cause instanceof AmqpException refused && refused.getErrorCondition() != null) {
+                return refused.getErrorCondition().name();
+            }
+            if (cause instanceof TimeoutException) {
+                return "TIMEOUT";
             }
             if (cause instanceof HttpResponseException answered) {
                 return String.valueOf(answered.getResponse().getStatusCode());

@@ -42,6 +42,9 @@ final class Messages {
         works.put("lockLost", Messages::lockLost);
         works.put("peek", Messages::peek);
         works.put("schedule", Messages::schedule);
+        Sessions.addTo(works);
+        Topics.addTo(works);
+        Transactions.addTo(works);
         Map<String, Main.Scenario> scenarios = new LinkedHashMap<>();
         works.forEach((name, work) -> scenarios.put(name, input -> {
             try (Bus bus = opening.open(input)) {

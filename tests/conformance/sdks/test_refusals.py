@@ -1,0 +1,42 @@
+"""What the server refuses, as the clients of other languages report it."""
+
+import pytest
+
+from conformance.sdks.drivers import Sdk
+from conformance.sdks.operations import operation
+from support.namespace import ROOT_POLICY
+from support.sas import with_key
+
+MISSING = {
+    "Go": "amqp:not-found",
+    "Java": "MESSAGING_ENTITY_NOT_FOUND",
+    "Java async": "MESSAGING_ENTITY_NOT_FOUND",
+}
+TOO_LARGE = {
+    "Go": "toolarge",
+    "Java": "MESSAGE_SIZE_EXCEEDED",
+    "Java async": "MESSAGE_SIZE_EXCEEDED",
+}
+NOT_ALLOWED = {"Go": "unauthorized", "Java": "UNAUTHORIZED", "Java async": "UNAUTHORIZED"}
+
+
+@operation("missing entity reported", "Go", "Java", "Java async")
+@pytest.mark.rule("ERR-1")
+def test_a_missing_queue(sdk: Sdk) -> None:
+    # Java's synchronous receiver only says that it is terminated.
+    for name in ("sendOnly",) if sdk.client == "Java" else ("sendOnly", "receiveOnly"):
+        assert sdk.failure(name, queue="no-such-queue", size=1) == MISSING[sdk.client]
+
+
+@operation("message too large reported", "Go", "Java", "Java async")
+@pytest.mark.rule("ERR-8")
+def test_a_message_that_is_too_large(sdk: Sdk, queue: str) -> None:
+    assert sdk.failure("sendOnly", queue=queue, size=1_100_000) == TOO_LARGE[sdk.client]
+
+
+@operation("wrong key reported", "Go", "Java", "Java async")
+@pytest.mark.rule("ERR-12")
+def test_a_wrong_key(sdk: Sdk, queue: str) -> None:
+    wrong = with_key(sdk.connection, ROOT_POLICY, "wrong")
+    code = sdk.failure("sendOnly", connection=wrong, queue=queue, size=1)
+    assert code == NOT_ALLOWED[sdk.client]
