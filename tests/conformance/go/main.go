@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,6 +65,10 @@ func code(err error) string {
 	}
 	if errors.Is(err, azservicebus.ErrMessageTooLarge) {
 		return "toolarge"
+	}
+	// The client asks the server for a time that ends with its own deadline: either may come first.
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "timeout"
 	}
 	// The client gives an error of the protocol that it has no code for as it came.
 	var refused *amqp.Error

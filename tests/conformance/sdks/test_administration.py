@@ -6,17 +6,15 @@ from conformance.sdks.conftest import Fresh
 from conformance.sdks.drivers import Sdk
 from conformance.sdks.operations import operation
 
-LANGUAGE = {"Go": "Go", "Java": "Java"}
 
-
-@operation("administer queues", "Go", "Java")
+@operation("administer queues", "Go", "Java", "Java async")
 @pytest.mark.rule("PRP-1", "PRP-2")
 def test_a_queue_is_made_changed_counted_and_deleted(sdk: Sdk) -> None:
-    assert sdk.run("administerQueue", queue=f"made-by-{sdk.client}") == {
+    assert sdk.run("administerQueue", queue=f"made-by-{sdk.client.replace(' ', '-')}") == {
         "lockDuration": "PT30S",
         "maxDeliveryCount": 5,
         "requiresSession": True,
-        "userMetadata": f"made by {sdk.client}",
+        "userMetadata": f"made by {sdk.client.split()[0]}",
         "total": 0,
         "gone": True,
     }

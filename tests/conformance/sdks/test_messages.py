@@ -40,19 +40,19 @@ def test_a_message_over_several_frames(sdk: Sdk, queue: str) -> None:
     assert sdk.run("large", queue=queue, size=1_000_000) == {"length": 1_000_000, "same": True}
 
 
-@operation("receive and complete", "Go", "Java", "Java async")
+@operation("receive and complete", "Go", "Java", "Java async", "Java processor")
 @pytest.mark.rule("SEED-94", "SEED-99")
 def test_complete(sdk: Sdk, queue: str) -> None:
     assert sdk.run("complete", queue=queue) == {"bodies": ["one", "two"], "left": 0}
 
 
-@operation("receive and delete", "Go", "Java", "Java async")
+@operation("receive and delete", "Go", "Java", "Java async", "Java processor")
 @pytest.mark.rule("SEED-93")
 def test_receive_and_delete(sdk: Sdk, queue: str) -> None:
     assert sdk.run("receiveAndDelete", queue=queue) == {"bodies": ["one", "two"], "left": 0}
 
 
-@operation("abandon", "Go", "Java", "Java async")
+@operation("abandon", "Go", "Java", "Java async", "Java processor")
 @pytest.mark.rule("SEED-100", "DLV-1", "LCK-10")
 def test_abandon(sdk: Sdk, queue: str) -> None:
     assert sdk.run("abandon", queue=queue) == {
@@ -62,7 +62,7 @@ def test_abandon(sdk: Sdk, queue: str) -> None:
     }
 
 
-@operation("dead-letter, read dead letters", "Go", "Java", "Java async")
+@operation("dead-letter, read dead letters", "Go", "Java", "Java async", "Java processor")
 @pytest.mark.rule("SEED-101", "DLQ-5")
 def test_dead_letter(sdk: Sdk, queue: str) -> None:
     assert sdk.run("deadLetter", queue=queue) == {
@@ -73,7 +73,7 @@ def test_dead_letter(sdk: Sdk, queue: str) -> None:
     }
 
 
-@operation("defer, receive by sequence number", "Go", "Java", "Java async")
+@operation("defer, receive by sequence number", "Go", "Java", "Java async", "Java processor")
 @pytest.mark.rule("DEF-1", "DEF-2")
 def test_deferral(sdk: Sdk, queue: str) -> None:
     result = sdk.run("deferral", queue=queue)

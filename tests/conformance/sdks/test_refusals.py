@@ -1,11 +1,14 @@
 """What the server refuses, as the clients of other languages report it."""
 
+from pathlib import Path
+
 import pytest
 
 from conformance.sdks.drivers import Sdk
 from conformance.sdks.operations import operation
 from support.namespace import ROOT_POLICY
 from support.sas import with_key
+from support.server import ServerProcess
 
 MISSING = {
     "Go": "amqp:not-found",
@@ -26,6 +29,18 @@ def test_a_missing_queue(sdk: Sdk) -> None:
     # Java's synchronous receiver only says that it is terminated.
     for name in ("sendOnly",) if sdk.client == "Java" else ("sendOnly", "receiveOnly"):
         assert sdk.failure(name, queue="no-such-queue", size=1) == MISSING[sdk.client]
+
+
+@operation("missing entity reported", "Go")
+@pytest.mark.rule("ERR-1")
+def test_a_missing_queue_in_the_profiles_of_the_service(sdk: Sdk, tmp_path: Path) -> None:
+    """There its token is refused already, which Go has a code for."""
+    config = tmp_path / "namespace.toml"
+    config.write_text('[[queue]]\nname = "q"\n', encoding="utf-8")
+    with ServerProcess(tmp_path, config, "--profile", "standard") as server:
+        connection = server.connection_string
+        code = sdk.failure("sendOnly", connection=connection, queue="no-such-queue", size=1)
+    assert code == "notfound"
 
 
 @operation("message too large reported", "Go", "Java", "Java async")

@@ -29,7 +29,7 @@ def test_a_session_by_its_name(sdk: Sdk, sessions: str) -> None:
     assert result == {"session": "a", "bodies": ["a1", "a2"], "left": left}
 
 
-@operation("next available session", "Go", "Java", "Java async")
+@operation("next available session", "Go", "Java", "Java async", "Java processor")
 @pytest.mark.rule("SES-3")
 def test_the_next_session(sdk: Sdk, sessions: str) -> None:
     assert sdk.run("nextSession", queue=sessions) == {"a": ["a1"], "b": ["b1"]}

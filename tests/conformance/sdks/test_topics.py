@@ -35,7 +35,7 @@ def test_the_administration_client_manages_rules(sdk: Sdk, topic: str) -> None:
     assert result == RULES
 
 
-@operation("topic and subscription", "Go", "Java", "Java async")
+@operation("topic and subscription", "Go", "Java", "Java async", "Java processor")
 @pytest.mark.rule("ENT-3")
 def test_a_subscription_receives_what_its_rule_lets_through(sdk: Sdk) -> None:
     result = sdk.run("filters", topic=colours(sdk.client), subscription="blue")

@@ -1,9 +1,10 @@
 package conformance;
 
+import com.azure.core.http.policy.FixedDelay;
 import com.azure.core.http.policy.HttpPipelinePolicy;
 import com.azure.core.http.policy.RetryPolicy;
-import com.azure.core.http.policy.FixedDelay;
 import com.azure.core.util.UrlBuilder;
+import com.azure.messaging.servicebus.administration.ServiceBusAdministrationAsyncClient;
 import com.azure.messaging.servicebus.administration.ServiceBusAdministrationClient;
 import com.azure.messaging.servicebus.administration.ServiceBusAdministrationClientBuilder;
 import com.azure.messaging.servicebus.administration.models.CorrelationRuleFilter;
@@ -19,6 +20,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import reactor.core.publisher.Mono;
 
 /** The administration client. */
 final class Administration {
@@ -38,31 +40,52 @@ final class Administration {
             "sku", client.getNamespaceProperties().getMessagingSku().toString()));
         works.put("queueExists", (client, input) -> client.getQueueExists(input.queue()));
         works.put("createQueue", (client, input) -> client.createQueue(input.queue()).getName());
-        works.forEach((name, work) -> scenarios.put(name, input -> work.run(client(input), input)));
+        works.forEach((name, work) -> scenarios.put(name, input -> work.run(builder(input).buildClient(), input)));
+    }
+
+    static void addAsyncTo(Map<String, Main.Scenario> scenarios) {
+        scenarios.put("administerQueue", input -> asyncQueue(builder(input).buildAsyncClient(), input));
     }
 
     /** The client drops the port of the connection string and asks at 443; the policy puts it back. */
-    private static ServiceBusAdministrationClient client(Input input) {
+    private static ServiceBusAdministrationClientBuilder builder(Input input) {
         HttpPipelinePolicy port = (context, next) -> {
             context.getHttpRequest().setUrl(UrlBuilder.parse(context.getHttpRequest().getUrl())
                 .setPort(input.port()).toString());
             return next.process();
         };
         return new ServiceBusAdministrationClientBuilder().connectionString(input.connection()).addPolicy(port)
-            .retryPolicy(new RetryPolicy(new FixedDelay(0, Duration.ZERO))).buildClient();
+            .retryPolicy(new RetryPolicy(new FixedDelay(0, Duration.ZERO)));
     }
 
     private static Object queue(ServiceBusAdministrationClient client, Input input) {
-        QueueProperties created = client.createQueue(input.queue(), new CreateQueueOptions()
-            .setLockDuration(Duration.ofSeconds(30)).setMaxDeliveryCount(3).setSessionRequired(true)
-            .setUserMetadata("made by Java"));
+        QueueProperties created = client.createQueue(input.queue(), wanted());
         client.updateQueue(created.setMaxDeliveryCount(5));
         QueueProperties found = client.getQueue(input.queue());
         long total = client.getQueueRuntimeProperties(input.queue()).getTotalMessageCount();
         client.deleteQueue(input.queue());
+        return shown(found, total, !client.getQueueExists(input.queue()));
+    }
+
+    private static Object asyncQueue(ServiceBusAdministrationAsyncClient client, Input input) {
+        String name = input.queue();
+        return client.createQueue(name, wanted())
+            .flatMap(created -> client.updateQueue(created.setMaxDeliveryCount(5)))
+            .flatMap(updated -> Mono.zip(client.getQueue(name), client.getQueueRuntimeProperties(name)))
+            .flatMap(both -> client.deleteQueue(name).then(client.getQueueExists(name))
+                .map(exists -> shown(both.getT1(), both.getT2().getTotalMessageCount(), !exists)))
+            .block(Bus.PATIENCE);
+    }
+
+    private static CreateQueueOptions wanted() {
+        return new CreateQueueOptions().setLockDuration(Duration.ofSeconds(30)).setMaxDeliveryCount(3)
+            .setSessionRequired(true).setUserMetadata("made by Java");
+    }
+
+    private static Map<String, Object> shown(QueueProperties found, long total, boolean isGone) {
         return Map.of("lockDuration", found.getLockDuration().toString(),
             "maxDeliveryCount", found.getMaxDeliveryCount(), "requiresSession", found.isSessionRequired(),
-            "userMetadata", found.getUserMetadata(), "total", total, "gone", !client.getQueueExists(input.queue()));
+            "userMetadata", found.getUserMetadata(), "total", total, "gone", isGone);
     }
 
     private static Object topic(ServiceBusAdministrationClient client, Input input) {

@@ -46,6 +46,11 @@ public final class Main {
         clients.put("Java", Messages.scenarios(SyncBus::new));
         Administration.addTo(clients.get("Java"));
         clients.put("Java async", Messages.scenarios(AsyncBus::new));
+        Administration.addAsyncTo(clients.get("Java async"));
+        clients.put("Java processor", new LinkedHashMap<>());
+        Processors.addTo(clients.get("Java processor"));
+        clients.put("Spring", new LinkedHashMap<>());
+        SpringStarter.addTo(clients.get("Spring"));
         return clients;
     }
 
