@@ -31,7 +31,7 @@ SPARK: Final = re.compile(r"partibus pipeline|pyspark")
 PROGRAMS: Final = {"python": "py", "js": "mjs"}
 """Languages whose blocks are whole programs, with the suffix of their files."""
 
-FILES: Final = frozenset({"toml", "json", "ini", "yaml", "nginx", "sql"})
+FILES: Final = frozenset({"toml", "json", "ini", "yaml", "nginx", "sql", "java", "xml"})
 """Languages whose blocks are files; they are saved where the text says so."""
 
 OUTPUT: Final = frozenset({"text", ""})

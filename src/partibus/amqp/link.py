@@ -63,10 +63,12 @@ class Link:
         "failed",
         "handle",
         "is_sender",
+        "left_unsettled",
         "max_message_size",
         "name",
         "overdraft",
         "oversize_error",
+        "peer_closed",
         "prefix",
         "prefix_tag_bytes",
         "properties",
@@ -110,6 +112,9 @@ class Link:
         self.attach_sent = False
         self.detach_sent = False
         self.detach_received = False
+        # What we sent and the peer had not settled when the link ended.
+        self.left_unsettled: list[Delivery] = []
+        self.peer_closed = False  # the peer ended the link for good, not only for now
         # Detached by the engine for an error: the owner has had its LinkFailed.
         self.failed = False
         # Deliveries of this link that wait in the session for the peer's window.

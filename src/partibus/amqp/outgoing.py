@@ -209,10 +209,10 @@ class Outgoing:
         return [unsettled[n] for n in ids]
 
     def forget_link(self, link: "Link") -> None:
-        """The link has ended: nothing of it is unsettled or waits any more."""
+        """The link has ended: nothing of it is unsettled or waits any more; it keeps the list."""
         gone = [n for n, delivery in self.unsettled.items() if delivery.link is link]
         for delivery_id in gone:
-            del self.unsettled[delivery_id]
+            link.left_unsettled.append(self.unsettled.pop(delivery_id))
         if link.queued:
             self._queue = deque([item for item in self._queue if item.delivery.link is not link])
             link.queued = 0
@@ -221,4 +221,6 @@ class Outgoing:
     def abandon(self) -> None:
         """The session has ended."""
         self._queue.clear()
+        for delivery in self.unsettled.values():
+            delivery.link.left_unsettled.append(delivery)
         self.unsettled.clear()

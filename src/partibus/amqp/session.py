@@ -240,6 +240,7 @@ class Session:
                 conditions.SESSION_UNATTACHED_HANDLE, f"No link has the handle {frame.handle}."
             )
         link.detach_received = True
+        link.peer_closed = frame.closed
         link.attached = False
         link.detach(None, frame.closed)
         self.release(link)

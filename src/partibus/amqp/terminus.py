@@ -25,13 +25,15 @@ _CODES: Final = {
 
 _SOURCE_FIELDS: Final = 11
 _TARGET_FIELDS: Final = 7
+_ADDRESS: Final = 0
+_DISTRIBUTION_MODE: Final = 6
 _FILTER: Final = 7
 
 
 class Source:
     """Where messages come from; `filters` maps a filter's name to its typed value."""
 
-    __slots__ = ("address", "capabilities", "durable", "dynamic", "filters")
+    __slots__ = ("address", "capabilities", "distribution_mode", "durable", "dynamic", "filters")
 
     def __init__(
         self,
@@ -40,12 +42,15 @@ class Source:
         dynamic: bool,
         filters: dict[str, object],
         capabilities: list[str],
+        distribution_mode: str | None = None,
     ) -> None:
         self.address = address
         self.durable = durable
         self.dynamic = dynamic
         self.filters = filters
         self.capabilities = capabilities
+        self.distribution_mode = distribution_mode
+        """`move`, `copy` or what else the peer wrote [3.5.7]."""
 
     def __repr__(self) -> str:
         return f"Source({self.address!r}, {self.filters!r})"
@@ -90,6 +95,7 @@ def decode_source(raw: bytes) -> Source | None:
         _at(fields, 4) is True,
         string_keyed(_at(fields, _FILTER)),
         symbols_from_value(_at(fields, 10)),
+        _text(fields, _DISTRIBUTION_MODE),
     )
 
 
@@ -141,6 +147,15 @@ def source_with_filter(raw: bytes, filters: dict[str, object]) -> bytes:
     return raw[:at] + encode_list(fields)
 
 
+def target_with_address(raw: bytes, address: str) -> bytes:
+    """A peer's target with the address of the node that was made for it [3.5.4]."""
+    at = skip_value(raw, 1, len(raw))
+    reader = FieldReader(raw, at, len(raw))
+    fields = [reader.raw(index) for index in range(_TARGET_FIELDS)]
+    fields[_ADDRESS] = encode_str(address)
+    return raw[:at] + encode_list(fields)
+
+
 def _decode(raw: bytes) -> tuple[int, list[object]]:
     """The descriptor's code, 0 for null and for a terminus we do not know."""
     value, _ = decode_value(raw, 0, len(raw))
@@ -159,8 +174,12 @@ def _at(fields: list[object], index: int) -> object:
 
 
 def _address(fields: list[object]) -> str | None:
-    address = _at(fields, 0)
-    return str(address) if isinstance(address, str) else None
+    return _text(fields, _ADDRESS)
+
+
+def _text(fields: list[object], index: int) -> str | None:
+    text = _at(fields, index)
+    return str(text) if isinstance(text, str) else None
 
 
 def _number(fields: list[object], index: int) -> int:

@@ -16,6 +16,7 @@ from partibus.cluster.rows import (
     GET_SESSION_STATE,
     LIST_SESSIONS,
     PEEK,
+    PICK,
     PURGE,
     RECEIVE_DEFERRED,
     RENEW,
@@ -58,6 +59,7 @@ from partibus.fragment.commands import (
     ListSessions,
     Outcome,
     Peek,
+    Pick,
     Purge,
     Question,
     ReceiveDeferred,
@@ -167,11 +169,20 @@ def _peek_row(command: Peek, number: int, fragment_id: int) -> Row:
         command.message_count_max,
         command.byte_count_max,
         command.session_id,
+        command.only_waiting,
     )
 
 
 def _to_peek(row: Row, port: Any) -> Command:
-    return Peek(port, Lane(row[3]), row[4], row[5], row[6], row[7])
+    return Peek(port, Lane(row[3]), row[4], row[5], row[6], row[7], row[8])
+
+
+def _pick_row(command: Pick, number: int, fragment_id: int) -> Row:
+    return (PICK, number, fragment_id, int(command.lane), command.sequences)
+
+
+def _to_pick(row: Row, port: Any) -> Command:
+    return Pick(port, Lane(row[3]), row[4])
 
 
 def _purge_row(command: Purge, number: int, fragment_id: int) -> Row:
@@ -247,6 +258,7 @@ ENCODERS: Final[dict[type[Command], Encode]] = {
     CancelScheduled: _cancel_row,
     ReceiveDeferred: _deferred_row,
     Peek: _peek_row,
+    Pick: _pick_row,
     Purge: _purge_row,
     Question: _question_row,
     FindOldestSession: _find_oldest_row,
@@ -266,6 +278,7 @@ DECODERS: Final[dict[int, Decode]] = {
     CANCEL_SCHEDULED: _to_cancel,
     RECEIVE_DEFERRED: _to_deferred,
     PEEK: _to_peek,
+    PICK: _to_pick,
     PURGE: _to_purge,
     ASK: _to_question,
     FIND_OLDEST_SESSION: _to_find_oldest,

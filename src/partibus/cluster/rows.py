@@ -55,8 +55,9 @@ RENEW_SESSION: Final = 10
 GET_SESSION_STATE: Final = 11
 SET_SESSION_STATE: Final = 12
 LIST_SESSIONS: Final = 13
+PICK: Final = 24
 REQUEST_CODE_MAX: Final = FENCE
-"""Codes up to here await exactly one answer, unless their number is 0; so do those of
+"""Codes up to here await exactly one answer, unless their number is 0; so do PICK and those of
 `transaction_rows`."""
 OPEN: Final = 16
 """A receiver; its number stands for it in all that follows."""
@@ -218,4 +219,4 @@ ANSWERS: Final[dict[int, Callable[[Any, Row], None]]] = {
 def is_request(row: Row) -> bool:
     """Whether a row awaits an answer under its number."""
     code: int = row[0]
-    return code <= REQUEST_CODE_MAX or TRANSACT <= code <= RESERVE_NUMBERS
+    return code <= REQUEST_CODE_MAX or code == PICK or TRANSACT <= code <= RESERVE_NUMBERS

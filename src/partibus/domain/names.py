@@ -12,6 +12,7 @@ from partibus.domain.limits import Profile
 from partibus.domain.refusal import PropertyRefused
 
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9._~-]+")
+_OF_CLIENT: Final = re.compile(r"(?P<name>[^$]+)\$(?P<client_id>[A-Za-z0-9._~:-]*)\$N?D")
 _EDGE: Final = re.compile(r"[A-Za-z0-9]")
 
 
@@ -31,7 +32,14 @@ def admit_path(path: str, profile: Profile) -> None:
 
 
 def admit_subscription_name(name: str, profile: Profile) -> None:
-    """Refuse a subscription name that breaks ENT-6 or ENT-7."""
+    """Refuse a subscription name that breaks ENT-6 or ENT-7; that of a JMS client has its own
+    form, in which the client's id is part of it (JMS-3)."""
+    of_client = _OF_CLIENT.fullmatch(name)
+    if of_client is not None:
+        client_id = of_client["client_id"]
+        if len(client_id) > limits.SUBSCRIPTION_NAME_LENGTH_MAX:
+            raise PropertyRefused("name", f"The client id '{client_id}' is too long.")
+        name = of_client["name"]
     _admit_name(name, limits.SUBSCRIPTION_NAME_LENGTH_MAX, profile)
     if "/" in name:
         raise PropertyRefused(

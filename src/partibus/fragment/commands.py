@@ -270,6 +270,7 @@ class Peek(Command):
         "from_sequence",
         "lane",
         "message_count_max",
+        "only_waiting",
         "port",
         "session_id",
     )
@@ -282,6 +283,7 @@ class Peek(Command):
         message_count_max: int,
         byte_count_max: int,
         session_id: str | None = None,
+        only_waiting: bool = False,
     ) -> None:
         self.port = port
         self.lane = lane
@@ -290,6 +292,19 @@ class Peek(Command):
         self.byte_count_max = byte_count_max
         self.session_id = session_id
         """Only the messages of this session; None for all (PEK-3, PEK-10)."""
+        self.only_waiting = only_waiting
+        """Only what a receiver could be given now (JMS-7)."""
+
+
+class Pick(Command):
+    """Lock messages by their numbers, as many of them as still wait (JMS-5)."""
+
+    __slots__ = ("lane", "port", "sequences")
+
+    def __init__(self, port: MessagesPort, lane: Lane, sequences: list[int]) -> None:
+        self.port = port
+        self.lane = lane
+        self.sequences = sequences
 
 
 class Purge(Command):

@@ -349,9 +349,7 @@ class ClientConnection:
         attach(self, event.link)
         owner = event.link.context
         if owner is not None:
-            assert isinstance(
-                owner, InboundLink | OutboundLink | RequestLink | ResponseLink | CoordinatorLink
-            )
+            assert isinstance(owner, LinkOwner)
             self._links[event.link] = owner
             self._intake.admitted()
             if isinstance(owner, OutboundLink):

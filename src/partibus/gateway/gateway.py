@@ -5,7 +5,9 @@ that serves all their time-outs. The listener asks it for a connection, the node
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -21,6 +23,7 @@ from partibus.domain.limits import Profile
 from partibus.fragment.broker import Scheduler, Timer
 from partibus.gateway.connection import ClientConnection
 from partibus.gateway.delayed_wire import DelayedWire
+from partibus.gateway.entity_orders import EntityOrders
 from partibus.gateway.fault_injection import ClientFaults
 from partibus.gateway.freeing import free_in_turns
 from partibus.gateway.links.entity_changes import follow
@@ -41,6 +44,9 @@ WAKE_INTERVAL_MS_MIN: Final = 20
 
 PEAK_BYTES_MIN: Final = 32 * 1024 * 1024
 """After less than this, asking the allocator to give memory back is not worth its time."""
+
+CAPABILITIES: Final = ("DELAYED_DELIVERY", "SHARED-SUBS")
+"""What JMS clients look for in our open before they use it (JMS-1)."""
 
 
 class Gateway:
@@ -63,7 +69,7 @@ class Gateway:
         self.namespace = namespace
         self.access = access
         self.scheduler = scheduler
-        self.settings = settings
+        self.settings = replace(settings, offered_capabilities=CAPABILITIES)
         self.faults = faults
         """What clients may be made to suffer; None unless faults were asked for."""
         self.now_ms = clock.now_ms
@@ -74,6 +80,9 @@ class Gateway:
         self.merges_peeks = merges_peeks
         """Whether a peek merges what all fragments show, or the first to answer decides (CON-6)."""
         self.rule_changes = None if live is None else RuleChanges(live, namespace.find)
+        self.entity_orders = None if live is None else EntityOrders(live)
+        self.subscribers: Counter[str] = Counter()
+        """Links of JMS consumers by the key of their subscription's path."""
         self._run = secrets.randbits(32) if run is None else run
         """Makes the lock tokens of this namespace unlike those of any other; workers share it."""
         self._prefixes: dict[int, TokenPrefix] = {}
@@ -204,8 +213,9 @@ class Gateway:
             farewell()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        if self.rule_changes is not None:
-            self.rule_changes.close()
+        for changes in (self.rule_changes, self.entity_orders):
+            if changes is not None:
+                changes.close()
         self.close_connections("The server is stopping; reconnect.")
 
     def close_connections(self, reason: str) -> int:

@@ -92,6 +92,14 @@ class Namespace:
         """The entity of a path as it is now, if there is one."""
         return self._catalog.lookup(path)
 
+    def find_subscription(self, name: str) -> str | None:
+        """The path of a subscription by its name alone, whatever its topic."""
+        wanted = name.lower()
+        for record in self._catalog.entities(EntityKind.SUBSCRIPTION):
+            if record.path.rpartition("/")[2].lower() == wanted:
+                return record.path
+        return None
+
     def record(self, path: str) -> EntityRecord:
         """The entity of a path as it is now; a missing one raises the error clients know."""
         record = self._catalog.lookup(path)

@@ -45,6 +45,8 @@ _BROKER_ANNOTATIONS: Final = frozenset(
     )
 )
 """Set by the broker alone; a sender's values are ignored (MSG-2)."""
+DELIVERY_TIME: Final = "x-opt-delivery-time"
+"""Where a JMS client writes when a message is due (JMS-8)."""
 _TEXT_ANNOTATIONS: Final = (PARTITION_KEY, VIA_PARTITION_KEY)
 PARTITION_KEY_LENGTH_MAX: Final = 128
 """MSG-2."""
@@ -63,6 +65,8 @@ def sender_annotations(pairs: bytes, count: int) -> tuple[bytes, int, int, str |
         value, next_at = decode_value(pairs, value_at, end)
         if key == SCHEDULED_TIME and isinstance(value, int):
             scheduled_ms = max(0, checked_moment(f"annotation '{SCHEDULED_TIME}'", int(value)))
+        elif key == DELIVERY_TIME and isinstance(value, int) and not scheduled_ms:
+            scheduled_ms = max(0, checked_moment(f"annotation '{DELIVERY_TIME}'", int(value)))
         elif key == PARTITION_KEY and value is not None:
             partition_key = _checked_key(text_of(value) or "")
         if key in _BROKER_ANNOTATIONS:

@@ -5,6 +5,7 @@ plain Java program whose first argument is the address of the server.
 """
 
 import base64
+import itertools
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,11 +15,13 @@ from urllib.parse import quote
 
 import pytest
 
-from support.namespace import ROOT_KEY, ROOT_POLICY
+from support.namespace import ROOT_KEY, ROOT_POLICY, write_namespace
 from support.server import ServerProcess
 
 HERE: Final = Path(__file__).parent
 JARS: Final = f"{HERE / 'jars'}/*"
+TOPICS: Final = 20
+_numbers: Final = itertools.count()
 
 
 class JavaHost:
@@ -67,6 +70,23 @@ def jms_url(server: ServerProcess, options: str = "", *, user: str = ROOT_POLICY
     key = quote(ROOT_KEY, safe="")
     host = f"amqp://localhost:{server.ready.amqp_port}"
     return f"{host}?jms.username={user}&jms.password={key}{options}"
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """The queues of every conformance test, and topics beside them."""
+    directory: Path = tmp_path_factory.mktemp("jms")
+    config = write_namespace(directory / "namespace.toml")
+    topics = [f'\n[[topic]]\nname = "topic-{number}"\n' for number in range(TOPICS)]
+    config.write_text(config.read_text(encoding="utf-8") + "".join(topics), encoding="utf-8")
+    with ServerProcess(directory, config) as process:
+        yield process
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic without subscriptions that no other test uses."""
+    return f"topic-{next(_numbers)}"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from partibus.domain.errors import (
     StoreUnavailable,
 )
 from partibus.fragment.changes import Change, DeferredConsumption, Removal
-from partibus.fragment.commands import Command, Lane, Peek, Purge, ReceiveDeferred
+from partibus.fragment.commands import Command, Lane, Peek, Pick, Purge, ReceiveDeferred
 from partibus.fragment.cursors.retention import keep
 from partibus.fragment.effects import Done, Effects, Failed, Shown
 from partibus.fragment.message import Held, MessageState
@@ -111,6 +111,28 @@ def abort_deferred_consumption(state: State, change: Change, error: BusError, ou
     out.outward.append(Failed(change.port, error))
 
 
+# --- waiting messages by number ------------------------------------------------------------------
+
+
+def pick(state: State, command: Command, now_ms: int, out: Effects) -> None:
+    """Waiting messages by their numbers; who was faster has the others (JMS-5)."""
+    assert isinstance(command, Pick)
+    if state.suspended:
+        out.outward.append(Failed(command.port, StoreUnavailable()))
+        return
+    lane = state.lanes[command.lane]
+    taken: list[Held] = []
+    for sequence in command.sequences:
+        waiting = lane.ready.copy_of(sequence)
+        # What has expired stays for the ticks, which clear it away.
+        if waiting is not None and not 0 < waiting.expires_ms <= now_ms:
+            held = lane.ready.take(sequence)
+            assert held is not None
+            taken.append(held)
+    lock(state, lane, taken, now_ms)
+    out.outward.append(Shown(command.port, taken, False))
+
+
 # --- peek -----------------------------------------------------------------------------------------
 
 
@@ -123,6 +145,8 @@ def peek(state: State, command: Command, now_ms: int, out: Effects) -> None:
     if command.session_id is not None and lane.sessions is not None:
         session_id, first = command.session_id, command.from_sequence
         shown = _in_session(state, lane, lane.sessions, session_id, first)
+    elif command.only_waiting:
+        shown = iter(lane.ready.copies(command.from_sequence))
     else:
         shown = _all_from(state, lane, command.from_sequence)
     for held in shown:

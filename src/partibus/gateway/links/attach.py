@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from partibus.amqp.codec.text import is_text, text_of
 from partibus.amqp.link import Link
-from partibus.amqp.terminus import Coordinator
+from partibus.amqp.terminus import Coordinator, Source
 from partibus.domain.address import Address, parse_address
+from partibus.domain.entity import EntityKind
 from partibus.domain.errors import (
     ArgumentError,
     BusError,
     InvalidOperation,
+    NotImplementedHere,
     QuotaExceeded,
     Unauthorized,
 )
@@ -23,6 +25,14 @@ from partibus.domain.rights import Rights
 from partibus.fragment.commands import Lane
 from partibus.gateway.cbs import CbsNode
 from partibus.gateway.error_mapping import amqp_error
+from partibus.gateway.jms.browser import BrowserLink
+from partibus.gateway.jms.consumer import ConsumerLink, is_queue_consumer
+from partibus.gateway.jms.matching import Selector
+from partibus.gateway.jms.selecting import SelectingLink
+from partibus.gateway.jms.selector import selector_of
+from partibus.gateway.jms.subscriber import SubscriberLink, unsubscribing
+from partibus.gateway.jms.subscription import is_subscriber, subscription_of
+from partibus.gateway.jms.temporary import TemporaryLink
 from partibus.gateway.links.inbound import InboundLink
 from partibus.gateway.links.outbound import OutboundLink
 from partibus.gateway.links.session import SessionLink
@@ -43,8 +53,12 @@ from partibus.message.lanes import lane_of
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
-LinkOwner: TypeAlias = InboundLink | OutboundLink | RequestLink | ResponseLink | CoordinatorLink
+LinkOwner: TypeAlias = (
+    InboundLink | OutboundLink | RequestLink | ResponseLink | CoordinatorLink | TemporaryLink
+)
 
+COPY: Final = "copy"
+"""The distribution mode of a browser [3.5.7]."""
 SETTLED: Final = 1
 """snd-settle-mode of a receive-and-delete link (amqp-contract 5.1)."""
 REQUEST_BYTES_MIN: Final = 1024 * 1024
@@ -74,6 +88,8 @@ def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
         require_transactions(connection)
         link.accept()
         return CoordinatorLink(connection, link)
+    if target is not None and target.dynamic and target.address is None:
+        return TemporaryLink(connection, link, target)
     address = _address(target.address if target is not None else None, "target")
     if address.node == "cbs":
         link.accept()
@@ -106,7 +122,9 @@ def _sendable(connection: "ClientConnection", address: Address) -> Entity:
 def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
     """A link on which the client receives."""
     source = link.source
-    address = _address(source.address if source is not None else None, "source")
+    if source is None:
+        return unsubscribing(connection, link)
+    address = _address(source.address, "source")
     if address.node == "cbs":
         link.accept()
         return ResponseLink(connection, link, address)
@@ -117,13 +135,16 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
         return ResponseLink(connection, link, address)
     connection.grants.require(address.path, Rights.LISTEN, connection.gateway.now_ms())
     entity = connection.gateway.namespace.resolve(address)
+    deletes = link.snd_settle_mode == SETTLED
+    if entity.record.kind is EntityKind.TOPIC and is_subscriber(source):
+        asked_for = subscription_of(link, source)
+        return SubscriberLink(connection, link, entity, asked_for, deletes)
     require_receiver(entity)
     connection.gateway.receivers.require_room(address)
     lane = lane_of(address)
     require_receivable(entity)
     require_no_forwarding(entity, lane)
-    deletes = link.snd_settle_mode == SETTLED
-    asked = None if source is None else session_filter(source.filters)
+    asked = session_filter(source.filters)
     # The dead letters of a session entity are received without a session (DLQ-10).
     if entity.spec.requires_session and lane is Lane.MAIN:
         if asked is None:
@@ -137,8 +158,33 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
             "A sessionful message receiver cannot be created on an entity that does not "
             "require sessions. Receive without a session."
         )
+    return _unsessioned(connection, link, source, address, entity, deletes)
+
+
+def _unsessioned(
+    connection: "ClientConnection",
+    link: Link,
+    source: Source,
+    address: Address,
+    entity: Entity,
+    deletes: bool,
+) -> LinkOwner:
+    """A receiver without a session, or a browser."""
+    lane, expression = lane_of(address), selector_of(source)
+    selector = None if expression is None else Selector(expression)
+    if source.distribution_mode == COPY:
+        link.accept()
+        return BrowserLink(connection, link, address.path, entity.fragments, lane, selector)
+    if selector is not None and deletes:
+        raise NotImplementedHere(
+            "A consumer with a selector that gets its messages settled is not offered; let it "
+            "acknowledge them."
+        )
     link.accept()
-    return OutboundLink(connection, link, address.path, entity.fragments, lane, deletes)
+    if selector is not None:
+        return SelectingLink(connection, link, address.path, entity.fragments, lane, selector)
+    kind = ConsumerLink if is_queue_consumer(source) else OutboundLink
+    return kind(connection, link, address.path, entity.fragments, lane, deletes)
 
 
 def _require_room(connection: "ClientConnection") -> None:

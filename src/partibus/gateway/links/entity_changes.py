@@ -13,6 +13,7 @@ from partibus.amqp.link import Link
 from partibus.control.record import Change, ChangeKind, EntityRecord
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.errors import BusError, EntityNotFound
+from partibus.gateway.jms.temporary import TemporaryLink
 from partibus.gateway.links.attach import LinkOwner
 from partibus.gateway.links.inbound import InboundLink
 from partibus.gateway.links.outbound import OutboundLink
@@ -73,7 +74,7 @@ def is_of(owner: LinkOwner, key: str) -> bool:
     """Whether a link is one of the entity with this key, of its sub-queues or its node."""
     if isinstance(owner, InboundLink | OutboundLink):
         path = path_key(owner.path)
-    elif isinstance(owner, CoordinatorLink):
+    elif isinstance(owner, CoordinatorLink | TemporaryLink):
         return False
     else:
         path = path_key(owner.node.path)

@@ -99,8 +99,7 @@ class OpenTransactions:
             transaction.expire()
         if fail:
             del self._by_id[txn_id]
-            transaction.roll_back()
-            answer(None)
+            transaction.roll_back(lambda: answer(None))
             return
 
         def finish(error: BusError | None) -> None:

@@ -68,6 +68,9 @@ def settle_in_transaction(
                 link.answer(deliveries, transactional_state(state.txn_id, answer))
 
         settlings = _settlings(deliveries, outcome, overlay)
+        if is_settled:
+            for one in settlings:
+                transaction.forget(one.fragment, one.lane, one.tokens)
         enlist_settlements(entity, link.session, transaction, settlings, finish, fail)
     except BusError as error:
         fail(error)

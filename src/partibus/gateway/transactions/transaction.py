@@ -3,11 +3,13 @@
 Owns everything between declare and discharge of one transaction. Nothing of its work reaches
 a fragment before it is committed; then all of it goes as one command, and is there as a whole
 or not at all (TXN-2). An operation that was refused leaves nothing to commit: a client that
-did not wait for the answer must not get a part. Made by `open_transactions`; links and the
+did not wait for the answer must not get a part. Locks that the client keeps no delivery of are
+given back when it is not committed (TXN-20). Made by `open_transactions`; links and the
 management node add to it through `enlistment`.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from partibus.domain.errors import (
     BusError,
@@ -18,9 +20,10 @@ from partibus.domain.errors import (
     TransactionUnknown,
 )
 from partibus.domain.limits import Profile
-from partibus.fragment.commands import Command
+from partibus.fragment.commands import Command, Lane, Outcome, Settle
 from partibus.fragment.handle import Fragment
 from partibus.fragment.transactions.commands import Transact
+from partibus.gateway.operations.fanout import FanOut, SettlePart
 from partibus.gateway.transactions.destination import Part, work_of
 from partibus.gateway.transactions.scope import Scope
 
@@ -33,6 +36,7 @@ class Transaction:
 
     __slots__ = (
         "_answer",
+        "_forgotten",
         "_message_count",
         "_operation_count",
         "_profile",
@@ -63,6 +67,8 @@ class Transaction:
         self._message_count = 0
         self._operation_count = 0
         self._work: list[Part | tuple[int, Command]] = []
+        self._forgotten: list[tuple[Fragment, Lane, list[int]]] = []
+        """Locks whose deliveries the client has settled with its part of the work."""
         self._under_way = 0
         """Operations that a fragment still looks at; a discharge waits for them."""
         self._answer: Answer | None = None
@@ -108,6 +114,10 @@ class Transaction:
             self._work.append(part)
             self.byte_count += part.byte_count
 
+    def forget(self, fragment: Fragment, lane: Lane, tokens: list[int]) -> None:
+        """The client keeps no delivery of these locks, whatever becomes of the transaction."""
+        self._forgotten.append((fragment, lane, tokens))
+
     def hold(self) -> None:
         """A fragment looks at an operation; a discharge that comes meanwhile waits for it."""
         self._under_way += 1
@@ -127,6 +137,7 @@ class Transaction:
         if self.failure is None and not self.is_submitted:
             self.failure = error
             self._drop()
+            self._give_back(_nothing)
 
     def expire(self) -> None:
         """Its time is up (TXN-7)."""
@@ -143,9 +154,24 @@ class Transaction:
         due = self.deadline_ms is not None and self.deadline_ms <= now_ms
         return due and self.failure is None and not self.is_submitted
 
-    def roll_back(self) -> None:
-        """End it without a trace: nothing of it has left this object (TXN-16)."""
-        self.fail(TransactionUnknown())
+    def roll_back(self, done: Callable[[], None] | None = None) -> None:
+        """End it without a trace: nothing of it has left this object (TXN-16). `done` is told when
+        what the client has settled waits again."""
+        if self.failure is None and not self.is_submitted:
+            self.failure = TransactionUnknown()
+            self._drop()
+        self._give_back(_nothing if done is None else done)
+
+    def _give_back(self, done: Callable[[], None]) -> None:
+        """Abandon what only the transaction held: the client has no delivery to settle (TXN-20)."""
+        forgotten, self._forgotten = self._forgotten, []
+        if not forgotten:
+            done()
+            return
+        fan_out = FanOut[int](len(forgotten), lambda lost: done(), lambda error, lost: done())
+        for part, (fragment, lane, tokens) in enumerate(forgotten):
+            port = SettlePart(fan_out, part)
+            fragment.submit(Settle(port, None, lane, tokens, Outcome.ABANDON))
 
     def commit(self, answer: Answer) -> None:
         """Make all of it durable and visible at once, or nothing of it."""
@@ -169,7 +195,8 @@ class Transaction:
             work_of(one, pin.store, pin.fragment) if isinstance(one, Part) else one
             for one in collected
         ]
-        pin.fragment.submit(Transact(CommitPort(answer), work, self.byte_count))
+        port = CommitPort(answer, self._give_back)
+        pin.fragment.submit(Transact(port, work, self.byte_count))
 
     def _drop(self) -> None:
         self._work = []
@@ -179,10 +206,11 @@ class Transaction:
 class CommitPort:
     """Hears from the fragment's broker how a commit ended."""
 
-    __slots__ = ("_answer",)
+    __slots__ = ("_answer", "_give_back")
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, give_back: Callable[[Callable[[], None]], None]) -> None:
         self._answer = answer
+        self._give_back = give_back
 
     def done(self, count: int) -> None:
         """All of it is durable."""
@@ -193,7 +221,11 @@ class CommitPort:
         if isinstance(error, OperationTimeout):
             self._answer(TransactionTimedOut(f"The transaction is in doubt. {error.text}"))
         else:
-            self._answer(_rolled_back(error))
+            self._give_back(partial(self._answer, _rolled_back(error)))
+
+
+def _nothing() -> None:
+    """Nobody waits."""
 
 
 def _rolled_back(cause: BusError) -> BusError:
