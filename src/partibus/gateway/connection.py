@@ -346,11 +346,15 @@ class ClientConnection:
 
     def _attach(self, event: Event) -> None:
         assert isinstance(event, AttachReceived)
-        attach(self, event.link)
-        owner = event.link.context
+        self.attach(event.link)
+
+    def attach(self, link: Link) -> None:
+        """A client's link: accepted now or soon, or refused."""
+        attach(self, link)
+        owner = link.context
         if owner is not None:
             assert isinstance(owner, LinkOwner)
-            self._links[event.link] = owner
+            self._links[link] = owner
             self._intake.admitted()
             if isinstance(owner, OutboundLink):
                 self.gateway.receivers.add(owner.path)

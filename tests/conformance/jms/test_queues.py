@@ -4,6 +4,7 @@ import pytest
 
 from conformance.jms.conftest import JavaHost
 from support.namespace import Queues
+from support.server import ServerProcess
 
 pytestmark = pytest.mark.group("jms")
 
@@ -84,3 +85,9 @@ def test_what_was_fetched_ahead_goes_to_the_next_consumer(
 ) -> None:
     rest = [f"m{number} false" for number in range(1, 5)]
     assert java.run("Prefetched", url, queue, closed) == ["m0", *rest]
+
+
+@pytest.mark.rule("JMS-11")
+def test_a_provider_makes_what_is_missing(java: JavaHost, url: str, server: ServerProcess) -> None:
+    assert java.run("ProviderProgram", url, "made") == ["missing", "hello", "news"]
+    assert java.run("QueueProgram", url, "made-queue")[-1] == "left: null"

@@ -15,6 +15,7 @@ from partibus.domain.entity import EntityKind
 from partibus.domain.errors import (
     ArgumentError,
     BusError,
+    EntityNotFound,
     InvalidOperation,
     NotImplementedHere,
     QuotaExceeded,
@@ -28,6 +29,7 @@ from partibus.gateway.error_mapping import amqp_error
 from partibus.gateway.jms.browser import BrowserLink
 from partibus.gateway.jms.consumer import ConsumerLink, is_queue_consumer
 from partibus.gateway.jms.matching import Selector
+from partibus.gateway.jms.provider import create_missing
 from partibus.gateway.jms.selecting import SelectingLink
 from partibus.gateway.jms.selector import selector_of
 from partibus.gateway.jms.subscriber import SubscriberLink, unsubscribing
@@ -73,12 +75,21 @@ def attach(connection: "ClientConnection", link: Link) -> None:
         _require_room(connection)
         owner = _receiver(connection, link) if link.is_sender else _sender(connection, link)
     except BusError as error:
-        refused("link refused", error, link=link.name, **connection.origin.facts())
-        link.refuse(amqp_error(error, connection.host))
+        if not (isinstance(error, EntityNotFound) and _created_soon(connection, link)):
+            refused("link refused", error, link=link.name, **connection.origin.facts())
+            link.refuse(amqp_error(error, connection.host))
         return
     link.context = owner
     if not isinstance(owner, ResponseLink):
         owner.open()
+
+
+def _created_soon(connection: "ClientConnection", link: Link) -> bool:
+    """Whether a missing entity is made for this client, which is answered then."""
+    try:
+        return create_missing(connection, link)
+    except BusError:
+        return False
 
 
 def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
