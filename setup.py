@@ -52,6 +52,7 @@ HOT: Final = {
     "fragment.transactions": "atomic behaviour commands feature numbered_arrivals",
     "fragment.upkeep": "alarms damage log recovering removal shortage slices store_marks",
     "gateway": "connection memory_account meters reading_turns router",
+    "gateway.jms": "browser consumer selecting subscriber",
     "gateway.links": "inbound outbound outcomes session session_source source submission",
     "message": "envelope lanes lifetime lock_token parts sender_annotations",
     "store": "checksum reading record",

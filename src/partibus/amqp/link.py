@@ -51,6 +51,7 @@ class Link:
     __slots__ = (
         "_assembly",
         "_drained_after_queue",
+        "answers_detach",
         "attach_sent",
         "attached",
         "context",
@@ -114,6 +115,7 @@ class Link:
         self.detach_received = False
         # What we sent and the peer had not settled when the link ended.
         self.left_unsettled: list[Delivery] = []
+        self.answers_detach = True  # False when the owner answers the peer's detach itself
         self.peer_closed = False  # the peer ended the link for good, not only for now
         # Detached by the engine for an error: the owner has had its LinkFailed.
         self.failed = False

@@ -242,7 +242,8 @@ class Session:
         link.detach_received = True
         link.peer_closed = frame.closed
         link.attached = False
-        link.detach(None, frame.closed)
+        if link.answers_detach:
+            link.detach(None, frame.closed)
         self.release(link)
         if not link.failed:
             events.append(DetachReceived(link, frame.closed, frame.error))

@@ -41,6 +41,7 @@ from partibus.gateway.grants import Grants
 from partibus.gateway.links.attach import LinkOwner, attach
 from partibus.gateway.links.inbound import InboundLink
 from partibus.gateway.links.outbound import OutboundLink
+from partibus.gateway.links.relay import RelayLink
 from partibus.gateway.links.session import SessionLink
 from partibus.gateway.memory_account import Share
 from partibus.gateway.operations.peek import PeekPosition
@@ -362,7 +363,7 @@ class ClientConnection:
     def _transfer(self, event: Event) -> None:
         assert isinstance(event, TransferReceived)
         owner = event.link.context
-        if isinstance(owner, InboundLink | RequestLink | CoordinatorLink):
+        if isinstance(owner, InboundLink | RequestLink | CoordinatorLink | RelayLink):
             owner.transfer(event)
         else:
             self._leave_out(event.state, InvalidOperation(NOT_OPEN))

@@ -16,7 +16,7 @@ from partibus.domain.errors import BusError, EntityExists
 from partibus.domain.limits import SECOND_MS
 from partibus.domain.rights import Rights
 from partibus.gateway.error_mapping import amqp_error
-from partibus.gateway.jms.subscriber import entity_orders
+from partibus.gateway.jms.making import entity_orders
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -31,7 +31,7 @@ def create_missing(connection: "ClientConnection", link: Link) -> bool:
     if wanted is None:
         return False
     path, spec = wanted
-    connection.claims.require(path, Rights.MANAGE, connection.gateway.now_ms())
+    connection.grants.require(path, Rights.MANAGE, connection.gateway.now_ms())
 
     async def create(live: LiveNamespace) -> None:
         if connection.gateway.namespace.find(path) is None:

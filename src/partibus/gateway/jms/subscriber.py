@@ -5,19 +5,17 @@ anew for another selector, before the attach is answered; one without durability
 a durable one when the client ends it. From then on this is a receiving link of that subscription.
 """
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from partibus.amqp.link import Link
 from partibus.amqp.terminus import encode_source
-from partibus.control.live import LiveNamespace
 from partibus.domain.address import parse_address, path_key, subscription_path
-from partibus.domain.entity import DEFAULT_RULE_NAME, SubscriptionSpec
-from partibus.domain.errors import BusError, EntityNotFound, InvalidOperation, NotImplementedHere
+from partibus.domain.errors import BusError, EntityNotFound, InvalidOperation
 from partibus.domain.rights import Rights
 from partibus.fragment.commands import Lane
-from partibus.gateway.entity_orders import EntityOrders
+from partibus.gateway.error_mapping import amqp_error
 from partibus.gateway.jms.consumer import ConsumerLink
+from partibus.gateway.jms.making import delete_unused, differs, make_subscription
 from partibus.gateway.jms.subscription import Subscription, durable_name
 from partibus.gateway.links.outbound import OutboundLink
 from partibus.gateway.links.source import Source
@@ -47,9 +45,9 @@ class SubscriberLink(ConsumerLink):
         is_used = connection.gateway.subscribers[path_key(path)] > 0
         if is_used and not asked.is_shared:
             raise InvalidOperation(f"The subscription '{path}' has a consumer; it takes only one.")
-        if is_used and record is not None and _differs(record.spec, asked):
+        if is_used and record is not None and differs(record.spec, asked):
             raise InvalidOperation(f"Consumers of the subscription '{path}' use another selector.")
-        if record is None or _differs(record.spec, asked):
+        if record is None or differs(record.spec, asked):
             connection.grants.require(path, Rights.MANAGE, connection.gateway.now_ms())
         self._is_counted = True
         connection.gateway.subscribers[path_key(path)] += 1
@@ -57,19 +55,15 @@ class SubscriberLink(ConsumerLink):
     def open(self) -> None:
         """Make the subscription what is asked for; the attach is answered then."""
         record = self._connection.gateway.namespace.find(self.path)
-        if record is not None and not _differs(record.spec, self._asked):
+        if record is not None and not differs(record.spec, self._asked):
             self._begin()
         else:
-            entity_orders(self._connection).ask(self._prepare, self._prepared)
+            make_subscription(
+                self._connection, self.path, self._asked, self._is_wanted, self._prepared
+            )
 
-    async def _prepare(self, live: LiveNamespace) -> None:
-        record = self._connection.gateway.namespace.find(self.path)
-        if record is not None and _differs(record.spec, self._asked):
-            # Another selector is another subscription (JMS 2.0, 8.3.3).
-            await live.delete(self.path)
-            record = None
-        if record is None and not self._is_closed:
-            await live.create(self.path, self._asked.spec)
+    def _is_wanted(self) -> bool:
+        return not self._is_closed
 
     def _prepared(self, error: BusError | None) -> None:
         if self._is_closed:
@@ -87,6 +81,7 @@ class SubscriberLink(ConsumerLink):
         require_receivable(entity)
         deletes = self._deletes
         self._sources = [Source(self, gateway, f, Lane.MAIN, deletes) for f in entity.fragments]
+        self._link.answers_detach = not self._asked.is_durable
         self._link.accept()
         super().open()
         self._connection.has_output()
@@ -104,14 +99,16 @@ class SubscriberLink(ConsumerLink):
             return
         self._is_counted = False
         _leave(self._connection, self.path)
-        asked = self._asked
-        ends = self._link.peer_closed if asked.is_durable else not asked.is_shared
-        if ends:
+        if self._asked.is_durable:
+            _end_durable(self._connection, self._link, self.path)
+        elif not self._asked.is_shared:
             delete_unused(self._connection, self.path)
 
 
 class UnsubscribingLink(OutboundLink):
     """A link to a durable subscription by its name alone; its close ends the subscription."""
+
+    __slots__ = ()
 
     def __init__(self, connection: "ClientConnection", link: Link, path: str) -> None:
         super().__init__(connection, link, path, (), Lane.MAIN, False)
@@ -121,6 +118,7 @@ class UnsubscribingLink(OutboundLink):
 
     def open(self) -> None:
         """Show that the subscription exists."""
+        self._link.answers_detach = False
         self._link.accept(source=encode_source(self.path))
 
     def flow(self) -> None:
@@ -129,8 +127,7 @@ class UnsubscribingLink(OutboundLink):
     def closed(self) -> None:
         """The link is gone; when the client has closed it, so is the subscription."""
         super().closed()
-        if self._link.peer_closed:
-            delete_unused(self._connection, self.path)
+        _end_durable(self._connection, self._link, self.path)
 
 
 def unsubscribing(connection: "ClientConnection", link: Link) -> UnsubscribingLink:
@@ -142,23 +139,18 @@ def unsubscribing(connection: "ClientConnection", link: Link) -> UnsubscribingLi
     return UnsubscribingLink(connection, link, path)
 
 
-def entity_orders(connection: "ClientConnection") -> EntityOrders:
-    """Where links have entities made; a fixed namespace makes none."""
-    orders = connection.gateway.entity_orders
-    if orders is None:
-        raise NotImplementedHere("The entities of this namespace are fixed.")
-    return orders
+def _end_durable(connection: "ClientConnection", link: Link, path: str) -> None:
+    """Answer a client that leaves a durable subscription; one that has closed its link hears of
+    the end of the subscription when it is durable, or why there is none."""
+    if link.peer_closed:
 
+        def ended(error: BusError | None) -> None:
+            link.detach(None if error is None else amqp_error(error, connection.host))
+            connection.has_output()
 
-def delete_unused(connection: "ClientConnection", path: str) -> None:
-    """Delete an entity that was made for a link, unless another one has come."""
-
-    async def order(live: LiveNamespace) -> None:
-        if not connection.gateway.subscribers[path_key(path)]:
-            with contextlib.suppress(EntityNotFound):
-                await live.delete(path)
-
-    entity_orders(connection).ask(order, lambda error: None)
+        delete_unused(connection, path, ended)
+    elif link.detach_received:
+        link.detach(None, False)
 
 
 def _leave(connection: "ClientConnection", path: str) -> None:
@@ -166,10 +158,3 @@ def _leave(connection: "ClientConnection", path: str) -> None:
     counts[key] -= 1
     if counts[key] <= 0:
         del counts[key]
-
-
-def _differs(spec: object, asked: Subscription) -> bool:
-    """Whether a subscription selects otherwise, by a rule that a consumer has given it."""
-    assert isinstance(spec, SubscriptionSpec)
-    is_plain = [rule.name for rule in spec.rules] == [DEFAULT_RULE_NAME]
-    return is_plain and spec.rules != asked.spec.rules

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.link import Link
 from partibus.amqp.terminus import Target, target_with_address
-from partibus.control.live import LiveNamespace
 from partibus.domain.entity import EntitySpec, QueueSpec, TopicSpec
 from partibus.domain.errors import BusError
 from partibus.domain.limits import MINUTE_MS
 from partibus.domain.rights import Rights
-from partibus.gateway.jms.subscriber import delete_unused, entity_orders
+from partibus.gateway.jms.making import delete_unused, make_entity
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -46,11 +45,10 @@ class TemporaryLink:
 
     def open(self) -> None:
         """Have the entity created; the attach is answered then."""
-        entity_orders(self._connection).ask(self._create, self._created)
+        make_entity(self._connection, self.path, self._spec, self._is_wanted, self._created)
 
-    async def _create(self, live: LiveNamespace) -> None:
-        if not self._is_closed:
-            await live.create(self.path, self._spec)
+    def _is_wanted(self) -> bool:
+        return not self._is_closed
 
     def _created(self, error: BusError | None) -> None:
         if self._is_closed:

@@ -37,6 +37,7 @@ from partibus.gateway.jms.subscription import is_subscriber, subscription_of
 from partibus.gateway.jms.temporary import TemporaryLink
 from partibus.gateway.links.inbound import InboundLink
 from partibus.gateway.links.outbound import OutboundLink
+from partibus.gateway.links.relay import RelayLink
 from partibus.gateway.links.session import SessionLink
 from partibus.gateway.links.session_filter import session_filter
 from partibus.gateway.management import ManagementNode
@@ -56,7 +57,13 @@ if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
 
 LinkOwner: TypeAlias = (
-    InboundLink | OutboundLink | RequestLink | ResponseLink | CoordinatorLink | TemporaryLink
+    InboundLink
+    | OutboundLink
+    | RequestLink
+    | ResponseLink
+    | CoordinatorLink
+    | RelayLink
+    | TemporaryLink
 )
 
 COPY: Final = "copy"
@@ -101,6 +108,9 @@ def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
         return CoordinatorLink(connection, link)
     if target is not None and target.dynamic and target.address is None:
         return TemporaryLink(connection, link, target)
+    if target is not None and target.address is None:
+        link.accept(max_message_size=connection.gateway.profile.message_bytes_default)
+        return RelayLink(connection, link)
     address = _address(target.address if target is not None else None, "target")
     if address.node == "cbs":
         link.accept()

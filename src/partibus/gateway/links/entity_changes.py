@@ -17,6 +17,7 @@ from partibus.gateway.jms.temporary import TemporaryLink
 from partibus.gateway.links.attach import LinkOwner
 from partibus.gateway.links.inbound import InboundLink
 from partibus.gateway.links.outbound import OutboundLink
+from partibus.gateway.links.relay import RelayLink
 from partibus.gateway.namespace import disabled
 from partibus.gateway.transactions.coordinator import CoordinatorLink
 
@@ -74,7 +75,7 @@ def is_of(owner: LinkOwner, key: str) -> bool:
     """Whether a link is one of the entity with this key, of its sub-queues or its node."""
     if isinstance(owner, InboundLink | OutboundLink):
         path = path_key(owner.path)
-    elif isinstance(owner, CoordinatorLink | TemporaryLink):
+    elif isinstance(owner, CoordinatorLink | RelayLink | TemporaryLink):
         return False
     else:
         path = path_key(owner.node.path)
