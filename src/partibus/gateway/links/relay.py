@@ -75,7 +75,7 @@ class RelayLink:
         if not to:
             raise ArgumentError("The link has no target; name the entity in the message's 'to'.")
         address, gateway = parse_address(to), self._connection.gateway
-        self._connection.claims.require(address.path, Rights.SEND, gateway.now_ms())
+        self._connection.grants.require(address.path, Rights.SEND, gateway.now_ms())
         entity = gateway.namespace.resolve(address)
         require_sendable(entity, address)
         if len(payload) > entity.message_bytes_max:
