@@ -5,12 +5,15 @@ runs by. Reads the catalog and changes nothing. Called by the node, when an enti
 when it changes.
 """
 
+from dataclasses import replace
+
 from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.duration import DURATION_MAX_MS
 from partibus.domain.entity import (
     EntitySpec,
+    QueueSpec,
     SubscriptionSpec,
     TopicSpec,
     duplicate_window_ms,
@@ -22,25 +25,16 @@ from partibus.fragment.spec import FragmentSpec
 
 def fragment_spec(record: EntityRecord, catalog: Catalog) -> FragmentSpec:
     """The entity's properties as each of its fragments applies them."""
-    spec = record.spec
+    spec, path = record.spec, record.path
     if isinstance(spec, TopicSpec):
-        return _of_topic(record.path, spec, catalog)
+        return _of_topic(path, spec, catalog)
     if isinstance(spec, SubscriptionSpec):
-        return _of_subscription(record.path, spec, catalog)
-    return FragmentSpec(
-        lock_duration_ms=spec.lock_duration_ms,
-        max_delivery_count=spec.max_delivery_count,
-        counts_dead_letters=catalog.profile.counts_dead_letters,
-        default_ttl_ms=_default_ttl_ms(spec),
-        dead_letter_on_expiry=spec.dead_lettering_on_message_expiration,
-        size_bytes_max=fragment_bytes_max(spec, catalog.profile),
-        duplicate_window_ms=duplicate_window_ms(spec),
-        is_partitioned=spec.enable_partitioning,
-        requires_session=spec.requires_session,
-        forward_to=spec.forward_to,
-        forward_dead_letters_to=spec.forward_dead_lettered_messages_to,
-        path=record.path,
-    )
+        # Its messages are weighed with its topic (ENT-5); the state of its sessions here.
+        topic = catalog.entity(parse_address(path).entity).spec
+        assert isinstance(topic, TopicSpec)
+        return _of_receivable(path, spec, topic, catalog)
+    own = _of_receivable(path, spec, spec, catalog)
+    return replace(own, duplicate_window_ms=duplicate_window_ms(spec))
 
 
 def _of_topic(path: str, spec: TopicSpec, catalog: Catalog) -> FragmentSpec:
@@ -56,18 +50,18 @@ def _of_topic(path: str, spec: TopicSpec, catalog: Catalog) -> FragmentSpec:
     )
 
 
-def _of_subscription(path: str, spec: SubscriptionSpec, catalog: Catalog) -> FragmentSpec:
-    """Its messages are weighed with its topic (ENT-5); the state of its sessions here."""
-    topic = catalog.entity(parse_address(path).entity).spec
-    assert isinstance(topic, TopicSpec)
+def _of_receivable(
+    path: str, spec: QueueSpec | SubscriptionSpec, sized: QueueSpec | TopicSpec, catalog: Catalog
+) -> FragmentSpec:
+    """A queue or a subscription; `sized` has the limit of its size and its partitions."""
     return FragmentSpec(
         lock_duration_ms=spec.lock_duration_ms,
         max_delivery_count=spec.max_delivery_count,
         counts_dead_letters=catalog.profile.counts_dead_letters,
         default_ttl_ms=_default_ttl_ms(spec),
         dead_letter_on_expiry=spec.dead_lettering_on_message_expiration,
-        size_bytes_max=fragment_bytes_max(topic, catalog.profile),
-        is_partitioned=topic.enable_partitioning,
+        size_bytes_max=fragment_bytes_max(sized, catalog.profile),
+        is_partitioned=sized.enable_partitioning,
         requires_session=spec.requires_session,
         forward_to=spec.forward_to,
         forward_dead_letters_to=spec.forward_dead_lettered_messages_to,
