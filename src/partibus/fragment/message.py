@@ -126,6 +126,18 @@ class Held:
         self.busy = False
         """A settlement of this message is on its way to the store; no other may begin."""
 
+    def copy_as(self, sequence: int) -> "Held":
+        """The same stored message under a number, unlocked."""
+        return Held(
+            sequence,
+            self.position,
+            self.length,
+            self.enqueued_ms,
+            self.expires_ms,
+            self.delivery_count,
+            self.overlay,
+        )
+
     def lay_over(self, overlay: Overlay | None) -> None:
         """Add an overlay to what the message carries already."""
         if overlay is not None:

@@ -158,16 +158,7 @@ class Outbox:
     def enter(self, number: int, held: Held, purpose: Purpose, path: str) -> None:
         """Take a message in under a number that is higher than all before it."""
         self.words.put(number, held.sequence << ROUTE_BITS | self._route(purpose, path))
-        row = Held(
-            number,
-            held.position,
-            held.length,
-            held.enqueued_ms,
-            held.expires_ms,
-            held.delivery_count,
-            held.overlay,
-        )
-        self.table.insert(row)
+        self.table.insert(held.copy_as(number))
 
     def _route(self, purpose: Purpose, path: str) -> int:
         route = (purpose, path)

@@ -233,15 +233,7 @@ def _outside(messages: Iterable[Held], from_sequence: int) -> list[Held]:
 
 
 def _copy(held: Held) -> Held:
-    copy = Held(
-        held.sequence,
-        held.position,
-        held.length,
-        held.enqueued_ms,
-        held.expires_ms,
-        held.delivery_count,
-        held.overlay,
-    )
+    copy = held.copy_as(held.sequence)
     copy.state = MessageState.DEFERRED if held.deferred else MessageState.ACTIVE
     return copy
 

@@ -12,14 +12,20 @@ from partibus.fragment.queue.table import MessageTable
 from partibus.fragment.sessions.state import Session, SessionLock, Sessions
 
 
-class ReadyTable(MessageTable):
-    """Waiting messages; their sessions know them in order."""
+class SessionTable(MessageTable):
+    """Messages that their sessions know; the kinds differ in what a session notes of them."""
 
     __slots__ = ("_sessions",)
 
     def __init__(self, sessions: Sessions) -> None:
         super().__init__()
         self._sessions = sessions
+
+    def _added(self, sequence: int) -> None:
+        raise NotImplementedError
+
+    def _removed(self, sequence: int) -> None:
+        raise NotImplementedError
 
     def push(
         self,
@@ -31,83 +37,65 @@ class ReadyTable(MessageTable):
         extra: int,
     ) -> None:
         super().push(sequence, position, length, enqueued_ms, expires_ms, extra)
-        self._sessions.added(sequence)
+        self._added(sequence)
 
     def insert(self, held: Held) -> None:
         is_pushed = held.sequence > self.last_sequence
         super().insert(held)
         if not is_pushed:
-            self._sessions.added(held.sequence)
+            self._added(held.sequence)
 
     def take(self, sequence: int) -> Held | None:
         held = super().take(sequence)
         if held is not None:
-            self._sessions.removed(sequence)
+            self._removed(sequence)
         return held
+
+    def _take_noted(self, sequence: int) -> Held | None:
+        """Take a message that its session has removed already."""
+        return super().take(sequence)
 
     def take_expired(self, now_ms: int, limit: int) -> list[Held]:
         expired = super().take_expired(now_ms, limit)
         for held in expired:
-            self._sessions.removed(held.sequence)
+            self._removed(held.sequence)
         return expired
+
+    def adopt(self, table: MessageTable) -> None:
+        """Take over what a table without sessions holds; it is not to be used any more."""
+        self.take_over(table)
+        for held in self.copies(0):
+            self._added(held.sequence)
+
+
+class ReadyTable(SessionTable):
+    """Waiting messages; their sessions know them in order."""
+
+    __slots__ = ()
+
+    def _added(self, sequence: int) -> None:
+        self._sessions.added(sequence)
+
+    def _removed(self, sequence: int) -> None:
+        self._sessions.removed(sequence)
 
     def take_first(self, session: Session) -> Held:
         """Take the first message that waits in a session; there must be one."""
-        held = super().take(session.pop())
+        held = self._take_noted(session.pop())
         assert held is not None
         return held
 
-    def adopt(self, table: MessageTable) -> None:
-        """Take over what a table without sessions holds; it is not to be used any more."""
-        self.take_over(table)
-        for held in self.copies(0):
-            self._sessions.added(held.sequence)
 
-
-class AsideTable(MessageTable):
+class AsideTable(SessionTable):
     """Deferred or scheduled messages; their sessions know them."""
 
-    __slots__ = ("_sessions",)
+    __slots__ = ()
 
-    def __init__(self, sessions: Sessions) -> None:
-        super().__init__()
-        self._sessions = sessions
-
-    def push(
-        self,
-        sequence: int,
-        position: int,
-        length: int,
-        enqueued_ms: int,
-        expires_ms: int,
-        extra: int,
-    ) -> None:
-        super().push(sequence, position, length, enqueued_ms, expires_ms, extra)
+    def _added(self, sequence: int) -> None:
         self._sessions.of(sequence).set_aside(sequence)
 
-    def insert(self, held: Held) -> None:
-        is_pushed = held.sequence > self.last_sequence
-        super().insert(held)
-        if not is_pushed:
-            self._sessions.of(held.sequence).set_aside(held.sequence)
-
-    def take(self, sequence: int) -> Held | None:
-        held = super().take(sequence)
-        if held is not None:
-            self._sessions.of(sequence).fetch(sequence)
-        return held
-
-    def take_expired(self, now_ms: int, limit: int) -> list[Held]:
-        expired = super().take_expired(now_ms, limit)
-        for held in expired:
-            self._sessions.of(held.sequence).fetch(held.sequence)
-        return expired
-
-    def adopt(self, table: MessageTable) -> None:
-        """Take over what a table without sessions holds; it is not to be used any more."""
-        self.take_over(table)
-        for held in self.copies(0):
-            self._sessions.of(held.sequence).set_aside(held.sequence)
+    def _removed(self, sequence: int) -> None:
+        self._sessions.of(sequence).fetch(sequence)
 
 
 class SessionLane(SubQueue):
