@@ -220,7 +220,7 @@ class _Reader:
             try:
                 return {"bus": BusPlace.from_table(self._section("bus"))}
             except SettingsError as error:
-                raise SettingsError.of(f"bus.{line}" for line in str(error).splitlines()) from None
+                raise SettingsError.of(f"bus.{line}" for line in error.complaints) from None
         if self._default_bus is None:
             raise SettingsError("bus: name the bus: [bus] with connection_string_ref.")
         return {"bus": self._default_bus}
@@ -327,11 +327,11 @@ def _placed(
 ) -> list[str]:
     """The complaints of an error, each with the line of what it is about."""
     if isinstance(error, FileError):
-        return str(error).splitlines()
+        return list(error.complaints)
     if isinstance(error, StepError):
         return [_told(file, lines.line("step", error.number - 1, error.kind), str(error))]
     found = []
-    for text in str(error).splitlines():
+    for text in error.complaints:
         key = text.partition(":")[0].strip()
         words = [word.strip() for word in key.split(",")]
         found.append(_told(file, _line_of(lines, words, section), text))

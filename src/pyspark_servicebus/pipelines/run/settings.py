@@ -9,7 +9,11 @@ from collections.abc import Iterable
 
 
 class SettingsError(ValueError):
-    """Settings that cannot be used; the text names the setting and what to write instead."""
+    """Settings that cannot be used; each complaint names the setting and what to write instead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.complaints = tuple(text.splitlines())
 
     @classmethod
     def of(cls, complaints: Iterable[str]) -> "SettingsError":

@@ -187,7 +187,7 @@ class _Reading:
         try:
             return read_table(kind, {key: table[key] for key in table if key in keys})
         except SettingsError as error:
-            for complaint in str(error).splitlines():
+            for complaint in error.complaints:
                 key, _, text = complaint.partition(": ")
                 self.complain(index, key, text)
             return None

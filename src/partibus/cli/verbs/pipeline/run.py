@@ -136,7 +136,7 @@ def lines_told() -> Iterator[None]:
     try:
         yield
     except FileError as error:
-        for line in str(error).splitlines():
+        for line in error.complaints:
             say(line)
         raise typer.Exit(EXIT_USAGE) from error
 
