@@ -376,9 +376,7 @@ class Broker:
                 self.store.let_go([held.position for held in waited.messages])
 
     def _hand_over(self, effect: BodyEffect, bodies: list[bytes]) -> None:
-        if effect.consumed:
-            for held in effect.messages:
-                self.store.release(held.position, held.length)
+        effect.free(self.store.release)
         if isinstance(effect, Due):
             machine = self._machines.get(effect.fragment_id)
             if machine is not None:
@@ -397,6 +395,7 @@ class Broker:
         elif isinstance(effect, Glance):
             effect.unreadable(error, is_damaged)
         elif isinstance(effect, Found | StateFound):
+            effect.free(self.store.release)
             Failed(effect.port, error).carry_out()
         elif isinstance(effect, Collected):
             effect.unreadable(error)
@@ -412,6 +411,7 @@ class Broker:
             for held in effect.messages:
                 self._read(Deliver(effect.consumer, [held], effect.consumed))
             return
+        effect.free(self.store.release)
         machine = self._machines.get(effect.consumer.fragment_id)
         if machine is not None:
             self.submit(machine, Undelivered(effect.consumer, effect.messages, is_damaged))

@@ -5,7 +5,7 @@ and carries the effects out. The machine itself calls nobody.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from partibus.domain.errors import BusError
@@ -253,6 +253,12 @@ class BodyEffect(Effect):
     def hand_over(self, bodies: list[bytes]) -> None:
         """Make the call with the bodies."""
         raise NotImplementedError
+
+    def free(self, release: Callable[[int, int], None]) -> None:
+        """Read or not, nobody needs the bodies of messages that are gone."""
+        if self.consumed:
+            for held in self.messages:
+                release(held.position, held.length)
 
 
 class Deliver(BodyEffect):

@@ -26,6 +26,7 @@ def make_entities(catalog: Catalog, plan: Plan) -> dict[str, list[str]]:
         "single": single,
         "target": spread,
         "hop": replace(spread, forward_to="target"),
+        "fleeting": spread,
         "staged": single,
         "claims-in": spread,
         "moves-in": single,

@@ -116,6 +116,9 @@ class Ledger:
         self.letters: list[Letter] = []
         self.totals = Totals()
         self.moves: list[Move] = []
+        self.states: dict[str, list[bytes | None]] = {}
+        """What the state of each session may be: the last that was confirmed, and those in doubt
+        since."""
         self.decided_us: Callable[[bytes, int], int] = self._latest
         """When the bus chose to hand a message out, by its bytes and when they were written."""
         self._holders: dict[tuple[str, str], Holder] = {}

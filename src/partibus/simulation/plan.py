@@ -18,6 +18,7 @@ CLIENTS = (
     "repeater",
     "scheduler",
     "mover",
+    "deleter",
     "stager",
     "claimer",
     "receiver",

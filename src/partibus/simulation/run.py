@@ -36,7 +36,7 @@ LOOK_STEPS = 40
 DRAIN_US_MAX = 600_000_000
 """Everything must have drained so long after the last fault."""
 DRAIN_STEPS_MAX = 400_000
-FEEDERS = {"mover": "feeder", "claimer": "claim-feeder"}
+FEEDERS = {"mover": "feeder", "claimer": "claim-feeder", "deleter": "fleeting-sender"}
 """Who sends what others take."""
 LAST_ANSWERS_US = 3_000_000
 
@@ -119,6 +119,7 @@ class Simulation:
             entities,
             plan.lock_ms * 1000,
             "clock jump" in plan.faults,
+            "read error" in plan.faults,
             self._submit,
             fragments_of(self._catalog),
         )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.fragment.broker import READ_RETRY_MS, Broker
 from partibus.fragment.commands import Command, Consumer, Demand, Enqueue, Lane
 from partibus.fragment.message import NewMessage
@@ -127,3 +127,25 @@ def test_a_store_that_cannot_read_is_asked_again_later_not_in_a_loop() -> None:
     scheduler.advance_ms(READ_RETRY_MS)
     assert [message.body for message in inbox.messages] == [b"x"]
     assert inbox.messages[0].delivery_count == 0
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreCorrupt])
+def test_a_consumed_message_that_cannot_be_read_takes_no_room(error: type[BusError]) -> None:
+    """It is gone, so nobody will ever read it: its bytes must not stay live until a restart."""
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+
+    class Unreadable(MemoryStore):
+        def read_now(self, refs: list[tuple[int, int]]) -> list[bytes] | None:
+            raise error
+
+    store = Unreadable(notify=scheduler.call_soon)
+    broker = Broker(store, clock, scheduler)
+    broker.open()
+    machine = broker.add(1, SPEC)
+    messages = [NewMessage(b"x", -1), NewMessage(b"y", -1)]
+    broker.submit(machine, Enqueue(Ports(), messages, [1, 2], 2))
+    broker.submit(machine, Demand(Consumer(1, Inbox(), Lane.MAIN, True), 2, False))
+    scheduler.run()
+    assert machine.state.counts().active == 0
+    assert store.live_bytes == 0

@@ -44,6 +44,8 @@ class Surroundings:
     """By what may be sent to, the places where each message comes out."""
     lock_us: int
     clocks_jump: bool
+    revokes_sessions: bool
+    """Whether the bus may take a session back: it does when it cannot read a message."""
     submit: Callable[[int, Command], None]
     """Hands a command to the worker that runs a fragment, if it is up."""
     homes: dict[str, list[int]]
@@ -126,7 +128,7 @@ class SimulatedClient:
                 f"{self.name}.{self.world.now_us}",
                 path,
                 False,
-                0,
+                1 if owner.deletes else 0,
                 owner.attach_properties,
                 owner.filters,
             )
@@ -177,6 +179,8 @@ class WatchedReceiver(Receiver):
         attach_properties: dict[str, object] | None = None,
     ) -> None:
         super().__init__(bus.flush, prefetch)
+        self.deletes = False
+        """Whether what is handed out is gone (receive and delete)."""
         self.filters = filters
         self.attach_properties = attach_properties
         self._client = client
@@ -191,6 +195,8 @@ class WatchedReceiver(Receiver):
         if letter.session and copy.arrivals == 1:
             around.ledger.in_order(letter, self._place)
         self._letters[event.delivery_id] = (letter, copy)
+        if self.deletes:
+            around.ledger.done(letter, copy)
         super().take(event)
 
     def letter(self, message: ReceivedMessage) -> tuple[Letter, Copy]:

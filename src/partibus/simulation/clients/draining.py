@@ -84,6 +84,7 @@ def _going_on(around: Surroundings) -> Surroundings:
         around.entities,
         around.lock_us,
         around.clocks_jump,
+        around.revokes_sessions,
         around.submit,
         around.homes,
         around.session_senders,

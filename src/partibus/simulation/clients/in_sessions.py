@@ -8,12 +8,14 @@ import asyncio
 
 from partibus.amqp.codec.types import Symbol, UInt
 from partibus.client.connection import BusClient
+from partibus.client.errors import RemoteError
+from partibus.client.management import Management
 from partibus.client.sessions import SESSION_FILTER
-from partibus.simulation.clients.client import PATIENCE_S, WatchedReceiver
+from partibus.simulation.clients.client import PATIENCE_S, UNCERTAIN, WatchedReceiver
 from partibus.simulation.clients.receiving import ReceivingClient
 from partibus.simulation.ledger import Holder
 from partibus.simulation.net import SimulatedTransport
-from partibus.simulation.world import START_MS
+from partibus.simulation.world import START_MS, Violation
 
 EPOCH_TICKS = 621_355_968_000_000_000
 TICKS_PER_MS = 10_000
@@ -33,9 +35,12 @@ class SessionClient(ReceivingClient):
         receiver = SessionReceiver(self, bus, wanted)
         try:
             await self.receiver(bus, "sessions", "sessions", receiver)
+            assert receiver.link is not None
+            management = await self.management(bus, "sessions", receiver.link.name)
             for _ in range(self.chance.randrange(1, 12)):
                 if self.around.is_over:
                     break
+                await self._look_after(management, receiver.session)
                 for message in await self.some(receiver):
                     await self.settle_somehow(receiver, message)
             receiver.give_up()
@@ -43,6 +48,26 @@ class SessionClient(ReceivingClient):
                 await receiver.close()
         finally:
             receiver.give_up()
+
+    async def _look_after(self, management: Management, session: str) -> None:
+        """Renew the lock, or read or write the state; without the lock nothing is done."""
+        roll = self.chance.random()
+        states = self.ledger.states.setdefault(session, [None])
+        try:
+            if roll < 0.15:
+                await management.renew_session_lock(session)
+            elif roll < 0.30:
+                value = f"{self.name} {self.world.now_us}".encode()
+                states.append(value)
+                await management.set_session_state(session, value)
+                self.ledger.states[session] = [value]
+            elif roll < 0.45:
+                found = await management.session_state(session)
+                if found not in states:
+                    raise Violation(f"session {session} has the state {found!r}, not of {states}")
+        except RemoteError as error:
+            if not management.is_usable or error.condition in UNCERTAIN:
+                raise
 
 
 class SessionReceiver(WatchedReceiver):
@@ -56,16 +81,18 @@ class SessionReceiver(WatchedReceiver):
         self._bus = bus
         self._owner = client
         self._holder: Holder | None = None
+        self.session = ""
+        """Which one it holds."""
 
     def attached(self, link: object) -> None:
         super().attached(link)  # type: ignore[arg-type]
         assert self.link is not None and self.link.source is not None
-        session = str(self.link.source.filters.get(SESSION_FILTER))
+        session = self.session = str(self.link.source.filters.get(SESSION_FILTER))
         around = self._owner.around
         ticks = self.link.properties.get("com.microsoft:locked-until-utc")
         assert isinstance(ticks, int)
         until_ms = (ticks - EPOCH_TICKS) // TICKS_PER_MS - START_MS
-        until_us = 0 if around.clocks_jump else until_ms * 1000
+        until_us = 0 if around.clocks_jump or around.revokes_sessions else until_ms * 1000
         self._holder = around.ledger.holds(
             "sessions", session, self._owner.name, around.net.arriving_us, until_us
         )

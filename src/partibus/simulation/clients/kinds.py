@@ -12,9 +12,15 @@ from partibus.simulation.clients.pipelines import (
     ClaimingClient,
     StagingClient,
 )
-from partibus.simulation.clients.receiving import DeferringClient, ReceivingClient, TokenClient
+from partibus.simulation.clients.receiving import (
+    DeferringClient,
+    DeletingClient,
+    ReceivingClient,
+    TokenClient,
+)
 from partibus.simulation.clients.sending import (
     BatchingClient,
+    FleetingClient,
     ForwardedClient,
     PublishingClient,
     RepeatingClient,
@@ -40,6 +46,8 @@ KINDS: dict[str, type[SimulatedClient]] = {
         ClaimFeedingClient,
         ReceivingClient,
         TokenClient,
+        DeletingClient,
+        FleetingClient,
         DeferringClient,
         SessionClient,
     )

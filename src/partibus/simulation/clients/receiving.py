@@ -99,6 +99,23 @@ class ReceivingClient(SimulatedClient):
         return True
 
 
+class DeletingClient(ReceivingClient):
+    """Receives and deletes: what is handed out is gone, and never comes twice."""
+
+    kind = "deleter"
+
+    async def behave(self, bus: BusClient) -> None:
+        receiver = WatchedReceiver(self, bus, "fleeting", self.chance.choice((0, 5)))
+        receiver.deletes = True
+        await self.receiver(bus, "fleeting", "fleeting", receiver)
+        for _ in range(self.chance.randrange(5, 40)):
+            if self.around.is_over:
+                break
+            await self.some(receiver)
+            await self.think(0.01)
+        await receiver.close()
+
+
 class TokenClient(ReceivingClient):
     """Settles by lock token over the management link, and renews locks there."""
 

@@ -48,6 +48,19 @@ class ForwardedClient(SendingClient):
     entities = ("hop",)
 
 
+class FleetingClient(SendingClient):
+    """Sends to a queue whose messages may be lost on their way out, by the receiver's choice."""
+
+    kind = "fleeting-sender"
+    entities = ("fleeting",)
+
+    def write(self, entity: str, *, session: str = "", size: int | None = None) -> Letter:
+        letter = super().write(entity, session=session, size=size)
+        for copy in letter.copies.values():
+            copy.is_expected = False
+        return letter
+
+
 class BatchingClient(SimulatedClient):
     """Sends batches, which are taken or refused as one."""
 
