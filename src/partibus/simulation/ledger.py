@@ -28,6 +28,8 @@ class Copy:
     arrivals: int = 0
     is_asked: bool = False
     """Its end was asked for and not answered: it may be gone."""
+    doubts: int = 0
+    """Settlements outside of transactions that were asked for and not answered."""
     done_us: int | None = None
     is_expected: bool = True
     """False where a message may be given up by design (receive and delete)."""
@@ -253,27 +255,40 @@ class Ledger:
                         f"message {letter.number} was accepted by {copy.place} at "
                         f"{letter.accepted_us} us and is lost ({copy.arrivals} arrivals)"
                     )
+        by_source: dict[int, list[Move]] = {}
         for move in self.moves:
             self._close_move(move)
+            by_source.setdefault(id(move.source), []).append(move)
+        for moves in by_source.values():
+            self._close_source(moves)
 
     def _close_move(self, move: Move) -> None:
         """All of a transaction or nothing."""
-        number, copy = move.letter.number, next(iter(move.letter.copies.values()))
-        has_come = copy.arrivals > 0
+        number, has_come = move.letter.number, _has_come(move)
         if move.fate == "committed" and not has_come:
             raise Violation(f"a transaction was committed and its message {number} is lost")
         if move.fate == "rolled back" and has_come:
             raise Violation(f"a transaction was rolled back and its message {number} came")
-        if move.fate != "in doubt" or move.was_asked:
+
+    def _close_source(self, moves: list[Move]) -> None:
+        """What was moved, perhaps more than once, was replaced once or is there."""
+        source = moves[0].source
+        came = [move.letter.number for move in moves if _has_come(move)]
+        fates = {move.fate for move in moves}
+        was_settled = source.done_us is not None and "committed" not in fates
+        if len(came) + was_settled > 1:
+            raise Violation(
+                f"a message was moved as message {came[0]}, and was settled or moved again"
+            )
+        if came or source.done_us is not None or source.doubts or moves[0].was_asked:
             return
-        was_settled = move.source.done_us is not None
-        if has_come and was_settled:
+        if fates <= {"in doubt", "rolled back"} and "in doubt" in fates:
+            number = moves[-1].letter.number
             raise Violation(
-                f"message {number} of a transaction came, and the message that it replaces "
-                "was settled again"
+                f"message {number} of a transaction never came, and the message that it "
+                "replaces is gone"
             )
-        if not has_come and not was_settled:
-            raise Violation(
-                f"message {number} of a transaction never came, and the message that it replaces "
-                "is gone"
-            )
+
+
+def _has_come(move: Move) -> bool:
+    return any(copy.arrivals > 0 for copy in move.letter.copies.values())

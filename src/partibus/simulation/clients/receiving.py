@@ -79,7 +79,10 @@ class ReceivingClient(SimulatedClient):
         """Settle for good, in two steps."""
         letter, copy = receiver.letter(message)
         was_asked, copy.is_asked = copy.is_asked, True
-        if await self.propose(receiver, message, ACCEPTED):
+        copy.doubts += 1
+        is_done = await self.propose(receiver, message, ACCEPTED)
+        copy.doubts -= 1
+        if is_done:
             self.ledger.done(letter, copy)
         else:
             copy.is_asked = was_asked
