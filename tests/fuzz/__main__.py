@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from fuzz.interpreted import prefer_sources
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 EXECUTED: Final = re.compile(rb"stat::number_of_executed_units: (\d+)")
 PEAK: Final = re.compile(rb"stat::peak_rss_mb:\s+(\d+)")
@@ -24,7 +26,6 @@ HANG_S: Final = 10
 """One input; a thousand times what the slowest honest one takes."""
 MEMORY_MB: Final = 1024
 """The whole process, with Python, the product and the fuzzer's own tables."""
-MINIMISE_S: Final = 20
 
 
 @dataclass
@@ -41,6 +42,7 @@ def main() -> int:
     if importlib.util.find_spec("atheris") is None:
         print("left out: fuzzing, which needs Atheris. Bring it: pip install --group fuzz")
         return 1 if os.environ.get("PARTIBUS_CI") else 0
+    prefer_sources()
     from fuzz import corpus
     from fuzz.registry import TARGETS
 
@@ -70,6 +72,7 @@ def _arguments() -> argparse.Namespace:
 def fuzz(name: str, seconds: int, runs: int, *, keeps: bool) -> Outcome:
     """Look for inputs that fail, from what is known of the target."""
     from fuzz import corpus
+    from fuzz.reducing import reduced, worth_keeping
     from fuzz.registry import TARGETS
 
     known = [*TARGETS[name].seeds(), *corpus.kept(name), *corpus.crashes(name)]
@@ -79,29 +82,12 @@ def fuzz(name: str, seconds: int, runs: int, *, keeps: bool) -> Outcome:
         artifacts.mkdir()
         limits = [f"-max_total_time={seconds}", f"-runs={runs}", f"-timeout={HANG_S}"]
         said = _run(name, [str(found), f"-artifact_prefix={artifacts}/", *limits])
-        failures = [(_reduced(name, path), _what(said)) for path in sorted(artifacts.iterdir())]
-        if keeps and not failures:
-            corpus.keep(name, _worth_keeping(name, found, Path(place) / "merged"))
+        target = TARGETS[name]
+        failed = [path.read_bytes() for path in sorted(artifacts.iterdir())]
+        failures = [(reduced(target, data), _what(said)) for data in failed]
+        if keeps:
+            corpus.keep(name, worth_keeping(target, corpus.read_in(found)))
     return Outcome(_number(EXECUTED, said), _number(PEAK, said), failures)
-
-
-def _worth_keeping(name: str, found: Path, merged: Path) -> list[bytes]:
-    """The fewest inputs with the same coverage."""
-    from fuzz import corpus
-
-    merged.mkdir()
-    _run(name, ["-merge=1", str(merged), str(found)])
-    return corpus.read_in(merged)
-
-
-def _reduced(name: str, path: Path) -> bytes:
-    """The same failure with fewer bytes, if some are found in a short time."""
-    with tempfile.TemporaryDirectory(prefix="partibus-fuzz-") as place:
-        smaller = Path(place) / "smaller"
-        limits = [f"-max_total_time={MINIMISE_S}", f"-timeout={HANG_S}"]
-        exact = f"-exact_artifact_path={smaller}"
-        _run(name, ["-minimize_crash=1", *limits, exact, str(path)])
-        return (smaller if smaller.exists() else path).read_bytes()
 
 
 def _run(name: str, arguments: list[str]) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-STEPS_MAX: Final = 5_000_000
+STEPS_MAX: Final = 1_000_000
 """Lines of Python for one input of a few KB; honest inputs take some thousands."""
 MEMORY_BYTES_MAX: Final = 64 << 20
 """What one input may make the product hold at a time. Inputs have INPUT_BYTES_MAX at most."""

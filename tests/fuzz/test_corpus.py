@@ -7,8 +7,10 @@ new inputs are looked for.
 import pytest
 
 from fuzz import corpus
+from fuzz.reducing import reduced, worth_keeping
 from fuzz.registry import TARGETS
 from fuzz.target import INPUT_BYTES_MAX, STEPS_MAX, Hang, Target, TooMuchMemory, run_bounded
+from partibus.domain.address import parse_address
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -67,6 +69,23 @@ def test_a_hang_is_found() -> None:
 
     with pytest.raises(Hang):
         run_bounded(_target(forever), b"")
+
+
+def test_a_failing_input_is_reduced_to_what_fails() -> None:
+    def breaks(data: bytes) -> None:
+        if b"x" in data:
+            raise ZeroDivisionError
+
+    assert reduced(_target(breaks), b"much before x and behind") == b"x"
+    assert reduced(_target(breaks), b"does not fail") == b"does not fail"
+
+
+def test_only_inputs_that_reach_something_new_are_kept() -> None:
+    def parsed(data: bytes) -> None:
+        parse_address(data.decode())
+
+    queue, again, management = b"q", b"another", b"q/$management"
+    assert worth_keeping(_target(parsed), [management, again, queue]) == [queue, management]
 
 
 def test_too_much_memory_is_found() -> None:

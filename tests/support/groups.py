@@ -24,6 +24,7 @@ GO_PROGRAM: Final = GO / "build" / "scenario"
 JAVA_SDK: Final = ROOT / "tests" / "conformance" / "java"
 JAVA: Final = ROOT / "src" / "pyspark_servicebus" / "java_runtime.py"
 NODE_MAJOR_MIN: Final = 18
+PROTON_CPP_LIBRARY: Final = "qpid-proton-cpp"
 _SYSTEM_PATH: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
@@ -64,6 +65,15 @@ def _has_java_sdk() -> bool:
 @cache
 def _has_proton() -> bool:
     return importlib.util.find_spec("proton") is not None
+
+
+@cache
+def _has_proton_cpp() -> bool:
+    if shutil.which("g++") is None:
+        return False
+    asked = ["g++", "-x", "c++", "-std=c++17", "-fsyntax-only", "-include", "proton/container.hpp"]
+    tried = subprocess.run([*asked, "-"], input=b"", capture_output=True, check=False)
+    return tried.returncode == 0
 
 
 @cache
@@ -191,6 +201,11 @@ GROUPS: Final = {
         needs="Qpid Proton, which is built with a C compiler",
         command="apt-get install -y gcc python3-dev && rm -rf .stamps && make install",
         present=_has_proton,
+    ),
+    "proton-cpp": Group(
+        needs="Qpid Proton for C++ with its headers, and a C++ compiler",
+        command="apt-get install -y g++ libqpid-proton-cpp12-dev libsasl2-modules",
+        present=_has_proton_cpp,
     ),
     "wall-clock": Group(
         needs="a C compiler",

@@ -33,7 +33,7 @@ from partibus.amqp.codec.sections import (
     encode_properties,
     parse_sections,
 )
-from partibus.amqp.codec.soundness import require_sound
+from partibus.amqp.codec.soundness import require_sound_message
 from partibus.amqp.codec.text import text_of
 from partibus.amqp.framing import VIEW_BYTES_MIN
 from partibus.domain import annotations as annotation_names
@@ -171,7 +171,7 @@ def received_to_stored(
         if rest:
             size = end - start + sum([len(piece) for piece in rest])
             first = parse_first_frame(payload, start, end, size)
-            if first is not None and not first.has_nested:
+            if first is not None and not (first.has_nested or first.has_unread):
                 return _to_stored(payload, start, end, rest, first, is_identified)
             payload = b"".join([memoryview(payload)[start:end], *rest])
             start, end = 0, size
@@ -181,8 +181,8 @@ def received_to_stored(
             payload = in_order(payload[start:end])
             start, end = 0, len(payload)
             sections = parse_sections(payload)
-        if sections.has_nested:
-            require_sound(payload[start:end])
+        if sections.has_nested or sections.has_unread:
+            require_sound_message(payload, start, end, sections)
         return _to_stored(payload, start, end, None, sections, is_identified)
     except DecodeError as cause:
         raise MalformedMessage(

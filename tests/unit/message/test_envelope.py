@@ -386,3 +386,33 @@ def test_a_delivery_tells_any_state_but_active(is_locked: bool) -> None:
         assert items["custom"] == 3
         shown = None if state is MessageState.ACTIVE else state
         assert items.get("x-opt-message-state") == shown
+
+
+NO_TEXT = b"\xa1\x02\xd0n"
+"""A string that is not UTF-8."""
+ID = b"\xa1\x01m"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\x00\x53\x73\xc0\x08\x02" + ID + b"\x40" + b"\xa1\x01\xff",
+        b"\x00\x53\x73\xc0\x0a\x04" + ID + b"\x40\x40" + NO_TEXT,
+        b"\x00\x53\x73\xc0\x08\x04" + ID + b"\x40\x40" + b"\x54\x05",
+        b"\x00\x53\x74\xc1\x08\x02" + NO_TEXT + b"\xa1\x01v",
+        b"\x00\x53\x74\xc1\x08\x02" + b"\xa1\x01k" + NO_TEXT,
+        b"\x00\x53\x74\xc1\x09\x02" + b"\xa1\x01k" + b"\x73\x00\x11\x00\x00",
+        b"\x00\x53\x72\xc1\x08\x02" + b"\xa3\x02\xd0n" + b"\xa1\x01v",
+    ],
+    ids=["user id", "subject", "type", "name", "value", "character", "annotation"],
+)
+def test_what_no_receiver_could_read_is_refused_to_its_sender(head: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        to_stored(head + b"\x00\x53\x75\xa0\x01b")
+
+
+def test_text_beyond_ascii_is_taken() -> None:
+    properties = MessageProperties(message_id="größe", subject="色", group_id="😀")
+    applied = encode_application_properties({"größe": "色"})
+    stored = to_stored(encode_properties(properties) + applied + b"\x00\x53\x75\xa0\x01b")
+    assert stored.session_id == "😀"

@@ -44,6 +44,10 @@ _LARGE_DATA: Final = bytes((0x00, 0x53, DATA, 0xB0))
 _LARGE_DATA_BYTES: Final = 8
 _NESTED_CODES: Final = frozenset((0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
 _EXPIRY_FIELD: Final = 8
+# The places in the properties that hold a text or an id, an id, and a time [3.2.4], as bits.
+_TEXT_FIELDS: Final = 0b1_0100_1111_1101
+_ID_FIELDS: Final = 0b0_0000_0010_0001
+_TIME_FIELDS: Final = 0b0_0011_0000_0000
 SHORT_TEXT: Final = 128  # ids that are longer are for the owner to look at
 _ULONG_CODES: Final = (0x44, 0x53, 0x80)
 
@@ -88,6 +92,7 @@ class MessageSections:
         "has_long_property",
         "has_nested",
         "has_nested_property",
+        "has_unread",
         "header_flags",
         "message_id_offset",
         "priority",
@@ -118,6 +123,7 @@ class MessageSections:
         self.expiry_offset = -1  # of absolute-expiry-time, only when it is set
         self.has_long_property = False  # a text in the properties is longer than SHORT_TEXT
         self.has_nested_property = False  # an application property is a list, map or array
+        self.has_unread = False  # a text beyond ASCII, or a rare type: only reading it tells
         self.has_nested = False  # a value anywhere else may hold others, and was stepped over
 
 
@@ -309,13 +315,20 @@ def _walk_properties(payload: bytes, value: int, found: MessageSections) -> int:
             at += 1
         elif code == 0xA1 or code == 0xA3:
             length = payload[at + 1]
-            at += 2 + length
+            text = at + 2
+            at = text + length
             if length > SHORT_TEXT:
                 found.has_long_property = True
+            if not _TEXT_FIELDS >> field & 1 or not payload[text:at].isascii():
+                found.has_unread = True
         else:
             if code == 0x83 and field == _EXPIRY_FIELD:
                 found.expiry_offset = at
-            elif code == 0xB1 or code == 0xB3 or code == 0xB0:
+            if not (code == 0x98 and _ID_FIELDS >> field & 1) and not (
+                code == 0x83 and _TIME_FIELDS >> field & 1
+            ):
+                found.has_unread = True
+            if code == 0xB1 or code == 0xB3 or code == 0xB0:
                 found.has_long_property = True
             elif code == 0xA0:
                 if payload[at + 1] > SHORT_TEXT:
@@ -341,16 +354,25 @@ def _walk_map(payload: bytes, value: int, found: MessageSections, is_annotations
     for _ in range(0, count, 2):
         code = payload[at]
         if code == 0xA1 or code == 0xA3:
-            at += 2 + payload[at + 1]
+            text = at + 2
+            at = text + payload[at + 1]
+            if not payload[text:at].isascii():
+                found.has_unread = True
         elif code == 0xB1 or code == 0xB3 or (is_annotations and code in _ULONG_CODES):
+            found.has_unread = True
             at = skip_value(payload, at, stop)  # ulong keys are reserved, not refused [3.2.10]
         else:
             raise DecodeError(f"a key has the type 0x{code:02x}")
         code = payload[at]
         if code == 0xA1:
-            at += 2 + payload[at + 1]
+            text = at + 2
+            at = text + payload[at + 1]
+            if not payload[text:at].isascii():
+                found.has_unread = True
         else:
             step = STEPS[code]
+            if code == 0x73 or (step <= 0 and code != 0xA0 and code != 0xB0):
+                found.has_unread = True  # a character, a text, or what holds others
             if step > 0 and code != 0x45:
                 at += step
             else:

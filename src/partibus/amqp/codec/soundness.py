@@ -1,10 +1,11 @@
 """Whether the values inside a message are what they claim to be.
 
 Owns the check of a new message's nested values: how deep they go, and that lists, maps and arrays
-hold as many items as they say. The walk over a message steps over such values, and whoever receives
-it reads them: a few bytes that claim a billion items, or nest a thousand lists, would take
-down the reader. Must build no value, and raise nothing but `DecodeError`. Called once for a
-message with nested values on its way in, never for one that is stored already. Compiled.
+hold as many items as they say; and of what its properties and annotations hold that is not plain
+ASCII or has a rare type, which is read. The walk over a message steps over such values, and whoever
+receives it reads them: a few bytes that claim a billion items, nest a thousand lists, or are no
+UTF-8, would take down the reader. Must raise nothing but `DecodeError`. Called once for a message
+with such values on its way in, never for one that is stored already. Compiled.
 """
 
 import struct
@@ -18,9 +19,24 @@ from partibus.amqp.codec.decode import (
     ZERO_WIDTH_COUNT_MAX,
     DecodeError,
 )
-from partibus.amqp.codec.section_walk import read_descriptor
+from partibus.amqp.codec.section_walk import MessageSections, read_descriptor
+from partibus.amqp.codec.sections import (
+    annotation_items,
+    decode_application_properties,
+    decode_properties,
+)
 
 _UINT32: Final = struct.Struct(">I")
+
+
+def require_sound_message(payload: bytes, start: int, end: int, sections: MessageSections) -> None:
+    """Raise DecodeError where the walk over payload[start:end] has passed over what is wrong."""
+    if sections.has_nested:
+        require_sound(payload[start:end])
+    if sections.has_unread:
+        decode_properties(payload, sections)
+        decode_application_properties(payload, sections)
+        annotation_items(sections)
 
 
 def require_sound(payload: bytes) -> None:
