@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from support.groups import JS
+from support.groups import GO, JAVA_SDK, JS
 from support.repository import ROOT
 
 READER: Final = Path(__file__).with_name("reader.py")
@@ -34,6 +34,10 @@ def make_clone(directory: Path) -> Path:
     (clone / ".venv").symlink_to(sys.prefix)
     # What `npm install @azure/service-bus` would bring.
     (clone / "node_modules").symlink_to(JS / "node_modules")
+    # What Maven would copy, and the module that `go get` would fill.
+    (clone / "lib").symlink_to(JAVA_SDK / "build" / "lib")
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(GO / name, clone)
     return clone
 
 
@@ -63,12 +67,22 @@ def environment(directory: Path) -> dict[str, str]:
     home = directory / "user"
     home.mkdir()
     kept = ("LANG", "JAVA_HOME")
+    caches = {name: _go_cache(name) for name in ("GOMODCACHE", "GOCACHE")}
     return {
         "HOME": str(home),
         "PYTHONUNBUFFERED": "1",  # as on a terminal
         "PATH": f"{tools}:{_without_environment(os.environ['PATH'])}",
         **{name: os.environ[name] for name in kept if name in os.environ},
+        **caches,
     }
+
+
+def _go_cache(name: str) -> str:
+    """Where the packages are that `make install` has loaded and built; a page has no network."""
+    if shutil.which("go") is None:
+        return ""
+    asked = subprocess.run(["go", "env", name], capture_output=True, text=True, check=True)
+    return asked.stdout.strip()
 
 
 def _without_environment(path: str) -> str:

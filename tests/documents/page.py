@@ -5,8 +5,8 @@ lines directly before a block, so that no reader sees them:
 
     <!-- not run: WHY -->            the block is an illustration, for this reason; on a text block,
                                      it is not what the block before it prints
-    <!-- group: proton -->           it needs a group of tests/support/groups.py; JavaScript and
-                                     Spark need none of these signs
+    <!-- group: proton -->           it needs a group of tests/support/groups.py; JavaScript, Go,
+                                     Java and Spark need none of these signs
     <!-- terminal: WORDS -->         it stays in the foreground of another terminal; WORDS come
                                      when it is ready
     <!-- output varies -->           the text block after it is an example of what it prints
@@ -31,8 +31,15 @@ SPARK: Final = re.compile(r"partibus pipeline|pyspark")
 PROGRAMS: Final = {"python": "py", "js": "mjs"}
 """Languages whose blocks are whole programs, with the suffix of their files."""
 
+<<<<<<< HEAD
 FILES: Final = frozenset({"toml", "json", "ini", "yaml", "nginx", "sql", "java", "xml"})
+=======
+FILES: Final = frozenset({"toml", "json", "ini", "yaml", "nginx", "sql", "go", "java"})
+>>>>>>> a17f304 (Guides to Java, Spring and Go, whose programs are run)
 """Languages whose blocks are files; they are saved where the text says so."""
+
+GROUP_OF_LANGUAGE: Final = {"js": "javascript", "go": "go", "java": "java-sdk"}
+"""Languages whose blocks need a tool."""
 
 OUTPUT: Final = frozenset({"text", ""})
 """What is printed, by the block before it or by anything else."""
@@ -103,8 +110,8 @@ def _block(match: re.Match[str], before: str, line: int) -> Block:
 
 def _group(language: str, text: str) -> str:
     """The group that a block needs by what it is."""
-    if language == "js":
-        return "javascript"
+    if language in GROUP_OF_LANGUAGE:
+        return GROUP_OF_LANGUAGE[language]
     return "spark" if SPARK.search(text) and language in ("sh", "python") else ""
 
 
