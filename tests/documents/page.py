@@ -31,11 +31,7 @@ SPARK: Final = re.compile(r"partibus pipeline|pyspark")
 PROGRAMS: Final = {"python": "py", "js": "mjs"}
 """Languages whose blocks are whole programs, with the suffix of their files."""
 
-<<<<<<< HEAD
-FILES: Final = frozenset({"toml", "json", "ini", "yaml", "nginx", "sql", "java", "xml"})
-=======
-FILES: Final = frozenset({"toml", "json", "ini", "yaml", "nginx", "sql", "go", "java"})
->>>>>>> a17f304 (Guides to Java, Spring and Go, whose programs are run)
+FILES: Final = frozenset({"toml", "json", "ini", "yaml", "nginx", "sql", "go", "java", "xml"})
 """Languages whose blocks are files; they are saved where the text says so."""
 
 GROUP_OF_LANGUAGE: Final = {"js": "javascript", "go": "go", "java": "java-sdk"}

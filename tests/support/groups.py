@@ -62,6 +62,19 @@ def _has_java_sdk() -> bool:
     return shutil.which("java") is not None and (JAVA_SDK / "build" / "lib").is_dir()
 
 
+def chromium() -> str | None:
+    """The browser of the system; none is downloaded."""
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@cache
+def _has_browser() -> bool:
+    built = ROOT / "src" / "partibus" / "console" / "static" / "index.html"
+    packages = ("playwright", "axe_playwright_python")
+    has_packages = all(importlib.util.find_spec(name) is not None for name in packages)
+    return chromium() is not None and built.is_file() and has_packages
+
+
 @cache
 def _has_proton() -> bool:
     return importlib.util.find_spec("proton") is not None
@@ -139,6 +152,11 @@ GROUPS: Final = {
         needs="Apache Airflow",
         command="make airflow",
         present=_has_airflow,
+    ),
+    "browser": Group(
+        needs="Chromium, and the web console, which is built with Node",
+        command="apt-get install -y chromium nodejs npm && make install",
+        present=_has_browser,
     ),
     "flight": Group(
         needs="pyarrow",

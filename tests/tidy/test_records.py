@@ -85,8 +85,11 @@ def test_a_rule_is_defined_once() -> None:
 
 
 def _javascript_dependencies() -> set[str]:
-    package = ROOT / "tests" / "conformance" / "js" / "package.json"
-    return set(json.loads(package.read_text(encoding="utf-8"))["dependencies"])
+    names: set[str] = set()
+    for folder in ("tests/conformance/js", "console"):
+        package = json.loads((ROOT / folder / "package.json").read_text(encoding="utf-8"))
+        names |= package.get("dependencies", {}).keys() | package.get("devDependencies", {}).keys()
+    return names
 
 
 def _java_dependencies() -> set[str]:

@@ -56,12 +56,18 @@ class Bus:
         connecting = BusClient.connect(
             place.host, place.amqp_port, ssl=context, seconds_max=CONNECT_SECONDS_MAX
         )
-        async with connecting as client:
-            bus = cls(client, place, await open_request_links(client, CBS))
-            try:
-                yield bus
-            finally:
-                await bus._end()
+        async with connecting as client, cls.over(client, place) as bus:
+            yield bus
+
+    @classmethod
+    @asynccontextmanager
+    async def over(cls, client: BusClient, place: ConnectionString) -> AsyncIterator["Bus"]:
+        """The bus at the other end of a connection that is open."""
+        bus = cls(client, place, await open_request_links(client, CBS))
+        try:
+            yield bus
+        finally:
+            await bus._end()
 
     async def _end(self) -> None:
         self._renewal.cancel()

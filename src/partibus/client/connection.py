@@ -7,7 +7,7 @@ never decode a message. Opened by tools, tests and benchmarks.
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from ssl import SSLContext
 from typing import Final, Self
@@ -86,6 +86,21 @@ class BusClient(asyncio.Protocol):
             async with asyncio.timeout(seconds_max):
                 await loop.create_connection(lambda: client, host, port, ssl=ssl)
                 await client._open(user, password)
+            yield client
+        finally:
+            await client.close()
+
+    @classmethod
+    @asynccontextmanager
+    async def over(cls, plug: Callable[[Self], None], name: str) -> AsyncIterator[Self]:
+        """Connect within a process: `plug` hands the client its transport."""
+        settings = ConnectionSettings(
+            container_id=name, hostname="localhost", max_message_size=1 << 30
+        )
+        client = cls(settings, SystemClock())
+        try:
+            plug(client)
+            await client._open(None, None)
             yield client
         finally:
             await client.close()

@@ -5,7 +5,7 @@ catalog's change feed through the node; it never writes the catalog. Asked once 
 never per message: all links of an entity share one `Entity`, which follows its changes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from partibus.control.catalog import Catalog
 from partibus.control.record import Change, EntityRecord
@@ -71,6 +71,10 @@ class Namespace:
     def drop_fragment(self, fragment_id: int) -> None:
         """A fragment was removed."""
         self._fragments.pop(fragment_id, None)
+
+    def fragments(self) -> Iterable[Fragment]:
+        """All fragments, wherever they are served."""
+        return list(self._fragments.values())
 
     @property
     def fragment_count(self) -> int:

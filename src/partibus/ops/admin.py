@@ -23,12 +23,13 @@ application; the command line is its first user.
     /$partibus/connections, who is connected: `ops.admin_connections`
     /$partibus/events and /log, what happens: `ops.admin_events`
     /$partibus/backups, the files of a backup: `ops.admin_backup`
+    /$partibus/session, the sign-in of the console: `ops.session`; /$partibus/live: `ops.admin_live`
     clock, reset and namespaces of a server for tests: `ops.admin_testing`
 """
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from starlette.requests import Request
@@ -39,11 +40,13 @@ from partibus.domain.error_counts import note_error
 from partibus.domain.errors import ArgumentError, BusError, Unauthorized
 from partibus.domain.notices import note_change, refused
 from partibus.domain.quantities import moment_ms
+from partibus.ops.session import presented_token, refuse_changes, session_routes
 
 if TYPE_CHECKING:
     from partibus.ops.admin_backup import Backups
     from partibus.ops.admin_connections import Connections
     from partibus.ops.admin_events import Events, Log
+    from partibus.ops.admin_messages import MessageDesk
     from partibus.ops.metrics import Signals
 
 PREFIX: Final = "/$partibus"
@@ -136,8 +139,29 @@ class Namespaces(Protocol):
     async def delete(self, name: str) -> Answer: ...
 
 
+class LiveFeed(Protocol):
+    """The live picture, as this surface hands it on."""
+
+    def frames(self) -> AsyncIterator[Answer]: ...
+
+
 class Administration(Protocol):
     """The node, as its operators see it."""
+
+    @property
+    def console_mode(self) -> str:
+        """Whether the console may change things: on, read-only or off."""
+        ...
+
+    @property
+    def live_feed(self) -> LiveFeed: ...
+
+    @property
+    def messages(self) -> "MessageDesk": ...
+
+    def identity(self, token: str) -> Answer:
+        """What a token grants, whatever it is for; Unauthorized when it is not good."""
+        ...
 
     @property
     def backups(self) -> "Backups": ...
@@ -184,9 +208,17 @@ class Administration(Protocol):
 
     async def entities(self) -> Answer: ...
 
+    async def page(self, query: Mapping[str, str]) -> Answer: ...
+
+    def defaults(self) -> Answer: ...
+
+    async def try_rules(self, name: str, message: Answer) -> Answer: ...
+
     async def entity(self, name: str) -> Answer: ...
 
     async def stores(self) -> Answer: ...
+
+    async def pipeline_overview(self) -> Answer: ...
 
     async def purge(
         self, name: str, lane: str, before_ms: int | None, limit: int | None
@@ -201,15 +233,20 @@ def admin_routes(node: Administration) -> list[Route]:
     from partibus.ops.admin_backup import begin_backup, end_backup, file_route
     from partibus.ops.admin_connections import CONNECTION_ROUTES
     from partibus.ops.admin_events import LOG_ROUTES, events_route
+    from partibus.ops.admin_live import live_endpoint
+    from partibus.ops.admin_messages import message_routes
     from partibus.ops.admin_namespace import NAMESPACE_ROUTES
     from partibus.ops.admin_stages import drop_stages, list_stages
     from partibus.ops.admin_testing import TESTING_ROUTES
+    from partibus.ops.openapi import openapi_route
 
     table: list[tuple[str, str, Handler]] = [
         *NAMESPACE_ROUTES,
         *CONNECTION_ROUTES,
         *LOG_ROUTES,
         ("GET", "/entities", _entities),
+        ("GET", "/defaults", _defaults),
+        ("POST", "/entities/{name:path}/rules/test", _try_rules),
         ("GET", "/entities/{name:path}/claims", _claims),
         ("POST", "/entities/{name:path}/claims/release", _release),
         ("GET", "/entities/{name:path}/cursors", _cursors),
@@ -220,6 +257,7 @@ def admin_routes(node: Administration) -> list[Route]:
         ("POST", "/entities/{name:path}/purge", _purge),
         ("GET", "/stores", _stores),
         ("GET", "/signals", _signals),
+        ("GET", "/pipelines", _pipelines),
         ("GET", "/faults", _faults),
         ("POST", "/faults", _set_fault),
         ("DELETE", "/faults", _clear_faults),
@@ -231,8 +269,12 @@ def admin_routes(node: Administration) -> list[Route]:
         Route(PREFIX + path, _endpoint(node, handler), methods=[method])
         for method, path, handler in table
     ]
+    messages = message_routes(node, PREFIX)
     bulk = Route(PREFIX + "/bulk/{name:path}", _bulk(node), methods=["GET"])
-    return [*routes, bulk, file_route(node, PREFIX), events_route(node, PREFIX)]
+    live = Route(PREFIX + "/live", live_endpoint(node), methods=["GET"])
+    all_routes = [*messages, *routes, bulk, live, *session_routes(node), file_route(node, PREFIX)]
+    all_routes.append(events_route(node, PREFIX))
+    return [*all_routes, openapi_route(all_routes, PREFIX)]
 
 
 def _endpoint(node: Administration, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -249,7 +291,8 @@ async def _answer(node: Administration, handler: Handler, request: Request) -> A
     where = request.client.host if request.client is not None else ""
     path = request.scope["path"]
     try:
-        who = node.authorize(request.headers.get("authorization"), path)
+        who = node.authorize(presented_token(request), path)
+        refuse_changes(request, node.console_mode)
     except BusError as error:
         refused("request refused", error, peer=where, path=path)
         raise
@@ -304,7 +347,17 @@ def error_response(error: BusError) -> Response:
 
 
 async def _entities(node: Administration, request: Request) -> Answer:
+    if request.query_params:
+        return await node.page(request.query_params)
     return await node.entities()
+
+
+async def _defaults(node: Administration, request: Request) -> Answer:
+    return node.defaults()
+
+
+async def _try_rules(node: Administration, request: Request) -> Answer:
+    return await node.try_rules(request.path_params["name"], await read_body(request))
 
 
 async def _entity(node: Administration, request: Request) -> Answer:
@@ -354,6 +407,10 @@ async def _drop(node: Administration, request: Request) -> Answer:
     return await node.pipelines.drop(request.path_params["name"], body["name"])
 
 
+async def _pipelines(node: Administration, request: Request) -> Answer:
+    return await node.pipeline_overview()
+
+
 async def _faults(node: Administration, request: Request) -> Answer:
     return await node.faults.list()
 
@@ -369,9 +426,9 @@ async def _clear_faults(node: Administration, request: Request) -> Answer:
 # --- forms --------------------------------------------------------------------------------------
 
 
-async def read_body(request: Request) -> dict[str, Any]:
+async def read_body(request: Request, most: int = REQUEST_BYTES_MAX) -> dict[str, Any]:
     """The JSON object of a request; none at all is an empty one."""
-    raw = await _raw_body(request)
+    raw = await _raw_body(request, most)
     try:
         body = json.loads(raw) if raw else {}
         # An escape may stand for half a character, which nothing that is kept can hold.
@@ -387,21 +444,21 @@ async def read_body(request: Request) -> dict[str, Any]:
     return body
 
 
-async def _raw_body(request: Request) -> bytes:
+async def _raw_body(request: Request, most: int) -> bytes:
     """The body within its size and its time; one that is announced as longer is not read."""
     announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced[:20]) > REQUEST_BYTES_MAX:
+    if announced.isdigit() and int(announced[:20]) > most:
         raise RequestTooLong
-    raw = b""
+    raw = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS_MAX):
             async for chunk in request.stream():
                 raw += chunk
-                if len(raw) > REQUEST_BYTES_MAX:
+                if len(raw) > most:
                     raise RequestTooLong
     except TimeoutError as error:
         raise ArgumentError("The request took too long to arrive.") from error
-    return raw
+    return bytes(raw)
 
 
 def _moment(value: object) -> int | None:

@@ -29,6 +29,7 @@ of the profile may be set in the table [limits] of the file (`control.declared.l
 | log_format | PARTIBUS_LOG_FORMAT | text or json | text |
 | audit_log | PARTIBUS_AUDIT_LOG | file for what administrators change | in the log |
 | metrics | PARTIBUS_METRICS | who reads /metrics: loopback, token, open, off | loopback |
+| console | PARTIBUS_CONSOLE | on, read-only or off | on |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
 | memory_limit | PARTIBUS_MEMORY_LIMIT | bytes, or with a unit: 64M, 2G | 512M, or a quarter |
 | peek_partitioned | PARTIBUS_PEEK_PARTITIONED | merged or first-responder | merged |
@@ -73,6 +74,7 @@ _MEMORY_BYTES_MIN: Final = 16 << 20
 MERGED: Final = "merged"
 PEEK_MODES: Final = (MERGED, "first-responder")
 """How a partitioned entity is peeked (CON-6)."""
+CONSOLE_MODES: Final = ("on", "read-only", "off")
 _SHARE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%", re.ASCII)
 _FREE_PERCENT_MAX: Final = 90
 _TRUE: Final = ("1", "true", "yes", "on")
@@ -111,6 +113,8 @@ class ServeSettings:
     log_level: str = "info"
     log_format: str = TEXT
     audit_log: Path | None = None
+    console: str = "on"
+    """Whether the web console is served, and whether it may change anything."""
     faults: bool = False
     peek_partitioned: str = MERGED
     jwt: JwtSettings | None = None  # [jwt] of the file
@@ -401,6 +405,14 @@ def _read_word(value: object, name: str, allowed: tuple[str, ...]) -> dict[str, 
     return {name: value}
 
 
+def _read_console(value: object) -> dict[str, object]:
+    # TOML and YAML have words of their own for on and off.
+    word = {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+    if word not in CONSOLE_MODES:
+        raise ArgumentError(f"'{value}' is not allowed; allowed are {', '.join(CONSOLE_MODES)}.")
+    return {"console": word}
+
+
 def _read_free_min(value: object) -> dict[str, object]:
     """A share of the disk, or a size; either stands alone."""
     text = str(value).strip()
@@ -446,6 +458,7 @@ _READERS: Final[dict[str, Reader]] = {
     "disk_free_min": _read_free_min,
     "encryption_key_file": lambda value: _read_path(value, "encryption_key_file", "file"),
     "encryption_key_command": lambda value: _read_command(value, "encryption_key_command"),
+    "console": _read_console,
     "faults": lambda value: _read_switch(value, "faults"),
     "peek_partitioned": lambda value: _read_word(value, "peek_partitioned", PEEK_MODES),
     "log_level": lambda value: _read_word(value, "log_level", LOG_LEVELS),

@@ -62,6 +62,7 @@ from partibus.server.memory import give_memory_back, memory_limit_bytes
 from partibus.server.operators.administration import Administration
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.desks import open_desks
+from partibus.server.operators.live_sample import LiveSample
 from partibus.server.scheduler import LoopScheduler, until
 from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients
@@ -382,6 +383,7 @@ class Node:
         """Let operators look at this process, and break it where that was asked for."""
         gateway = self.gateway
         open_desks(gateway, self._brokers, self._machines, self.control)
+        LiveSample(self._brokers, self._machines, self.catalog, gateway).register(self.control)
         self.bulk = BulkPath(
             self._settings,
             gateway.namespace,
@@ -407,10 +409,12 @@ class Node:
                 scheduler,
                 self._encrypted,
             ),
+            gateway,
             self.live,
             self._time.clock,
         )
         gateway.at_close(self.administration.events.stop)
+        gateway.at_close(self.administration.live_feed.close)
         if self._time.fake is not None:
             # A step by nothing has every fragment look at what is due.
             look = partial(self._clock_stepped, 0)

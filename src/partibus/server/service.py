@@ -218,13 +218,12 @@ class Service:
 
     def _http_application(self) -> "ASGIApp":
         from partibus.atom.application import with_management
+        from partibus.console.pages import console_routes
         from partibus.ops.health import operations_application
 
+        routes = [*console_routes(self._settings.console), *self._node.data_routes()]
         operations = operations_application(
-            self.health,
-            self._node.administration,
-            self._node.data_routes(),
-            self._settings.metrics,
+            self.health, self._node.administration, routes, self._settings.metrics
         )
         application = with_management(self._node.management(), operations)
         if self._node.hosted is None:

@@ -136,6 +136,10 @@ def json_surface(stage: Stage) -> Requests:
         ("drop a cursor", "POST", f"/entities/{queue}/cursors/drop", {"name": "none"}),
         ("list stages", "GET", f"/entities/{queue}/stages", None),
         ("drop stages", "POST", f"/entities/{queue}/stages/drop", {"writer": "nobody"}),
+        ("a page of entities", "GET", f"/entities?filter={queue}&top=5", None),
+        ("defaults", "GET", "/defaults", None),
+        ("try rules", "POST", f"/entities/{stage.topic}/rules/test", {"properties": {"a": 1}}),
+        ("list pipelines", "GET", "/pipelines", None),
         ("delete an entity", "DELETE", f"/entities/{stage.doomed}", None),
         ("list stores", "GET", "/stores", None),
         ("list policies", "GET", f"/policies{of_queue}", None),
@@ -174,6 +178,33 @@ def json_surface(stage: Stage) -> Requests:
             status=_json_status(path),
         )
         for name, method, path, body in table
+    }
+
+
+def message_surface(stage: Stage) -> Requests:
+    """Messages as JSON: what any client with the right may do, and nobody else."""
+    queue, sessions = stage.queue, stage.sessions
+    table: Sequence[tuple[str, str, str, str, object, str, int]] = (
+        ("look at messages", "GET", queue, "messages", None, LISTEN, 200),
+        ("look at a message", "GET", queue, "messages/999999999", None, LISTEN, 404),
+        ("send as JSON", "POST", queue, "messages", {"body": "x"}, SEND, 200),
+        ("cancel", "POST", queue, "messages/cancel", {"numbers": [999999999]}, SEND, 404),
+        ("delete deferred", "POST", queue, "messages/delete", {"numbers": ["99999"]}, LISTEN, 200),
+        ("reasons", "GET", queue, "dead-letters", None, LISTEN, 200),
+        ("resubmit", "POST", queue, "dead-letters/resubmit", {"dry_run": True}, LISTEN, 200),
+        ("list sessions", "GET", sessions, "sessions", None, LISTEN, 200),
+        ("state", "GET", sessions, "sessions/state?session=nobody", None, LISTEN, 200),
+    )
+    return {
+        name: Request(
+            method=method,
+            path=f"/$partibus/entities/{entity}/{path}",
+            body=b"" if body is None else json.dumps(body).encode(),
+            right=right,
+            entity=entity,
+            status=status,
+        )
+        for name, method, entity, path, body, right, status in table
     }
 
 

@@ -4,14 +4,16 @@ from typing import Any
 
 import pytest
 
-from conformance.access.holders import HOLDERS, Holder
+from conformance.access.holders import HOLDERS, MANAGE, Holder
 from conformance.access.http_operations import (
     UNAUTHORIZED,
+    Request,
     Requests,
     data_plane,
     expected,
     json_surface,
     management,
+    message_surface,
     observed,
 )
 from conformance.access.stage import Stage, snapshot
@@ -60,13 +62,30 @@ def test_json_surface(
     check(server, admin, stage, json_surface(stage), holder)
 
 
+@pytest.mark.parametrize("holder", HOLDERS, ids=str)
+def test_messages_as_json(
+    server: ServerProcess, admin: JsonAdmin, stage: Stage, holder: Holder
+) -> None:
+    check(server, admin, stage, message_surface(stage), holder)
+
+
+def test_the_live_picture_needs_manage(server: ServerProcess, stage: Stage) -> None:
+    request = Request(method="GET", path="/$partibus/live")
+    for holder in HOLDERS:
+        if not holder.may(MANAGE, "namespace"):
+            assert request.ask(server, holder.token("")).status == 401, holder
+
+
 def test_the_tables_have_every_route(server: ServerProcess, stage: Stage) -> None:
     nobody: Any = None
     asked = [
         *data_plane(stage, HttpBus(server.ready.http_port)).values(),
         *json_surface(stage).values(),
+        *message_surface(stage).values(),
     ]
     for route in (*data_routes(nobody), *admin_routes(nobody)):
+        if route.path.endswith(("/live", "/session", "/openapi.json")):
+            continue  # a stream, the sign-in, and what needs no right: each has its own test
         if "/bulk/" in route.path:
             continue  # for senders and receivers; its own tests have its rights
         if route.path.endswith("/events"):

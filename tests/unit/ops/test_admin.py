@@ -22,6 +22,7 @@ class FakeNode:
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []
         self.authorized: list[str] = []
+        self.console_mode = "on"
 
     @property
     def faults(self) -> "FakeFaults":

@@ -204,6 +204,14 @@ def serve(
             rich_help_panel=_SHOWS,
         ),
     ] = None,
+    console: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE",
+            help="The web console at /console/ of every port: on, read-only, or off. (default on)",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
     emulator: Annotated[
         bool,
         typer.Option(
@@ -271,6 +279,7 @@ def serve(
         log_format=log_format,
         audit_log=audit_log,
         metrics=metrics,
+        console=console,
         faults=faults,
         emulator=emulator,
         fake_time=fake_time,

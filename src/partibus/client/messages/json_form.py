@@ -191,7 +191,7 @@ def _take_body(message: OutgoingMessage, fields: dict[str, Any], where: str) -> 
     body_type = fields.get("body_type", "data")
     body = fields.get("body")
     if body_type == "sequence" and not isinstance(body, list):
-        raise CommandFailed(f"{where}: the body of a sequence must be a list.", EXIT_USAGE)
+        raise ArgumentError(f"{where}: the body of a sequence must be a list.")
     if body_type in ("value", "sequence"):
         message.body_type = body_type
         message.body = value_from_json(body, f"{where}: body")

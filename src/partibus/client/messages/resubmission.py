@@ -33,11 +33,19 @@ class Resubmission:
     reason: str | None = None
     most: int | None = None
     new_id: bool = False
+    numbers: frozenset[int] | None = None
+    """Only these; None: all."""
+    edited: Callable[[IncomingMessage], bytes] | None = None
+    """What is sent in the place of each; None: the message as it was."""
+    is_discarded: bool = False
+    """Nothing is sent: what was chosen is deleted."""
     wanted: set[int] = field(default_factory=set)
     done: int = 0
 
     def takes(self, message: IncomingMessage) -> bool:
         """Whether a dead letter is one of those that were asked for."""
+        if self.numbers is not None and message.sequence_number not in self.numbers:
+            return False
         if self.reason is None:
             return True
         found = message.application_properties.get("DeadLetterReason")
@@ -58,7 +66,7 @@ class Resubmission:
 
     async def run(self, bus: Bus, pacer: Pacer, advance: Advance) -> int:
         """Send what was chosen again; answers how many."""
-        sender = await bus.sender(self.destination)
+        sender = None if self.is_discarded else await bus.sender(self.destination)
         passed: list[ReceivedMessage] = []
         async with open_receiver(bus, Reception(path=self.dead_letters)) as receiver:
             assert receiver is not None  # sessions alone are ever missing
@@ -73,7 +81,11 @@ class Resubmission:
         return self.done
 
     async def _round(
-        self, receiver: Receiver, sender: Sender, messages: list[ReceivedMessage], pacer: Pacer
+        self,
+        receiver: Receiver,
+        sender: Sender | None,
+        messages: list[ReceivedMessage],
+        pacer: Pacer,
     ) -> list[ReceivedMessage]:
         """Send a round's messages and complete them; answers those that are passed over."""
         passed: list[ReceivedMessage] = []
@@ -84,10 +96,17 @@ class Resubmission:
                 self.wanted.discard(seen.sequence_number)
                 taken.append(message)
                 await pacer.next()
-                await sender.post(seen.resent(str(uuid.uuid4()) if self.new_id else None))
+                if sender is not None:
+                    await sender.post(self._again(seen))
             else:
                 passed.append(message)
-        await sender.confirmed()
+        if sender is not None:
+            await sender.confirmed()
         await receiver.settle(taken)
         self.done += len(taken)
         return passed
+
+    def _again(self, message: IncomingMessage) -> bytes:
+        if self.edited is not None:
+            return self.edited(message)
+        return message.resent(str(uuid.uuid4()) if self.new_id else None)

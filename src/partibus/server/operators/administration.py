@@ -8,8 +8,10 @@ the HTTP side (`ops.admin`), which owns the paths, and by nothing else.
 
 import datetime
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
+from partibus import __version__
 from partibus.atom.counts import Figures
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.access import AccessControl, require
@@ -19,21 +21,35 @@ from partibus.control.live import LiveNamespace
 from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
-from partibus.domain.entity import SubscriptionSpec, fragment_bytes_max
+from partibus.domain.entity import (
+    FilterType,
+    QueueSpec,
+    RuleSpec,
+    SubscriptionSpec,
+    TopicSpec,
+    fragment_bytes_max,
+    kind_of,
+    rules_by_name,
+)
 from partibus.domain.errors import InvalidOperation, Unauthorized
-from partibus.domain.rights import Rights
+from partibus.domain.rights import Rights, names_of_rights
 from partibus.gateway.namespace import Namespace
 from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.connections import ConnectionService
+from partibus.server.operators.entity_pages import EntityWish
 from partibus.server.operators.events import EventService
+from partibus.server.operators.inside import Door
 from partibus.server.operators.inspection import COUNTS, FRAGMENTS, STORES, is_available
+from partibus.server.operators.live_feed import LiveFeed
 from partibus.server.operators.log_level import LogService
+from partibus.server.operators.messages import MessageDesk
 from partibus.server.operators.namespace import NamespaceService
 from partibus.server.operators.pipelines import PipelineService
 from partibus.server.operators.purge import PurgeRun
+from partibus.server.operators.rule_trial import tried
 from partibus.server.operators.signals import ENTITIES_MAX, SignalService
 from partibus.server.operators.stages import StageService
 from partibus.server.testing.clock import FixedClockService
@@ -57,6 +73,7 @@ class Administration:
         control: ControlHub,
         bulk: BulkPath,
         backups: BackupService,
+        door: Door,
         live: LiveNamespace,
         bus_clock: Clock | None = None,
     ) -> None:
@@ -80,6 +97,9 @@ class Administration:
         self.signals = SignalService(catalog, control, ENTITIES_MAX)
         self.events = EventService(control)
         self.log = LogService(control)
+        self.console_mode = settings.console
+        self.messages = MessageDesk(door)
+        self.live_feed = LiveFeed(catalog, control, settings.stores)
         self.backups = backups
 
     def authorize(self, token: str | None, path: str) -> str:
@@ -94,6 +114,22 @@ class Administration:
         require([claim], claim.audience, Rights.MANAGE, now_ms)
         return claim.who
 
+    def identity(self, token: str) -> Payload:
+        """Who holds a token, and what it grants; for the console, which shows only what works."""
+        now_ms = self._clock.now_ms()
+        claim = self._access.authenticate_any(token, now_ms)
+        left_ms = None if claim.expires_ms is None else claim.expires_ms - now_ms
+        return {
+            "policy": claim.policy,
+            "scope": claim.scope,
+            "rights": list(names_of_rights(claim.rights)),
+            "seconds_left": None if left_ms is None else left_ms // 1000,
+            "console": self._settings.console,
+            "faults": self._settings.faults,
+            "profile": self._settings.profile.name,
+            "version": __version__,
+        }
+
     # --- entities -------------------------------------------------------------------------
 
     async def entities(self) -> Payload:
@@ -102,6 +138,36 @@ class Administration:
         fragments = await self._fragments(records)
         shown = [_summary(record, fragments[record.path]) for record in records]
         return {"entities": shown}
+
+    async def page(self, query: Mapping[str, str]) -> Payload:
+        """Some of the entities, as a filter, an order and a place in it choose them."""
+        wish = EntityWish.of(query)
+        records = [r for r in self._catalog.entities() if wish.names(r)]
+        if wish.needs_counts:
+            found = await self._summaries(records)
+            found = wish.ordered([row for row in found if wish.accepts(row)])
+            rows, count = found[wish.skip : wish.skip + wish.top], len(found)
+        else:
+            records.sort(key=lambda record: record.path.lower())
+            count = len(records)
+            rows = await self._summaries(records[wish.skip : wish.skip + wish.top])
+        return {"entities": rows, "count": count, "skip": wish.skip, "top": wish.top}
+
+    async def _summaries(self, records: list[EntityRecord]) -> list[Payload]:
+        fragments = await self._fragments(records)
+        return [
+            {**_summary(record, fragments[record.path]), "status": record.spec.status.value}
+            for record in records
+        ]
+
+    def defaults(self) -> Payload:
+        """What an entity of each kind has where nothing else is asked for."""
+        specs = (QueueSpec(), TopicSpec(), SubscriptionSpec())
+        return {kind_of(spec).value: describe(spec) for spec in specs}
+
+    async def try_rules(self, name: str, message: Payload) -> Payload:
+        """Which subscriptions a message would reach, and why; nothing is sent."""
+        return tried(self._catalog, self._catalog.entity(name), message, self._bus_clock.now_ms())
 
     async def entity(self, name: str) -> Payload:
         """One entity with its fragments and properties; a missing one is an error."""
@@ -115,6 +181,7 @@ class Administration:
             "updated_ms": record.updated_ms,
             "accessed_ms": max((f.get("accessed_ms") or 0 for f in fragments), default=0),
             "properties": describe(record.spec),
+            **_rules(record),
         }
 
     async def figures(self, records: Sequence[EntityRecord]) -> dict[int, Figures]:
@@ -161,6 +228,10 @@ class Administration:
             for fragment_id, answer in fragments.items()
         }
         return {record.path: _laid_over(record, told) for record in records}
+
+    async def pipeline_overview(self) -> Payload:
+        """Every entity that pipelines read or write in bulk."""
+        return await self.pipelines.overview(self._catalog.entities())
 
     # --- stores ---------------------------------------------------------------------------
 
@@ -220,6 +291,26 @@ def _summary(record: EntityRecord, fragments: list[Payload]) -> dict[str, Any]:
         "availability": availability([fragment["state"] for fragment in fragments]),
         "totals": {name: sum(f[name] for f in fragments if f[name] is not None) for name in SUMMED},
     }
+
+
+def _rules(record: EntityRecord) -> dict[str, Any]:
+    """The rules of a subscription, in words; nothing for other kinds."""
+    if not isinstance(record.spec, SubscriptionSpec):
+        return {}
+    return {
+        "rules": [
+            {"name": rule.name, "filter": _filter(rule), "action": rule.action}
+            for rule in rules_by_name(record.spec)
+        ]
+    }
+
+
+def _filter(rule: RuleSpec) -> str:
+    if rule.filter_type is not FilterType.CORRELATION or rule.correlation is None:
+        return rule.sql_expression
+    conditions = {**asdict(rule.correlation), **rule.correlation.properties}
+    del conditions["properties"]
+    return " AND ".join(f"{k} = {v!r}" for k, v in conditions.items() if v is not None)
 
 
 def _figures(fragments: list[Payload]) -> Figures:

@@ -64,17 +64,20 @@ class Inspection:
 
     def stores(self, payload: Payload) -> Payload:
         """The state and the size of every store that is open here."""
-        return {
-            str(number): {
-                "state": broker.store.state.value,
-                "live_bytes": broker.store.live_bytes,
-                "disk_bytes": broker.store.disk_bytes,
-                "damaged": broker.damage.count,
-                "free_bytes": broker.store.free_bytes,
-                "shortage": broker.store.shortage,
-            }
-            for number, broker in self._brokers.items()
-        }
+        return {str(number): store_fields(broker) for number, broker in self._brokers.items()}
+
+
+def store_fields(broker: Broker) -> dict[str, Any]:
+    """The state and the size of a store."""
+    store = broker.store
+    return {
+        "state": store.state.value,
+        "live_bytes": store.live_bytes,
+        "disk_bytes": store.disk_bytes,
+        "damaged": broker.damage.count,
+        "free_bytes": store.free_bytes,
+        "shortage": store.shortage,
+    }
 
 
 def counts_of(machine: Machine) -> dict[str, int]:

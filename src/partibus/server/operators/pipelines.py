@@ -5,10 +5,12 @@ is released, and a cursor dropped, by the commands that their owners use too. Ca
 side (`ops.admin`) through the administration.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from partibus.bulk.answers import CountAnswer
 from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.control.record import EntityRecord
 from partibus.domain.errors import EntityNotFound
 from partibus.fragment.claims.commands import ReleaseClaim
 from partibus.fragment.cursors.commands import DropCursor
@@ -17,6 +19,7 @@ from partibus.gateway.namespace import Namespace
 from partibus.server.operators.fragments import FragmentQuestions
 
 PIPELINES: Final = "pipelines"
+OVERVIEW: Final = "pipelines.overview"
 RELEASE: Final = "pipelines.release"
 DROP: Final = "pipelines.drop"
 
@@ -25,9 +28,35 @@ class PipelineService:
     """Claims and cursors, for operators."""
 
     def __init__(self, namespace: Namespace, control: ControlHub) -> None:
+        self._control = control
+        self._namespace = namespace
+        control.register(OVERVIEW, self._overview)
         self._fragments = FragmentQuestions(namespace, control, PIPELINES, _state_of)
         self._fragments.register_change(RELEASE, _release)
         self._fragments.register_change(DROP, _drop)
+
+    # --- this worker ----------------------------------------------------------------------
+
+    def _overview(self, payload: Payload) -> Payload:
+        """What pipelines hold of the fragments here, by the number of the fragment."""
+        found: Payload = {}
+        for fragment in self._namespace.fragments():
+            if isinstance(fragment, LocalFragment) and (held := _held(fragment)) is not None:
+                found[str(fragment.fragment_id)] = held
+        return found
+
+    # --- all workers ----------------------------------------------------------------------
+
+    async def overview(self, records: Sequence[EntityRecord]) -> Payload:
+        """The entities that pipelines read or write in bulk, with how far behind they are."""
+        answers = await self._control.ask_all(OVERVIEW, {})
+        held = {int(n): one for answer in answers.values() for n, one in answer.items()}
+        shown = []
+        for record in records:
+            parts = [held[p.fragment_id] for p in record.fragments if p.fragment_id in held]
+            if parts:
+                shown.append({"name": record.path, **_summed(parts)})
+        return {"entities": shown}
 
     async def claims(self, name: str) -> Payload:
         """Every owner with what it holds."""
@@ -111,6 +140,31 @@ def _state_of(fragment: LocalFragment) -> Payload:
             }
             for cursor in cursors
         ],
+    }
+
+
+def _held(fragment: LocalFragment) -> Payload | None:
+    """What pipelines hold of a fragment; None when no pipeline ever came."""
+    state = fragment.machine.state
+    if state.claims is None and state.retention is None and state.stages is None:
+        return None
+    cursors = [] if state.retention is None else list(state.retention.cursors.values())
+    end = state.next_sequence_durable
+    return {
+        "cursors": [cursor.name for cursor in cursors],
+        "lag": sum(max(0, end - cursor.position) for cursor in cursors),
+        "owners": [] if state.claims is None else list(state.claims.by_owner),
+        "claimed": 0 if state.claims is None else state.claims.message_count,
+        "writers": [] if state.stages is None else list(state.stages.writers),
+        "staged": 0 if state.stages is None else state.stages.message_count,
+    }
+
+
+def _summed(parts: list[Payload]) -> dict[str, int]:
+    named = ("cursors", "owners", "writers")
+    return {
+        **{field: len({name for part in parts for name in part[field]}) for field in named},
+        **{field: sum(part[field] for part in parts) for field in ("lag", "claimed", "staged")},
     }
 
 

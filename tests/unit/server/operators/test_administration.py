@@ -48,6 +48,7 @@ class Bench:
             self.control,
             bulk,
             backups,
+            bus.gateway,
             LocalNamespace(bus.catalog),
         )
 

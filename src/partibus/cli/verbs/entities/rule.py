@@ -15,10 +15,9 @@ from partibus.cli.asking import perhaps_on_server
 from partibus.cli.options import PROPERTY_HELP, AsJson
 
 if TYPE_CHECKING:
-    from partibus.cli.entities.rule_report import Reach
     from partibus.cli.entities.rule_sources import RuleSource
     from partibus.cli.place import Place
-    from partibus.rules.ruleset import Match, SubscriptionRules
+    from partibus.rules.reach import Reach
     from partibus.rules.view import MappingView
 
 app = typer.Typer(help="Try out the rules of subscriptions.", no_args_is_help=True)
@@ -231,26 +230,21 @@ def _topic_of(subscription: str) -> str:
 
 
 def _reach_of(source: "RuleSource", path: str, view: "MappingView") -> "Reach":
-    from partibus.cli.entities.rule_report import Reach
-    from partibus.rules.explain import explain_rule
-    from partibus.rules.ruleset import SubscriptionRules
+    from partibus.rules.reach import reach_of
 
     found = source.find(path)
     if found is None:
         _not_found(path, source)
-    spec = source.subscriptions[found]
-    rules = SubscriptionRules(0, spec.rules, spec.dead_lettering_on_filter_evaluation_exceptions)
-    explanations = [explain_rule(rule, view) for rule in spec.rules]
-    return Reach(found, _copies(rules, view), explanations)
+    return reach_of(found, source.subscriptions[found], view)
 
 
 def _tried(sql: str, action: str, view: "MappingView") -> "Reach":
-    from partibus.cli.entities.rule_report import Reach
     from partibus.domain.entity import FilterType, RuleSpec
     from partibus.domain.errors import ConfigError
     from partibus.rules.check import check_rule
     from partibus.rules.errors import RuleRefused
     from partibus.rules.explain import explain_rule
+    from partibus.rules.reach import Reach, copies_of
     from partibus.rules.ruleset import SubscriptionRules
     from partibus.server.failure import report
 
@@ -259,25 +253,8 @@ def _tried(sql: str, action: str, view: "MappingView") -> "Reach":
         check_rule(rule)
     except RuleRefused as error:
         raise typer.Exit(report(ConfigError(error.reason))) from error
-    copies = _copies(SubscriptionRules(0, (rule,)), view)
+    copies = copies_of(SubscriptionRules(0, (rule,)), view)
     return Reach("the message", copies, [explain_rule(rule, view)])
-
-
-def _copies(rules: "SubscriptionRules", view: "MappingView") -> "list[Match]":
-    """The copies with their actions run; one whose action fails is a dead letter (FLT-9)."""
-    from partibus.rules.errors import EvaluationError
-    from partibus.rules.ruleset import Match, RuleSet
-
-    copies = []
-    for match in RuleSet([rules]).select(view):
-        try:
-            if match.action is not None:
-                match.action.apply(view)
-            copies.append(match)
-        except EvaluationError as error:
-            if rules.dead_letter_on_error:
-                copies.append(Match(match.key, match.rule_name, None, error.reason))
-    return copies
 
 
 def _not_found(path: str, source: "RuleSource") -> NoReturn:
@@ -289,6 +266,6 @@ def _not_found(path: str, source: "RuleSource") -> NoReturn:
 
 def _print_json(reaches: "list[Reach]") -> None:
     from partibus.cli.asking import print_json
-    from partibus.cli.entities.rule_report import reach_json
+    from partibus.rules.reach import reach_json
 
     print_json({"subscriptions": [reach_json(reach) for reach in reaches]})

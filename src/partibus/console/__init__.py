@@ -1,0 +1,1 @@
+"""The web console: its built pages, and how they are served."""

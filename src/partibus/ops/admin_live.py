@@ -1,0 +1,61 @@
+"""The live picture as server-sent events, for the console.
+
+Owns the form of the stream:
+
+    GET /$partibus/live              `event: frame` once a second; see docs/reference/http-json.md
+    GET /$partibus/live?entity=NAME  the same, and `event: entity` with that entity's fragments
+
+The token is checked before every frame: who loses the right sees no more. Mounted by `ops.admin`.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from partibus.domain.errors import BusError
+from partibus.ops.session import presented_token
+
+if TYPE_CHECKING:
+    from partibus.ops.admin import Administration
+
+_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+def live_endpoint(node: "Administration") -> Callable[[Request], Awaitable[Response]]:
+    """The stream of a node."""
+    from partibus.ops.admin import error_response
+
+    async def endpoint(request: Request) -> Response:
+        token, path = presented_token(request), request.scope["path"]
+        name = request.query_params.get("entity")
+        try:
+            node.authorize(token, path)
+            if name is not None:
+                await node.entity(name)
+        except BusError as error:
+            return error_response(error)
+        return StreamingResponse(
+            _stream(node, token, path, name), 200, _HEADERS, "text/event-stream"
+        )
+
+    return endpoint
+
+
+async def _stream(
+    node: "Administration", token: str | None, path: str, name: str | None
+) -> AsyncIterator[str]:
+    try:
+        async for frame in node.live_feed.frames():
+            node.authorize(token, path)
+            yield _event("frame", frame)
+            if name is not None:
+                yield _event("entity", await node.entity(name))
+    except BusError as error:
+        yield _event("refused", {"text": error.text})
+
+
+def _event(kind: str, data: dict[str, Any]) -> str:
+    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"

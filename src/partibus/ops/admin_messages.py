@@ -1,0 +1,169 @@
+"""Messages over HTTP as JSON, for the console and for scripts.
+
+Owns the paths and how their parameters are read. Which right each needs is the bus's to say, as it
+says it to any client: to look is Listen, to send is Send, to resubmit is both. Mounted by
+`ops.admin`; what is done is the node's desk of messages.
+
+    GET    /$partibus/entities/NAME/messages            ?lane=&from=&max=&state=&session=&search=
+    GET    /$partibus/entities/NAME/messages/NUMBER     one message with its body; ?lane=
+    POST   /$partibus/entities/NAME/messages            a message as `partibus send --json` reads it
+    POST   /$partibus/entities/NAME/messages/cancel     {"numbers"}: scheduled ones
+    POST   /$partibus/entities/NAME/messages/delete     {"numbers"}: deferred ones
+    GET    /$partibus/entities/NAME/dead-letters        counted by reason
+    POST   /$partibus/entities/NAME/dead-letters/resubmit
+               {"to", "reason", "numbers", "edit", "discard", "new_id", "max", "dry_run"}
+    GET    /$partibus/entities/NAME/sessions            their ids
+    GET    /$partibus/entities/NAME/sessions/state      ?session=ID
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from partibus.domain.errors import ArgumentError, BusError
+from partibus.ops.session import presented_token, refuse_changes
+
+if TYPE_CHECKING:
+    from partibus.ops.admin import Administration, Answer
+
+
+class MessageDesk(Protocol):
+    """The node's messages, as this surface asks for them."""
+
+    def wish(self, **fields: Any) -> Any: ...
+
+    async def peek(self, token: str | None, name: str, wish: Any) -> "Answer": ...
+
+    async def show(self, token: str | None, name: str, lane: str, number: int) -> "Answer": ...
+
+    async def send(self, token: str | None, name: str, fields: "Answer") -> "Answer": ...
+
+    async def cancel(self, token: str | None, name: str, numbers: list[int]) -> "Answer": ...
+
+    async def delete_deferred(
+        self, token: str | None, name: str, numbers: list[int]
+    ) -> "Answer": ...
+
+    async def reasons(self, token: str | None, name: str) -> "Answer": ...
+
+    async def resubmit(self, token: str | None, name: str, body: "Answer") -> "Answer": ...
+
+    async def sessions(self, token: str | None, name: str) -> "Answer": ...
+
+    async def session_state(self, token: str | None, name: str, session_id: str) -> "Answer": ...
+
+
+Work = Callable[["Administration", Request, str | None], Awaitable["Answer"]]
+MESSAGE_BYTES_MAX: Final = 1 << 20
+_FRESH: Final = {"cache-control": "no-store"}
+
+
+async def _peek(node: "Administration", request: Request, token: str | None) -> "Answer":
+    query = request.query_params
+    wish: dict[str, Any] = {
+        key: query[key]
+        for key in ("lane", "state", "session", "reason", "search")
+        if query.get(key)
+    }
+    if "from" in query:
+        wish["start"] = _number(query["from"], "from")
+    if "max" in query:
+        wish["count"] = _number(query["max"], "max")
+    return await node.messages.peek(token, _name(request), node.messages.wish(**wish))
+
+
+async def _show(node: "Administration", request: Request, token: str | None) -> "Answer":
+    lane = request.query_params.get("lane", "active")
+    number = _number(request.path_params["number"], "the number")
+    return await node.messages.show(token, _name(request), lane, number)
+
+
+async def _send(node: "Administration", request: Request, token: str | None) -> "Answer":
+    return await node.messages.send(token, _name(request), await _body(request))
+
+
+async def _cancel(node: "Administration", request: Request, token: str | None) -> "Answer":
+    return await node.messages.cancel(token, _name(request), _numbers(await _body(request)))
+
+
+async def _delete(node: "Administration", request: Request, token: str | None) -> "Answer":
+    numbers = _numbers(await _body(request))
+    return await node.messages.delete_deferred(token, _name(request), numbers)
+
+
+async def _reasons(node: "Administration", request: Request, token: str | None) -> "Answer":
+    return await node.messages.reasons(token, _name(request))
+
+
+async def _resubmit(node: "Administration", request: Request, token: str | None) -> "Answer":
+    return await node.messages.resubmit(token, _name(request), await _body(request))
+
+
+async def _sessions(node: "Administration", request: Request, token: str | None) -> "Answer":
+    return await node.messages.sessions(token, _name(request))
+
+
+async def _session_state(node: "Administration", request: Request, token: str | None) -> "Answer":
+    session_id = request.query_params.get("session", "")
+    return await node.messages.session_state(token, _name(request), session_id)
+
+
+TABLE: Final[tuple[tuple[str, str, Work], ...]] = (
+    ("GET", "/messages", _peek),
+    ("POST", "/messages", _send),
+    ("POST", "/messages/cancel", _cancel),
+    ("POST", "/messages/delete", _delete),
+    ("GET", "/messages/{number}", _show),
+    ("GET", "/dead-letters", _reasons),
+    ("POST", "/dead-letters/resubmit", _resubmit),
+    ("GET", "/sessions", _sessions),
+    ("GET", "/sessions/state", _session_state),
+)
+
+
+def message_routes(node: "Administration", prefix: str) -> list[Route]:
+    """The routes of a node; they come before that of the entity, whose name may have slashes."""
+    from partibus.ops.admin import error_response
+
+    def endpoint(work: Work) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            try:
+                token = presented_token(request)
+                refuse_changes(request, node.console_mode)
+                return JSONResponse(await work(node, request, token), 200, _FRESH)
+            except BusError as error:
+                return error_response(error)
+
+        return answer
+
+    return [
+        Route(prefix + "/entities/{name:path}" + path, endpoint(work), methods=[method])
+        for method, path, work in TABLE
+    ]
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    from partibus.ops.admin import read_body
+
+    return await read_body(request, MESSAGE_BYTES_MAX)
+
+
+def _name(request: Request) -> str:
+    return str(request.path_params["name"])
+
+
+def _number(text: str, what: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise ArgumentError(f"{what} must be a whole number, not '{text[:30]}'.")
+    return int(text)
+
+
+def _numbers(body: dict[str, Any]) -> list[int]:
+    numbers = body.get("numbers")
+    if not isinstance(numbers, list) or not numbers:
+        raise ArgumentError("'numbers' must be a list of sequence numbers.")
+    # As text too: JavaScript cannot count so far.
+    return [_number(str(number), "a sequence number") for number in numbers]

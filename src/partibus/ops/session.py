@@ -1,0 +1,170 @@
+"""The sign-in of the console: a token in a cookie that only this server sees.
+
+Owns the cookie, the protection against requests that another site has a browser make, and the
+read-only mode. The browser makes the token from a policy and its key, which stay there, or takes a
+JSON web token; the server checks it and hands it back as a cookie that scripts cannot read and that
+other sites cannot have sent. A request with an Authorization header is a program's and is
+taken as it is (docs/adr/0024-console.md).
+
+    GET    /$partibus/session     who is signed in, and what they may do
+    POST   /$partibus/session     {"token"}: sign in
+    DELETE /$partibus/session     sign out
+"""
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from partibus.domain.errors import ArgumentError, BusError, RequestError, Unauthorized
+
+COOKIE: Final = "partibus-session"
+MARK: Final = "x-partibus-console"
+"""A header that a page of another site cannot add without being asked first, which fails."""
+COOKIE_BYTES_MAX: Final = 3800
+"""What every browser keeps of one cookie, less its name and attributes."""
+SAFE_METHODS: Final = ("GET", "HEAD")
+SESSION_PATH: Final = "/$partibus/session"
+
+
+class ForeignRequest(RequestError):
+    """This request did not come from a page of this console; reload the page."""
+
+    condition = "amqp:unauthorized-access"
+    http_status = 403
+
+
+class ReadOnly(RequestError):
+    """This console is read-only: the server was started with --console read-only."""
+
+    condition = "amqp:not-allowed"
+    http_status = 403
+
+
+class SignIn(Protocol):
+    """Who checks tokens and tells what they grant."""
+
+    @property
+    def console_mode(self) -> str: ...
+
+    def identity(self, token: str) -> dict[str, Any]: ...
+
+
+def presented_token(request: Request) -> str | None:
+    """The token of a request: from its header, or from the cookie of a page of ours."""
+    token = request.headers.get("authorization")
+    if token or COOKIE not in request.cookies:
+        return token
+    if request.method not in SAFE_METHODS:
+        _require_own_page(request)
+    return _unpacked(request.cookies[COOKIE])
+
+
+def is_of_console(request: Request) -> bool:
+    """Whether a request rests on the cookie, not on a header of its own."""
+    return "authorization" not in request.headers and COOKIE in request.cookies
+
+
+def refuse_changes(request: Request, mode: str) -> None:
+    """Raise ReadOnly when a request of the console would change something in read-only mode."""
+    if mode == "read-only" and request.method not in SAFE_METHODS and is_of_console(request):
+        raise ReadOnly
+
+
+def _require_own_page(request: Request) -> None:
+    """The page that asks must be ours: by the header that it adds, and by where it comes from."""
+    origin = request.headers.get("origin")
+    host = request.headers.get("host", "")
+    if request.headers.get(MARK) != "1":
+        raise ForeignRequest
+    if origin is not None and origin.partition("://")[2] != host:
+        raise ForeignRequest
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise ForeignRequest
+
+
+def session_routes(node: SignIn) -> list[Route]:
+    """The routes of signing in and out."""
+    from partibus.ops.admin import error_response, read_body
+
+    async def show(request: Request) -> dict[str, Any]:
+        token = presented_token(request)
+        if not token:
+            raise Unauthorized("You are not signed in; sign in with a policy and its key.")
+        return node.identity(token)
+
+    async def sign_in(request: Request) -> tuple[dict[str, Any], str]:
+        _require_own_page(request)
+        token = (await read_body(request)).get("token")
+        if not isinstance(token, str) or not token:
+            raise ArgumentError("'token' must be a string: a shared access signature or a JWT.")
+        return node.identity(token), token
+
+    def answering(
+        work: Callable[[Request], Awaitable[Response]],
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                return await work(request)
+            except BusError as error:
+                return error_response(error)
+
+        return endpoint
+
+    async def get(request: Request) -> Response:
+        return JSONResponse(await show(request), 200, _FRESH)
+
+    async def post(request: Request) -> Response:
+        identity, token = await sign_in(request)
+        packed = _packed(token)
+        response = JSONResponse(identity, 200, _FRESH)
+        _set_cookie(response, request, packed, identity.get("seconds_left"))
+        return response
+
+    async def delete(request: Request) -> Response:
+        _require_own_page(request)
+        response = JSONResponse({"signed_out": True}, 200, _FRESH)
+        _set_cookie(response, request, "", 0)
+        return response
+
+    return [
+        Route(SESSION_PATH, answering(get), methods=["GET"]),
+        Route(SESSION_PATH, answering(post), methods=["POST"]),
+        Route(SESSION_PATH, answering(delete), methods=["DELETE"]),
+    ]
+
+
+_FRESH: Final = {"cache-control": "no-store"}
+
+
+def _set_cookie(response: Response, request: Request, value: str, seconds: int | None) -> None:
+    response.set_cookie(
+        COOKIE,
+        value,
+        max_age=seconds,
+        path="/$partibus",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def _packed(token: str) -> str:
+    """A token in letters that a cookie may hold."""
+    packed = base64.urlsafe_b64encode(token.encode()).decode()
+    if len(packed) > COOKIE_BYTES_MAX:
+        raise ArgumentError(
+            "The token is too long for a browser to keep; use one with fewer claims, or a policy."
+        )
+    return packed
+
+
+def _unpacked(value: str) -> str | None:
+    try:
+        return base64.urlsafe_b64decode(value.encode()).decode()
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,145 @@
+"""What moves in this process: messages that came and went, depths, stores, connections.
+
+Owns one worker's answer to the question `live`, which consoles put every second. It reads
+counters that are kept anyway: how many messages came is the next sequence number, how many left is
+what came less what is there. Of many fragments it looks closely only at those that were used
+since, and at the others in turns, so that looking costs the messages nothing. Asked by the feed.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.control.catalog import Catalog
+from partibus.domain.entity import EntityKind
+from partibus.fragment.broker import Broker
+from partibus.fragment.machine import Machine
+from partibus.gateway.gateway import Gateway
+from partibus.server.operators.inspection import store_fields
+
+LIVE: Final = "live"
+AGE_MS_MAX: Final = 400
+"""Whoever asks again sooner hears the same: several consoles cost as much as one."""
+TURN_FRAGMENTS: Final = 256
+"""Fragments that nobody used are looked at so many at a time: messages expire by themselves."""
+BUSY_MS: Final = 3_000
+BUSY_FRAGMENTS_MAX: Final = 2_000
+SHOWN: Final = ("active", "dead_letter", "scheduled", "deferred", "locked")
+
+
+class _Row:
+    """A fragment when it was last looked at."""
+
+    __slots__ = ("arrived", "changed_ms", "counts", "left", "used_ms")
+
+    def __init__(self) -> None:
+        self.used_ms = -1
+        self.changed_ms = 0
+        self.arrived = 0
+        self.left = 0
+        self.counts: tuple[int, ...] = (0,) * len(SHOWN)
+
+    def look(self, machine: Machine, now_ms: int) -> None:
+        """Read the counters; a difference makes it busy for a while."""
+        counts, state = machine.state.counts(), machine.state
+        arrived = state.next_sequence_durable - 1
+        present = counts.active + counts.dead_letter + counts.scheduled + counts.deferred
+        left = max(0, arrived - present - counts.transfer_dead_letter - counts.transfer)
+        shown = tuple(getattr(counts, name) for name in SHOWN)
+        if (arrived, left, shown) != (self.arrived, self.left, self.counts):
+            self.arrived, self.left, self.counts = arrived, left, shown
+            self.changed_ms = now_ms
+        self.used_ms = machine.used_ms
+
+
+class LiveSample:
+    """The counters of this process, read at most a few times a second."""
+
+    def __init__(
+        self,
+        brokers: Mapping[int, Broker],
+        machines: Mapping[int, Machine],
+        catalog: Catalog,
+        gateway: Gateway,
+    ) -> None:
+        self._brokers = brokers
+        self._machines = machines
+        self._catalog = catalog
+        self._gateway = gateway
+        self._rows: dict[int, _Row] = {}
+        self._kinds: dict[int, EntityKind] = {}
+        self._generation = -1
+        self._turn = 0
+        self._told: Payload = {}
+        self._told_ms = -AGE_MS_MAX - 1
+
+    def register(self, control: ControlHub) -> None:
+        """Answer for this process."""
+        control.register(LIVE, self.answer)
+
+    def answer(self, _payload: Payload) -> Payload:
+        """Totals, stores, and the fragments in which something happens."""
+        now_ms = self._gateway.monotonic_ms()
+        if now_ms - self._told_ms > AGE_MS_MAX:
+            self._look(now_ms)
+            self._told, self._told_ms = self._summary(now_ms), now_ms
+        return self._told
+
+    def _look(self, now_ms: int) -> None:
+        if self._generation != self._catalog.generation:
+            self._learn()
+        turn = self._next_turn()
+        for fragment_id, machine in self._machines.items():
+            row = self._rows.get(fragment_id)
+            if row is None:
+                row = self._rows[fragment_id] = _Row()
+                row.look(machine, now_ms)
+                row.changed_ms = now_ms - BUSY_MS  # that it is new here is not news
+            elif row.used_ms != machine.used_ms or now_ms - row.changed_ms < BUSY_MS:
+                row.look(machine, now_ms)
+        for fragment_id in turn:
+            known = self._machines.get(fragment_id)
+            if known is not None:
+                self._rows[fragment_id].look(known, now_ms)
+
+    def _next_turn(self) -> list[int]:
+        """The fragments whose turn it is though nobody used them."""
+        ids = list(self._rows)
+        start = self._turn if self._turn < len(ids) else 0
+        self._turn = start + TURN_FRAGMENTS
+        return ids[start : self._turn]
+
+    def _learn(self) -> None:
+        """Entities have come or gone."""
+        self._generation = self._catalog.generation
+        self._kinds = {
+            placement.fragment_id: record.kind
+            for record in self._catalog.entities()
+            for placement in record.fragments
+        }
+        for fragment_id in [id_ for id_ in self._rows if id_ not in self._machines]:
+            del self._rows[fragment_id]
+
+    def _summary(self, now_ms: int) -> Payload:
+        arrived = left = 0
+        totals = [0] * len(SHOWN)
+        busy: dict[str, Any] = {}
+        for fragment_id, row in self._rows.items():
+            kind = self._kinds.get(fragment_id)
+            # A message of a topic comes once and leaves once from each subscription.
+            if kind is not EntityKind.SUBSCRIPTION:
+                arrived += row.arrived
+            if kind is not EntityKind.TOPIC:
+                left += row.left
+                totals = [a + b for a, b in zip(totals, row.counts, strict=True)]
+            if now_ms - row.changed_ms < BUSY_MS and len(busy) < BUSY_FRAGMENTS_MAX:
+                busy[str(fragment_id)] = [row.arrived, row.left, *row.counts]
+        return {
+            "at_ms": now_ms,
+            "arrived": arrived,
+            "left": left,
+            "totals": totals,
+            "busy": busy,
+            "connections": self._gateway.connection_count,
+            "stores": {str(n): store_fields(broker) for n, broker in self._brokers.items()},
+        }

@@ -1,0 +1,344 @@
+"""Messages as the console shows and handles them: peek, dead letters by reason, send, resubmit.
+
+Owns the forms of these questions and how much one answer holds. Everything is done over a
+connection from within with the asker's own token, by the same code as the command line, so
+that nobody can do here what they could not do as a client. Called by `ops.admin_messages`.
+"""
+
+import base64
+import dataclasses
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from partibus.client.bus import Bus
+from partibus.client.errors import RemoteError
+from partibus.client.message import IncomingMessage
+from partibus.client.messages.json_form import message_from_json, message_to_json
+from partibus.client.messages.pacing import Pacer
+from partibus.client.messages.peeking import Walk
+from partibus.client.messages.resubmission import Resubmission
+from partibus.cluster.control_hub import Payload
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    EntityDisabled,
+    EntityNotFound,
+    InvalidOperation,
+    MessageNotFound,
+    QuotaExceeded,
+    ServerBusy,
+    SessionCannotBeLocked,
+    Unauthorized,
+)
+from partibus.domain.quantities import spoken_moment
+from partibus.server.operators.inside import Door, inside_bus
+
+LANES: Final = {
+    "active": "",
+    "dead-letter": "/$DeadLetterQueue",
+    "transfer-dead-letter": "/$Transfer/$DeadLetterQueue",
+}
+PAGE_MAX: Final = 200
+SEARCHED_MAX: Final = 5_000
+"""Messages that one request looks at: it answers soon, and the next goes on behind them."""
+BODY_SHOWN_CHARACTERS: Final = 400
+"""Of a body in a list; one message is shown with all of it."""
+BODY_SHOWN_BYTES_MAX: Final = 1 << 20
+RESUBMITTED_MAX: Final = 1_000
+"""Dead letters that one request handles, so that progress shows and no request takes long."""
+SESSIONS_MAX: Final = 500
+STEP: Final = 100
+LOCK_WAIT_MS: Final = 1_000
+
+
+class MessageDesk:
+    """What the holder of a token does with the messages of an entity."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    def wish(self, **fields: Any) -> "Wish":
+        """Which messages a page is to hold, out of the parameters of a request."""
+        return Wish(**fields)
+
+    @asynccontextmanager
+    async def _bus(self, token: str | None) -> AsyncIterator[Bus]:
+        if not token:
+            raise Unauthorized("A token is needed in the header Authorization.")
+        try:
+            async with inside_bus(self._door, token) as bus:
+                yield bus
+        except RemoteError as error:
+            raise _bus_error(error) from error
+
+    # --- looking ------------------------------------------------------------------------------
+
+    async def peek(self, token: str | None, name: str, wish: "Wish") -> Payload:
+        """A page of messages, without taking any; `next` is where the following page begins."""
+        found: list[Payload] = []
+        searched, next_number = 0, None
+        async with self._bus(token) as bus:
+            walk = Walk(await bus.management(_path(name, wish.lane)), wish.start, wish.session)
+            while searched < SEARCHED_MAX and len(found) < wish.count:
+                most = min(wish.count - len(found), STEP) if wish.is_plain else STEP
+                messages = await walk.step(most)
+                if not messages:
+                    return {"messages": found, "next": None, "searched": searched}
+                for message in messages:
+                    searched += 1
+                    next_number = message.sequence_number + 1
+                    shown = _numbered(message)
+                    if wish.accepts(shown):
+                        found.append(_shortened(shown))
+                        if len(found) == wish.count:
+                            break
+        return {"messages": found, "next": str(next_number), "searched": searched}
+
+    async def show(self, token: str | None, name: str, lane: str, number: int) -> Payload:
+        """One message with all of its body, up to a limit."""
+        async with self._bus(token) as bus:
+            management = await bus.management(_path(name, lane))
+            for message in await management.peek(number, 1):
+                if message.sequence_number == number:
+                    return _whole(message)
+        raise EntityNotFound(f"'{name}' has no message {number} any more.")
+
+    async def reasons(self, token: str | None, name: str) -> Payload:
+        """The dead letters grouped by why they are there."""
+        groups: dict[str, dict[str, Any]] = {}
+        searched = 0
+        async with self._bus(token) as bus:
+            walk = Walk(await bus.management(_path(name, "dead-letter")))
+            while searched < 10 * SEARCHED_MAX and (messages := await walk.step(250)):
+                searched += len(messages)
+                for message in messages:
+                    _count(groups, message)
+        rows = sorted(groups.values(), key=lambda row: -row["count"])
+        return {"name": name, "reasons": rows, "searched": searched}
+
+    async def sessions(self, token: str | None, name: str) -> Payload:
+        """The sessions of an entity that hold messages or state."""
+        async with self._bus(token) as bus:
+            ids = await (await bus.management(name)).sessions()
+        shown = [{"session_id": session_id} for session_id in ids[:SESSIONS_MAX]]
+        return {"name": name, "sessions": shown, "count": len(ids)}
+
+    async def session_state(self, token: str | None, name: str, session_id: str) -> Payload:
+        """The state of a session, which is read under its lock as by any client (SES-16)."""
+        async with self._bus(token) as bus:
+            taken = await bus.session(name, session_id, wait_ms=LOCK_WAIT_MS)
+            try:
+                management = await bus.management(name, taken.receiver.usable().name)
+                state = await management.session_state(session_id)
+            finally:
+                await taken.close()
+        return {"name": name, "session_id": session_id, **_state(state)}
+
+    # --- doing ----------------------------------------------------------------------------------
+
+    async def send(self, token: str | None, name: str, fields: Payload) -> Payload:
+        """Send a message, or schedule it when it has a time."""
+        message = message_from_json(fields, "the message")
+        async with self._bus(token) as bus:
+            if message.scheduled_ms is not None:
+                numbers = await (await bus.management(name)).schedule([message])
+                return {"name": name, "scheduled": numbers[0]}
+            sender = await bus.sender(name)
+            await sender.post(message.encode())
+            await sender.confirmed()
+        return {"name": name, "sent": 1}
+
+    async def resubmit(self, token: str | None, name: str, body: Payload) -> Payload:
+        """Send dead letters again, or delete them; answers how many were meant and are done."""
+        work = _work(name, body)
+        async with self._bus(token) as bus:
+            found = await work.choose(bus)
+            if found and not body.get("dry_run", False):
+                await work.run(bus, Pacer(None), lambda _done: None)
+        return {
+            "name": name,
+            "to": None if work.is_discarded else work.destination,
+            "found": found,
+            "done": work.done,
+        }
+
+    async def cancel(self, token: str | None, name: str, numbers: list[int]) -> Payload:
+        """Take scheduled messages back."""
+        async with self._bus(token) as bus:
+            await (await bus.management(name)).cancel(numbers)
+        return {"name": name, "cancelled": len(numbers)}
+
+    async def delete_deferred(self, token: str | None, name: str, numbers: list[int]) -> Payload:
+        """Delete deferred messages by their numbers."""
+        deleted = 0
+        async with self._bus(token) as bus:
+            management = await bus.management(name)
+            for number in numbers:
+                deleted += await management.delete_deferred([number])
+        return {"name": name, "deleted": deleted}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Which messages a page is to hold."""
+
+    lane: str = "active"
+    start: int = 0
+    count: int = 50
+    state: str | None = None
+    session: str | None = None
+    reason: str | None = None
+    search: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.lane not in LANES:
+            raise ArgumentError(f"'{self.lane}' is not a lane; allowed are {', '.join(LANES)}.")
+        if not 1 <= self.count <= PAGE_MAX:
+            raise ArgumentError(f"'max' is {self.count}; allowed are 1 to {PAGE_MAX}.")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every message is wanted."""
+        return self.state is None and self.search is None and self.reason is None
+
+    def accepts(self, shown: Payload) -> bool:
+        """Whether a message is one of those that are asked for."""
+        if self.state is not None and shown.get("state") != self.state:
+            return False
+        if self.reason is not None and (shown.get("dead_letter_reason") or "(none)") != self.reason:
+            return False
+        return self.search is None or any(
+            self.search.lower() in text.lower() for text in _texts(shown)
+        )
+
+
+def _texts(value: object) -> Iterable[str]:
+    """All that can be searched in a message."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield str(name)
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif value is not None:
+        yield str(value)
+
+
+def _path(name: str, lane: str) -> str:
+    if lane not in LANES:
+        raise ArgumentError(f"'{lane}' is not a lane; allowed are {', '.join(LANES)}.")
+    return name + LANES[lane]
+
+
+def _shortened(shown: Payload) -> Payload:
+    body = shown.get("body")
+    if body is not None and not isinstance(body, str):
+        body = str(body)
+    if body is None and "body_base64" in shown:
+        size = len(shown["body_base64"]) * 3 // 4
+        return {**_without(shown, "body_base64"), "body_bytes": size, "body_is_binary": True}
+    if body is None:
+        return shown
+    short = body[:BODY_SHOWN_CHARACTERS]
+    return {**shown, "body": short, "body_bytes": len(body.encode("utf-8", "surrogatepass"))}
+
+
+def _numbered(message: IncomingMessage) -> Payload:
+    """A message with its number as text too: JavaScript cannot count so far."""
+    return {"id": str(message.sequence_number), **message_to_json(message)}
+
+
+def _without(shown: Payload, name: str) -> Payload:
+    return {key: value for key, value in shown.items() if key != name}
+
+
+def _whole(message: IncomingMessage) -> Payload:
+    shown = _numbered(message)
+    body_type, body = message.body()
+    raw = body if isinstance(body, bytes) else str(shown.get("body", "")).encode()
+    cut = raw[:BODY_SHOWN_BYTES_MAX]
+    annotations = {name: str(value) for name, value in message.annotations.items()}
+    return {
+        **_without(shown, "body_base64"),
+        "body_type": body_type,
+        "body_bytes": len(raw),
+        "body_is_cut": len(cut) < len(raw),
+        "body_base64": base64.b64encode(cut).decode(),
+        "annotations": annotations,
+    }
+
+
+def _count(groups: dict[str, dict[str, Any]], message: IncomingMessage) -> None:
+    properties = message.application_properties
+    reason = str(properties.get("DeadLetterReason") or "(none)")
+    when = spoken_moment(message.enqueued_ms) or ""
+    row = groups.setdefault(
+        reason,
+        {
+            "reason": reason,
+            "count": 0,
+            "oldest": when,
+            "newest": when,
+            "description": properties.get("DeadLetterErrorDescription"),
+        },
+    )
+    row["count"] += 1
+    row["oldest"], row["newest"] = min(row["oldest"], when), max(row["newest"], when)
+
+
+def _state(state: bytes | None) -> Payload:
+    if state is None:
+        return {"state_bytes": None}
+    cut = state[:BODY_SHOWN_BYTES_MAX]
+    return {"state_bytes": len(state), "state_base64": base64.b64encode(cut).decode()}
+
+
+def _work(name: str, body: Payload) -> Resubmission:
+    unknown = set(body) - {"to", "reason", "max", "new_id", "numbers", "edit", "discard", "dry_run"}
+    if unknown:
+        raise ArgumentError(f"'{min(unknown)}' is unknown to a resubmission.")
+    numbers, edit = body.get("numbers"), body.get("edit")
+    most = body.get("max", RESUBMITTED_MAX)
+    if not isinstance(most, int) or not 1 <= most <= RESUBMITTED_MAX:
+        raise ArgumentError(f"'max' must be 1 to {RESUBMITTED_MAX}.")
+    if edit is not None and (not isinstance(numbers, list) or len(numbers) != 1):
+        raise ArgumentError("An edit needs 'numbers' with exactly one message.")
+    work = Resubmission(
+        dead_letters=_path(name, "dead-letter"),
+        destination=body.get("to") or _home(name),
+        reason=body.get("reason"),
+        most=None if body.get("dry_run") else most,
+        new_id=bool(body.get("new_id", False)),
+        numbers=None if numbers is None else frozenset(map(int, numbers)),
+        is_discarded=bool(body.get("discard", False)),
+    )
+    if edit is not None:
+        encoded = message_from_json(edit, "the edited message").encode()
+        work.edited = lambda _message: encoded
+    return work
+
+
+def _home(name: str) -> str:
+    """Where a dead letter came from: the queue, or the topic of the subscription."""
+    topic, found, _ = name.lower().partition("/subscriptions/")
+    return name[: len(topic)] if found else name
+
+
+_TOLD: Final = (
+    EntityNotFound,
+    EntityDisabled,
+    MessageNotFound,
+    Unauthorized,
+    QuotaExceeded,
+    ServerBusy,
+    SessionCannotBeLocked,
+)
+_ERRORS: Final[dict[str, type[BusError]]] = {error.condition: error for error in _TOLD}
+
+
+def _bus_error(error: RemoteError) -> BusError:
+    """What the gateway said to its client, as this surface says it."""
+    text = error.description or str(error)
+    return _ERRORS.get(error.condition, InvalidOperation)(text.partition(" TrackingId:")[0])
