@@ -5,6 +5,7 @@ figures are the node's (`server.operators.signals`). The table here is the refer
 docs/reference/metrics.md to it, and to a real scrape.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -20,12 +21,11 @@ from partibus.domain.histogram import BOUNDS_S
 from partibus.ops.metrics_access import LOOPBACK, OFF, OPEN
 
 if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
-
     from partibus.ops.admin import Administration
 
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 PATH: Final = "/metrics"
+FORMAT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
@@ -194,8 +194,9 @@ def metrics_route(node: "Administration", access: str) -> Route:
             figures = await node.signals.gather()
         except BusError as error:
             return error_response(error)
-        text, kind = render(figures, request.headers.get("accept", ""))
-        return Response(text, 200, {"cache-control": "no-store", "content-type": kind})
+        # In a thread: with thousands of series the loop would be held up.
+        text = await asyncio.to_thread(render, figures)
+        return Response(text, 200, {"cache-control": "no-store", "content-type": FORMAT})
 
     return Route(PATH, endpoint, methods=["GET"])
 
@@ -218,79 +219,76 @@ def _is_near(request: Request) -> bool:
         return False
 
 
-def render(figures: dict[str, Any], accept: str) -> tuple[bytes, str]:
-    """A scrape in the form that the asker prefers, and what that form is called."""
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.exposition import choose_encoder
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Figures(figures))
-    encode, kind = choose_encoder(accept)
-    return encode(registry), kind
-
-
-class _Figures:
-    """What was gathered, as a collector."""
-
-    def __init__(self, figures: dict[str, Any]) -> None:
-        self._figures = figures
-
-    def describe(self) -> "list[Metric]":
-        return []
-
-    def collect(self) -> "Iterator[Metric]":
-        figures = self._figures
-        entities, workers = figures["entities"], figures["workers"]
-        yield _family(INFO, [((__version__,), 1)])
-        yield _family(AGGREGATED, [((), figures["aggregated"])])
-        for series in (*ENTITY, *ENTITY_FRAGMENTS):
-            yield _family(series, (_of_entity(series, entity) for entity in entities))
-        for series in FRAGMENT:
-            yield _family(series, _of_fragments(series, entities))
-        for series in STORE:
-            yield _family(series, _of_stores(series, workers))
-        for series in WORKER:
-            yield _family(series, _of_workers(series, workers))
-        yield _family(CONNECTIONS, _connections(workers))
-        yield _family(ERRORS, _errors(workers))
+def render(figures: dict[str, Any]) -> bytes:
+    """A scrape in the text format; plain strings, since there may be thousands of series."""
+    lines: list[str] = []
+    entities, workers = figures["entities"], figures["workers"]
+    _write(lines, INFO, [((__version__,), 1)])
+    _write(lines, AGGREGATED, [((), figures["aggregated"])])
+    _write_entities(lines, entities)
+    for series in FRAGMENT:
+        _write(lines, series, _of_fragments(series, entities))
+    for series in STORE:
+        _write(lines, series, _of_stores(series, workers))
+    for series in WORKER:
+        _write(lines, series, _of_workers(series, workers))
+    _write(lines, CONNECTIONS, _connections(workers))
+    _write(lines, ERRORS, _errors(workers))
+    lines.append("")
+    return "\n".join(lines).encode("utf-8", "replace")
 
 
-def _family(series: Series, rows: Iterable[Row]) -> "Metric":
-    from prometheus_client.metrics_core import (
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        HistogramMetricFamily,
-    )
-
-    labels = LABELS[series]
+def _write(lines: list[str], series: Series, rows: Iterable[Row]) -> None:
+    name, labels = series.shown, LABELS[series]
+    lines.append(f"# HELP {name} {series.text}")
+    lines.append(f"# TYPE {name} {series.kind}")
     if series.kind == HISTOGRAM:
-        histogram = HistogramMetricFamily(series.name, series.text, labels=labels)
         for values, found in rows:
-            histogram.add_metric(values, _buckets(found["counts"]), found["sum_s"])
-        return histogram
-    make = CounterMetricFamily if series.kind == COUNTER else GaugeMetricFamily
-    family = make(series.name, series.text, labels=labels)
-    for values, found in rows:
-        family.add_metric(values, found)
-    return family
+            _write_histogram(lines, name, _pairs(labels, values), found)
+        return
+    lines += [f"{name}{_braced(_pairs(labels, values))} {value}" for values, value in rows]
 
 
-def _buckets(counts: list[int]) -> list[tuple[str, float]]:
+def _write_entities(lines: list[str], entities: list[dict[str, Any]]) -> None:
+    """Most series are these, so their labels are made once for all."""
+    labels = [_braced(_pairs(ENTITY_LABELS, (e["name"], e["kind"]))) for e in entities]
+    for series in (*ENTITY, *ENTITY_FRAGMENTS):
+        _write(lines, series, ())
+        values = _of_entities(series, entities)
+        name = series.shown
+        lines += [f"{name}{each} {value}" for each, value in zip(labels, values, strict=True)]
+
+
+def _write_histogram(lines: list[str], name: str, pairs: str, found: dict[str, Any]) -> None:
     """As Prometheus has them: each bound with all that is below it."""
-    total, found = 0, []
-    for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), counts, strict=True):
+    total = 0
+    for bound, count in zip((*BOUNDS_S, "+Inf"), found["counts"], strict=True):
         total += count
-        found.append((bound, float(total)))
-    return found
+        lines.append(f'{name}_bucket{{{pairs},le="{bound}"}} {total}')
+    lines.append(f"{name}_sum{_braced(pairs)} {found['sum_s']}")
+    lines.append(f"{name}_count{_braced(pairs)} {total}")
 
 
-def _of_entity(series: Series, entity: dict[str, Any]) -> Row:
-    counts = entity["counts"]
+def _pairs(labels: tuple[str, ...], values: tuple[str, ...]) -> str:
+    return ",".join([f'{n}="{_escaped(v)}"' for n, v in zip(labels, values, strict=True)])
+
+
+def _braced(pairs: str) -> str:
+    return f"{{{pairs}}}" if pairs else ""
+
+
+def _escaped(value: str) -> str:
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return value
+
+
+def _of_entities(series: Series, entities: list[dict[str, Any]]) -> list[int]:
     if series is ENTITY_FRAGMENTS[0]:
-        value = sum(counts[name] for name in MESSAGE_COUNTS)
-    else:
-        value = entity[series.key] if series in ENTITY_FRAGMENTS else counts[series.key]
-    return (entity["name"], entity["kind"]), value
+        return [sum([e["counts"][name] for name in MESSAGE_COUNTS]) for e in entities]
+    if series in ENTITY_FRAGMENTS:
+        return [entity[series.key] for entity in entities]
+    return [entity["counts"][series.key] for entity in entities]
 
 
 def _of_fragments(series: Series, entities: list[dict[str, Any]]) -> Iterator[Row]:

@@ -28,27 +28,19 @@ def samples(text: bytes, name: str) -> dict[tuple[str, ...], float]:
 
 def test_a_silent_worker_is_down_and_hides_nothing_else() -> None:
     figures = {"entities": [entity("q", active=3)], "workers": {0: None}, "aggregated": 0}
-    text, kind = render(figures, "")
-    assert kind.startswith("text/plain")
+    text = render(figures)
     assert samples(text, "partibus_worker_up") == {("0",): 0}
     assert samples(text, "partibus_entity_active_messages") == {("q", "queue"): 3}
 
 
 def test_names_that_need_quoting_come_through() -> None:
     figures = {"entities": [entity('a"b\\c\n')], "workers": {}, "aggregated": 0}
-    text, _ = render(figures, "")
+    text = render(figures)
     assert ('a"b\\c\n', "queue") in samples(text, "partibus_entity_active_messages")
 
 
 def test_beyond_the_cap_entities_are_one() -> None:
     other = _together([entity("a", active=1), entity("b", active=2)])
-    text, _ = render({"entities": [other], "workers": {}, "aggregated": 2}, "")
+    text = render({"entities": [other], "workers": {}, "aggregated": 2})
     assert samples(text, "partibus_entity_active_messages") == {("(other)", "(other)"): 3}
     assert samples(text, "partibus_metrics_entities_aggregated") == {(): 2}
-
-
-def test_openmetrics_on_request() -> None:
-    figures = {"entities": [], "workers": {}, "aggregated": 0}
-    text, kind = render(figures, "application/openmetrics-text; version=1.0.0")
-    assert kind.startswith("application/openmetrics-text")
-    assert text.endswith(b"# EOF\n")
