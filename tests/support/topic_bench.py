@@ -1,7 +1,6 @@
 """A topic's fragment and those of its subscriptions on one store, driven by hand.
 
-Owns a broker with one topic, a selector that a test fills in, and the crash of it all. Shipped
-beside the bench of a single fragment, for the same reason.
+Owns a broker with one topic, a selector that a test fills in, and the crash of it all.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,6 @@
 """A fragment bench for writers that stage and publish, answered as values.
 
-Owns the ports that turn each answer into a return value or an exception. Shipped, because whoever
-extends the machine needs the same bench.
+Owns the ports that turn each answer into a return value or an exception.
 """
 
 from collections.abc import Sequence
