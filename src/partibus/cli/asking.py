@@ -43,7 +43,7 @@ def perhaps_on_server(
     verb: "Callable[Concatenate[Callable[[], Place], P], Any]",
 ) -> Callable[..., None]:
     """A verb that can do without a server: its first parameter finds the place when it is called,
-    so that options that name none, or a wrong one, are no obstacle to the verb's other way."""
+    so that options that name none, or a wrong one, do not prevent the verb's other way."""
     return _with_server_options(verb, verb)
 
 

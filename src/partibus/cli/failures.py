@@ -92,7 +92,7 @@ def say(text: str) -> None:
 
 
 def translated(error: Exception) -> CommandFailed | None:
-    """The failure behind an exception; None for what is no failure but control flow."""
+    """The failure behind an exception; None for what is not a failure but control flow."""
     if isinstance(error, CommandFailed):
         return error
     if isinstance(error, RemoteError):

@@ -22,7 +22,7 @@ OLD_SPELLINGS: Final[dict[str, dict[str, str]]] = {
 
 
 def in_present_words(verb: str, arguments: Sequence[str]) -> list[str]:
-    """The arguments of a verb with old names replaced; what stands behind `--` is no option."""
+    """The arguments of a verb with old names replaced; what follows `--` is not an option."""
     old = OLD_SPELLINGS.get(verb)
     if old is None:
         return list(arguments)

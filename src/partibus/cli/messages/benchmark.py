@@ -23,7 +23,7 @@ RUN_PROPERTY: Final = "partibus-bench-run"
 SENT_PROPERTY: Final = "partibus-bench-sent-ns"
 PREFETCH: Final = 500
 QUIET_SECONDS_MAX: Final = 10.0
-"""With nothing coming for so long, what is missing is not coming any more."""
+"""After this long without a message, the missing ones are not coming any more."""
 _PERCENTILES: Final = (50, 90, 99, 100)
 
 

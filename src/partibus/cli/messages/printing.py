@@ -91,7 +91,7 @@ def line_of(message: IncomingMessage, width: int) -> str:
 
 
 def preview(fields: dict[str, object]) -> str:
-    """The beginning of a body in one line; bytes that are no text are only measured."""
+    """The beginning of a body in one line; of bytes that are not text only the size is shown."""
     if "body_base64" in fields:
         return f"<{spoken_bytes(len(str(fields['body_base64'])) * 3 // 4)} of bytes>"
     body = fields.get("body", "")

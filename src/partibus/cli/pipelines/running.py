@@ -27,7 +27,7 @@ PIP: Final = "pip install 'partibus[spark]'"
 
 @contextmanager
 def pipelines_ready() -> Iterator[None]:
-    """Around all use of the pipelines: what is missing or wrong is told in one line."""
+    """Around all use of the pipelines: what is missing or wrong is reported in one line."""
     from partibus.cli.failures import CommandFailed
     from partibus.server.failure import EXIT_FAILED, EXIT_USAGE
 

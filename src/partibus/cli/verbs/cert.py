@@ -80,7 +80,7 @@ def renew(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Make the server certificate anew with the names it has, valid for two years from now."""
+    """Renew the server certificate with the names it has, valid for two years from now."""
     from partibus.listener.tls import certificate_names
 
     settings = _settings(data, config)

@@ -129,7 +129,7 @@ def throttle(
 
     What is too much is refused with com.microsoft:server-busy, which the SDKs raise as
     ServiceBusServerBusyError after their own retries. A batch counts as one send. Each worker
-    counts for itself. `partibus fault list` tells how many were refused.
+    counts for itself. `partibus fault list` shows how many were refused.
     """
     fault = {"kind": "throttle", "entity": entity, "rate_per_s": rate}
     _ask(fault, lasting, place)

@@ -137,7 +137,7 @@ def adopt(
     place: Places = None,
     lost: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="This store is lost for good: begin it anew, empty."),
+        typer.Option(metavar="N", help="This store is lost for good: start it again, empty."),
     ] = None,
     drop_unknown: Annotated[
         bool,
@@ -198,7 +198,7 @@ def rekey(
 ) -> None:
     """Have another key open an encrypted data directory.
 
-    Only the file encryption.key is written anew; the data stays as it is. Backups that were made
+    Only the file encryption.key is replaced; the data stays as it is. Backups that were made
     before are opened with the key they were made with.
 
     Example:

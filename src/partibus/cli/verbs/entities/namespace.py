@@ -99,11 +99,11 @@ def import_namespace(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Make what a file declares on a running server.
+    """Create what a file declares on a running server.
 
-    What is missing is created. What exists and differs is told, and changed with --update; without
-    it the exit code is then 1. Nothing is deleted. The number of fragments cannot be said over
-    the management API: a partitioned entity gets what the server's profile gives it.
+    What is missing is created. What exists and differs is listed, and changed with --update;
+    without --update the exit code is then 1. Nothing is deleted. The management API has no number
+    of fragments: a partitioned entity gets what the server's profile says.
 
     Examples:
 

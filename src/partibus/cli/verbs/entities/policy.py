@@ -178,7 +178,7 @@ def update(
 @app.command()
 @on_server
 def delete(place: "Place", name: Name, entity: OnEntity = "", yes: Yes = False) -> None:
-    """Delete a policy; whoever uses it is dropped.
+    """Delete a policy; connections that use it are closed.
 
     Example:
 
@@ -205,7 +205,7 @@ def regenerate(
     keys: WithKeys = False,
     json: AsJson = False,
 ) -> None:
-    """Make a new key in the place of an old one; whoever uses the old one is dropped.
+    """Replace a key with a new one; connections that use the old one are closed.
 
     To change keys without an interruption, move your programs to the other key first.
 

@@ -172,7 +172,7 @@ async def resubmit(
 
     Each is received from the dead-letter queue, sent, and completed there once the bus has
     confirmed it. A crash in between leaves the message in both places: at least once, never
-    lost. Body, properties, session and key stay as they are; the time to live begins anew. Only
+    lost. Body, properties, session and key stay as they are; the time to live starts again. Only
     what was there at the start is taken. With --reason, other dead letters are locked meanwhile.
 
     An entity that detects duplicates would drop a message whose id it still remembers, so there

@@ -205,7 +205,7 @@ def make_template(
 async def numbered(
     template: "OutgoingMessage", body: bytes, count: int
 ) -> "AsyncIterator[OutgoingMessage]":
-    """The same message so many times; with several, {n} is the number of each."""
+    """The same message this many times; with several, {n} is the number of each."""
     from dataclasses import replace
 
     for number in range(count):
