@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -30,11 +31,10 @@ def test_rates_depths_and_stores_are_live(
     assert twin == "/$partibus/stores"
     assert "stores" in page.request.get(screen.base + twin).json()
     if pictures is not None:
-        _traffic(bus)
-        page.screenshot(path=pictures / "overview.png")
+        _traffic(bus, lambda: page.screenshot(path=pictures / "overview.png"))
 
 
-def _traffic(bus: ServiceBusClient) -> None:
+def _traffic(bus: ServiceBusClient, then: Callable[[], object]) -> None:
     """Some seconds of senders and receivers, for a picture worth looking at."""
     end = time.monotonic() + 15
     with (
@@ -47,6 +47,7 @@ def _traffic(bus: ServiceBusClient) -> None:
             payments.send_messages([ServiceBusMessage("p") for _ in range(10)])
             for message in received(receiver, 18):
                 receiver.complete_message(message)  # type: ignore[arg-type]
+        then()
     dead_letter(bus, "payments", 3, "CardExpired", "the card of the payer has expired")
 
 
@@ -115,7 +116,6 @@ def test_every_page_by_the_keyboard_and_in_both_themes(screen: Screen) -> None:
     page.keyboard.press("/")
     page.keyboard.type("pay")
     screen.rows("entities", 1)
-    page.keyboard.press("Escape")
     page.locator("h1").click()
     page.keyboard.press("j")
     page.keyboard.press("Enter")

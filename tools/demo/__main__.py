@@ -72,6 +72,9 @@ class Story:
         """Play it; 0 when every promise was kept."""
         seconds = self._bus.start()
         self._say(f"A bus with {STORES} stores was ready after {seconds:.1f} s.")
+        self._say(
+            f"Watch it: {self._bus.console_url}, signed in with {self._bus.connection_string}"
+        )
         lake = Lake(self._bus.connection_string, self._directory)
         try:
             outcome = self._play(lake)

@@ -65,6 +65,12 @@ class Bus:
         self.connection_string = line.strip().split("connection-string=", 1)[1]
         return time.monotonic() - began
 
+    @property
+    def console_url(self) -> str:
+        """Where its web console is."""
+        endpoint = self.connection_string.split(";", 1)[0].removeprefix("Endpoint=sb://")
+        return f"http://{endpoint}/console/"
+
     def stop(self) -> None:
         """End the one process that was started here."""
         process, self._process = self._process, None

@@ -42,7 +42,7 @@ from partibus.server.operators.connections import ConnectionService
 from partibus.server.operators.entity_pages import EntityWish
 from partibus.server.operators.events import EventService
 from partibus.server.operators.inside import Door
-from partibus.server.operators.inspection import COUNTS, FRAGMENTS, STORES, is_available
+from partibus.server.operators.inspection import COUNTS, FRAGMENTS, RANKS, STORES, is_available
 from partibus.server.operators.live_feed import LiveFeed
 from partibus.server.operators.log_level import LogService
 from partibus.server.operators.messages import MessageDesk
@@ -143,15 +143,20 @@ class Administration:
         """Some of the entities, as a filter, an order and a place in it choose them."""
         wish = EntityWish.of(query)
         records = [r for r in self._catalog.entities() if wish.names(r)]
-        if wish.needs_counts:
-            found = await self._summaries(records)
-            found = wish.ordered([row for row in found if wish.accepts(row)])
-            rows, count = found[wish.skip : wish.skip + wish.top], len(found)
-        else:
-            records.sort(key=lambda record: record.path.lower())
-            count = len(records)
-            rows = await self._summaries(records[wish.skip : wish.skip + wish.top])
-        return {"entities": rows, "count": count, "skip": wish.skip, "top": wish.top}
+        ranks = await self._ranks(wish.counted) if wish.counted else {}
+        down = await self._stores_down() if wish.needs_stores else frozenset()
+        found = wish.ordered([r for r in records if wish.accepts(r, ranks, down)], ranks)
+        rows = await self._summaries(found[wish.skip : wish.skip + wish.top])
+        return {"entities": rows, "count": len(found), "skip": wish.skip, "top": wish.top}
+
+    async def _ranks(self, counted: Sequence[str]) -> dict[int, int]:
+        """The sum of these counts by fragment, for those that have any."""
+        answers = await self._control.ask_all(RANKS, {"counts": list(counted)})
+        return {int(n): amount for told in answers.values() for n, amount in told.items()}
+
+    async def _stores_down(self) -> frozenset[int]:
+        told = (await self.stores())["stores"]
+        return frozenset(one["store"] for one in told if not is_available(one["state"]))
 
     async def _summaries(self, records: list[EntityRecord]) -> list[Payload]:
         fragments = await self._fragments(records)

@@ -1,13 +1,13 @@
 """Which entities a page of the console holds: filter, state, order, place.
 
-Owns how the parameters are read and what they mean; the counts are the administration's. A filter
-by name alone needs no counts but those of the page, so that ten thousand entities cost no more
-than fifty.
+Owns how the parameters are read and what they mean; the counts are the administration's. Only
+the entities of the page are counted in full; an order by a count needs that count of the others and
+no more, so that ten thousand entities are soon listed.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from partibus.control.record import EntityRecord
 from partibus.domain.errors import ArgumentError
@@ -50,9 +50,16 @@ class EntityWish:
         )
 
     @property
-    def needs_counts(self) -> bool:
-        """Whether all entities must be counted to know which are on the page."""
-        return bool(self.state) or self.sort != "name"
+    def counted(self) -> tuple[str, ...]:
+        """The counts that decide which entities are on the page; none when names do."""
+        if self.state in _COUNTED:
+            return _COUNTED[self.state]
+        return () if self.sort == "name" else (self.sort,)
+
+    @property
+    def needs_stores(self) -> bool:
+        """Whether it matters which stores are down."""
+        return self.state in ("available", "limited", "unavailable")
 
     def names(self, record: EntityRecord) -> bool:
         """Whether an entity may be on the page, by what the catalog knows."""
@@ -60,23 +67,34 @@ class EntityWish:
             return False
         return self.filter in record.path.lower()
 
-    def accepts(self, row: dict[str, Any]) -> bool:
+    def accepts(self, record: EntityRecord, ranks: Mapping[int, int], down: frozenset[int]) -> bool:
         """Whether an entity is in the wanted state."""
-        totals = row["totals"]
-        waiting = totals["active"] + totals["scheduled"] + totals["deferred"]
-        by_count = {
-            "": True,
-            "dead-letters": totals["dead_letter"] > 0,
-            "waiting": waiting > 0,
-            "empty": waiting + totals["dead_letter"] == 0,
-        }
-        return bool(by_count.get(self.state, row["availability"].lower() == self.state))
+        if self.state in _COUNTED:
+            has_some = any(placement.fragment_id in ranks for placement in record.fragments)
+            return has_some is not (self.state == "empty")
+        if not self.state:
+            return True
+        lost = sum(placement.store in down for placement in record.fragments)
+        state = "limited" if lost else "available"
+        return (state if lost < len(record.fragments) else "unavailable") == self.state
 
-    def ordered(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def ordered(self, records: list[EntityRecord], ranks: Mapping[int, int]) -> list[EntityRecord]:
         """By name, or by a count with the largest first."""
+        by_name = sorted(records, key=lambda record: record.path.lower())
         if self.sort == "name":
-            return sorted(rows, key=lambda row: str(row["name"]).lower())
-        return sorted(rows, key=lambda row: (-row["totals"][self.sort], str(row["name"]).lower()))
+            return by_name
+        return sorted(by_name, key=lambda record: -_rank(record, ranks))
+
+
+_COUNTED: Final = {
+    "dead-letters": ("dead_letter",),
+    "waiting": ("active", "scheduled", "deferred"),
+    "empty": ("active", "scheduled", "deferred", "dead_letter"),
+}
+
+
+def _rank(record: EntityRecord, ranks: Mapping[int, int]) -> int:
+    return sum(ranks.get(placement.fragment_id, 0) for placement in record.fragments)
 
 
 def _count(text: str, what: str, most: int) -> int:

@@ -70,6 +70,9 @@ class LiveSample:
         self._kinds: dict[int, EntityKind] = {}
         self._generation = -1
         self._turn = 0
+        self._sums = [0] * (2 + len(SHOWN))
+        """What came, what left, and the depths of all fragments."""
+        self._busy: set[int] = set()
         self._told: Payload = {}
         self._told_ms = -AGE_MS_MAX - 1
 
@@ -88,19 +91,38 @@ class LiveSample:
     def _look(self, now_ms: int) -> None:
         if self._generation != self._catalog.generation:
             self._learn()
-        turn = self._next_turn()
-        for fragment_id, machine in self._machines.items():
-            row = self._rows.get(fragment_id)
-            if row is None:
-                row = self._rows[fragment_id] = _Row()
-                row.look(machine, now_ms)
-                row.changed_ms = now_ms - BUSY_MS  # that it is new here is not news
-            elif row.used_ms != machine.used_ms or now_ms - row.changed_ms < BUSY_MS:
-                row.look(machine, now_ms)
-        for fragment_id in turn:
-            known = self._machines.get(fragment_id)
-            if known is not None:
-                self._rows[fragment_id].look(known, now_ms)
+        rows, machines = self._rows, self._machines
+        due = [
+            fragment_id
+            for fragment_id, machine in machines.items()
+            if fragment_id not in rows or rows[fragment_id].used_ms != machine.used_ms
+        ]
+        for fragment_id in {*due, *self._busy, *self._next_turn()}:
+            machine = machines.get(fragment_id)
+            if machine is not None:
+                self._look_at(fragment_id, machine, now_ms)
+        self._busy = {n for n in self._busy if n in rows and now_ms - rows[n].changed_ms < BUSY_MS}
+
+    def _look_at(self, fragment_id: int, machine: Machine, now_ms: int) -> None:
+        row = self._rows.get(fragment_id)
+        is_new = row is None
+        if row is None:
+            row = self._rows[fragment_id] = _Row()
+        before = (row.arrived, row.left, *row.counts)
+        row.look(machine, now_ms)
+        after = (row.arrived, row.left, *row.counts)
+        if before != after:
+            self._add(fragment_id, before, -1)
+            self._add(fragment_id, after, 1)
+            if not is_new:  # that it is new here is not news
+                self._busy.add(fragment_id)
+
+    def _add(self, fragment_id: int, row: tuple[int, ...], sign: int) -> None:
+        kind, sums = self._kinds.get(fragment_id), self._sums
+        # A message of a topic comes once and leaves once from each subscription.
+        for at, amount in enumerate(row):
+            if kind is not (EntityKind.SUBSCRIPTION if at == 0 else EntityKind.TOPIC):
+                sums[at] += sign * amount
 
     def _next_turn(self) -> list[int]:
         """The fragments whose turn it is though nobody used them."""
@@ -117,23 +139,17 @@ class LiveSample:
             for record in self._catalog.entities()
             for placement in record.fragments
         }
-        for fragment_id in [id_ for id_ in self._rows if id_ not in self._machines]:
-            del self._rows[fragment_id]
+        self._rows = {n: row for n, row in self._rows.items() if n in self._machines}
+        self._sums = [0] * len(self._sums)
+        for fragment_id, row in self._rows.items():
+            self._add(fragment_id, (row.arrived, row.left, *row.counts), 1)
 
     def _summary(self, now_ms: int) -> Payload:
-        arrived = left = 0
-        totals = [0] * len(SHOWN)
+        arrived, left, *totals = self._sums
         busy: dict[str, Any] = {}
-        for fragment_id, row in self._rows.items():
-            kind = self._kinds.get(fragment_id)
-            # A message of a topic comes once and leaves once from each subscription.
-            if kind is not EntityKind.SUBSCRIPTION:
-                arrived += row.arrived
-            if kind is not EntityKind.TOPIC:
-                left += row.left
-                totals = [a + b for a, b in zip(totals, row.counts, strict=True)]
-            if now_ms - row.changed_ms < BUSY_MS and len(busy) < BUSY_FRAGMENTS_MAX:
-                busy[str(fragment_id)] = [row.arrived, row.left, *row.counts]
+        for fragment_id in sorted(self._busy)[:BUSY_FRAGMENTS_MAX]:
+            row = self._rows[fragment_id]
+            busy[str(fragment_id)] = [row.arrived, row.left, *row.counts]
         return {
             "at_ms": now_ms,
             "arrived": arrived,

@@ -9,7 +9,7 @@ from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.policies import DEVELOPMENT_KEY, ROOT_POLICY_NAME, AccessPolicy
 from partibus.control.sas import sign
 from partibus.domain.entity import QueueSpec
-from partibus.domain.errors import EntityNotFound, Unauthorized
+from partibus.domain.errors import ArgumentError, EntityNotFound, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
@@ -202,3 +202,26 @@ def test_anything_less_than_manage_on_the_namespace_is_not(
     bench.bus.catalog.put_policy("orders", AccessPolicy("Own", "own-key", "second", everything))
     with pytest.raises(Unauthorized):
         bench.node.authorize(token(bench), PATH)
+
+
+async def test_a_page_of_entities_is_filtered_ordered_and_cut() -> None:
+    bench = Bench()
+    for path in ("beta", "alpha", "gamma"):
+        bench.queue(path)
+    bench.send("gamma", [plain(1), plain(2)])
+    bench.send("beta", [plain(1)])
+
+    async def names(**query: str) -> list[str]:
+        return [row["name"] for row in (await bench.node.page(query))["entities"]]
+
+    assert await names(top="2") == ["alpha", "beta"]
+    assert await names(skip="2") == ["gamma"]
+    assert await names(filter="AM") == ["gamma"]
+    assert await names(sort="active") == ["gamma", "beta", "alpha"]
+    assert await names(state="waiting") == ["beta", "gamma"]
+    assert await names(state="empty") == ["alpha"]
+    assert await names(state="unavailable") == []
+    assert (await bench.node.page({"top": "1"}))["count"] == 3
+    for wrong in ({"sort": "age"}, {"top": "9999"}, {"state": "odd"}, {"more": "1"}):
+        with pytest.raises(ArgumentError):
+            await bench.node.page(wrong)
