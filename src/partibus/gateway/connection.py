@@ -381,12 +381,9 @@ class ClientConnection:
     def _transfer_if_admitted(self, event: Event) -> None:
         """Stands in for `_transfer` where faults are on: a throttle may refuse a send."""
         assert isinstance(event, TransferReceived)
-        owner = event.link.context
-        faults = self.gateway.faults
+        owner, faults, now_ms = event.link.context, self.gateway.faults, self.gateway.monotonic_ms()
         assert faults is not None
-        if isinstance(owner, InboundLink) and faults.refuses(
-            owner.path, self.gateway.monotonic_ms()
-        ):
+        if isinstance(owner, InboundLink) and faults.refuses(owner.path, now_ms):
             owner.refuse(event, throttled())
         else:
             self._transfer(event)

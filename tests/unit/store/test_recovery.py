@@ -47,6 +47,14 @@ class Crash:
         return {path.name: path.read_bytes() for path in self.directory.iterdir()}
 
 
+class CrashingDisk(FaultyDisk):
+    """A process that ends between a write and its sync cuts nothing any more."""
+
+    def truncate(self, fd: int, length: int) -> None:
+        self._fail(self.sync_errno)
+        super().truncate(fd, length)
+
+
 ACKNOWLEDGED = [b"%d" % number for number in range(6)]
 
 
@@ -57,7 +65,7 @@ def records_of(meta: bytes) -> list[Record]:
 @pytest.fixture
 def crash(stores: Any, pump: Any) -> Iterator[Crash]:
     """Six acknowledged entries, and a seventh that was written but never synced."""
-    disk = FaultyDisk(OsDisk())
+    disk = CrashingDisk(OsDisk())
     store = stores.ready(disk=disk, segment_bytes=SEGMENT, probe_interval_s=NEVER_S)
     for meta in ACKNOWLEDGED:
         assert pump.append(store, records_of(meta)) is None
