@@ -23,7 +23,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
     for name in os.environ:
         if name.startswith("PARTIBUS_"):
             monkeypatch.delenv(name)
-    monkeypatch.setattr("partibus.ops.logging.configure_logging", lambda: None)
+    monkeypatch.setattr("partibus.ops.logging.configure_logging", lambda *given, **named: None)
 
     def invoke(*flags: str, code: int = 0, env: dict[str, str] | None = None) -> Outcome:
         runs: list[Configuration] = []
@@ -48,6 +48,8 @@ def test_every_flag_arrives(serve: Serve) -> None:
         *("--data", "elsewhere", "--memory", "--host", "0.0.0.0", "--port", "0"),
         *("--tls-port", "none", "--http-port", "8080", "--stores", "3"),
         *("--workers", "2", "--profile", "premium", "--faults"),
+        *("--metrics", "token", "--log-level", "debug", "--log-format", "json"),
+        *("--audit-log", "audit.log"),
     )
     assert code == 0
     assert settings == ServeSettings(
@@ -57,6 +59,10 @@ def test_every_flag_arrives(serve: Serve) -> None:
         port=0,
         tls_port=None,
         http_port=8080,
+        metrics="token",
+        log_level="debug",
+        log_format="json",
+        audit_log=Path("audit.log"),
         stores=3,
         workers=2,
         profile=PREMIUM,
