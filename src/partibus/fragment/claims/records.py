@@ -25,7 +25,13 @@ from partibus.fragment.state import State
 from partibus.fragment.table_snapshot import TableReader, dump_table
 from partibus.store.record import Record
 
-KINDS: Final = (CLAIMED, CLAIM_RENEWED, CLAIM_SETTLED, CLAIM_LAPSED, CLAIM_RELEASED)
+KINDS: Final[tuple[int, ...]] = (
+    CLAIMED,
+    CLAIM_RENEWED,
+    CLAIM_SETTLED,
+    CLAIM_LAPSED,
+    CLAIM_RELEASED,
+)
 _CLAIM: Final = struct.Struct("<QQHH")
 
 

@@ -34,7 +34,7 @@ from partibus.fragment.records import CURSOR_DROPPED, CURSOR_PLACED, RETENTION_T
 from partibus.fragment.state import State
 from partibus.store.record import Record
 
-KINDS: Final = (CURSOR_PLACED, CURSOR_DROPPED, RETENTION_TRIMMED)
+KINDS: Final[tuple[int, ...]] = (CURSOR_PLACED, CURSOR_DROPPED, RETENTION_TRIMMED)
 _FLOOR: Final = struct.Struct("<Q")
 
 

@@ -37,7 +37,13 @@ from partibus.fragment.state import State
 from partibus.fragment.table_snapshot import TableReader, dump_table
 from partibus.store.record import Record
 
-KINDS: Final = (STAGED, STAGED_MESSAGE, STAGES_PUBLISHED, STAGES_DROPPED, STAGE_DEPARTED)
+KINDS: Final[tuple[int, ...]] = (
+    STAGED,
+    STAGED_MESSAGE,
+    STAGES_PUBLISHED,
+    STAGES_DROPPED,
+    STAGE_DEPARTED,
+)
 _STAGED: Final = struct.Struct("<QQQI")
 STAGED_MESSAGE_META: Final = struct.Struct("<QQ")
 _PUBLISHED: Final = struct.Struct("<QQQI")
