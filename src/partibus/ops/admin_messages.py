@@ -69,7 +69,7 @@ async def _peek(node: "Administration", request: Request, token: str | None) -> 
         if query.get(key)
     }
     if "from" in query:
-        wish["start"] = _number(query["from"], "from")
+        wish["start"] = query["from"]
     if "max" in query:
         wish["count"] = _number(query["max"], "max")
     return await node.messages.peek(token, _name(request), node.messages.wish(**wish))

@@ -32,6 +32,7 @@ from partibus.domain.errors import (
     Unauthorized,
 )
 from partibus.domain.quantities import spoken_moment
+from partibus.domain.sequence import SEQUENCE_BITS
 from partibus.server.operators.inside import Door, inside_bus
 
 LANES: Final = {
@@ -49,6 +50,9 @@ RESUBMITTED_MAX: Final = 1_000
 """Dead letters that one request handles, so that progress shows and no request takes long."""
 SESSIONS_MAX: Final = 500
 STEP: Final = 100
+SKIP: Final = "skip-"
+SKIPPED_MAX: Final = 100_000
+NUMBER_DIGITS_MAX: Final = 19
 LOCK_WAIT_MS: Final = 1_000
 
 
@@ -60,6 +64,11 @@ class MessageDesk:
 
     def wish(self, **fields: Any) -> "Wish":
         """Which messages a page is to hold, out of the parameters of a request."""
+        start = str(fields.pop("start", "0"))
+        number = start.removeprefix(SKIP)
+        if not number.isascii() or not number.isdigit() or len(number) > NUMBER_DIGITS_MAX:
+            raise ArgumentError("'from' must be a sequence number, or the 'next' of a page.")
+        fields["skip" if start.startswith(SKIP) else "start"] = int(number)
         return Wish(**fields)
 
     @asynccontextmanager
@@ -77,23 +86,23 @@ class MessageDesk:
     async def peek(self, token: str | None, name: str, wish: "Wish") -> Payload:
         """A page of messages, without taking any; `next` is where the following page begins."""
         found: list[Payload] = []
-        searched, next_number = 0, None
+        seen = 0
         async with self._bus(token) as bus:
             walk = Walk(await bus.management(_path(name, wish.lane)), wish.start, wish.session)
-            while searched < SEARCHED_MAX and len(found) < wish.count:
+            await _pass_over(walk, wish.skip)
+            while seen < SEARCHED_MAX and len(found) < wish.count:
                 most = min(wish.count - len(found), STEP) if wish.is_plain else STEP
                 messages = await walk.step(most)
                 if not messages:
-                    return {"messages": found, "next": None, "searched": searched}
+                    return {"messages": found, "next": None, "searched": seen}
                 for message in messages:
-                    searched += 1
-                    next_number = message.sequence_number + 1
+                    seen += 1
                     shown = _numbered(message)
                     if wish.accepts(shown):
                         found.append(_shortened(shown))
                         if len(found) == wish.count:
                             break
-        return {"messages": found, "next": str(next_number), "searched": searched}
+        return {"messages": found, "next": wish.after(message, seen), "searched": seen}
 
     async def show(self, token: str | None, name: str, lane: str, number: int) -> Payload:
         """One message with all of its body, up to a limit."""
@@ -185,6 +194,7 @@ class Wish:
 
     lane: str = "active"
     start: int = 0
+    skip: int = 0
     count: int = 50
     state: str | None = None
     session: str | None = None
@@ -194,8 +204,17 @@ class Wish:
     def __post_init__(self) -> None:
         if self.lane not in LANES:
             raise ArgumentError(f"'{self.lane}' is not a lane; allowed are {', '.join(LANES)}.")
+        if self.skip > SKIPPED_MAX:
+            raise ArgumentError(f"A list goes back {SKIPPED_MAX} messages; search for one instead.")
         if not 1 <= self.count <= PAGE_MAX:
             raise ArgumentError(f"'max' is {self.count}; allowed are 1 to {PAGE_MAX}.")
+
+    def after(self, last: IncomingMessage, seen: int) -> str:
+        """Where the next page begins: behind a number; or, where the fragments of an entity are
+        merged by time and no number says how far each was shown, behind so many messages."""
+        if self.skip or last.sequence_number >> SEQUENCE_BITS:
+            return f"{SKIP}{self.skip + seen}"
+        return str(last.sequence_number + 1)
 
     @property
     def is_plain(self) -> bool:
@@ -211,6 +230,11 @@ class Wish:
         return self.search is None or any(
             self.search.lower() in text.lower() for text in _texts(shown)
         )
+
+
+async def _pass_over(walk: Walk, count: int) -> None:
+    while count > 0 and (passed := await walk.step(min(count, 250))):
+        count -= len(passed)
 
 
 def _texts(value: object) -> Iterable[str]:
