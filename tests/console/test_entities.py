@@ -9,7 +9,7 @@ from console.conftest import send
 from console.screen import Screen
 
 
-def test_the_list_is_filtered_sorted_and_linked(screen: Screen, pictures: Path | None) -> None:
+def test_the_list_is_filtered_sorted_and_linked(screen: Screen) -> None:
     page = screen.page
     screen.open("entities?kind=topic")
     screen.rows("entities", 1)
@@ -17,8 +17,6 @@ def test_the_list_is_filtered_sorted_and_linked(screen: Screen, pictures: Path |
     screen.rows("entities", 1)
     screen.open("entities")
     expect(page.get_by_role("link", name="orders", exact=True)).to_be_visible()
-    if pictures is not None:
-        page.screenshot(path=pictures / "entities.png")
     page.get_by_role("button", name="waiting").click()
     expect(page).to_have_url(f"{screen.base}/console/#/entities?sort=active")
     screen.cli("partibus entity list")
@@ -52,16 +50,12 @@ def test_an_entity_is_made_changed_and_deleted(screen: Screen, pictures: Path | 
     expect(page.get_by_role("link", name="fresh", exact=True)).to_have_count(0)
 
 
-def test_a_partitioned_entity_is_drawn(
-    screen: Screen, bus: ServiceBusClient, pictures: Path | None
-) -> None:
+def test_a_partitioned_entity_is_drawn(screen: Screen, bus: ServiceBusClient) -> None:
     send(bus, "payments", [ServiceBusMessage(f"p{n}", partition_key=str(n % 7)) for n in range(90)])
     screen.open("entity/payments/fragments")
     expect(screen.page.locator("[data-fragment]")).to_have_count(16)
     expect(screen.page.locator(".store[data-store]")).to_have_count(4)
     expect(screen.page.get_by_text("skew: fullest over mean")).to_be_visible()
-    if pictures is not None:
-        screen.page.screenshot(path=pictures / "fragments.png")
     screen.open("entity/payments/charts")
     expect(
         screen.page.get_by_role("img", name="Waiting messages and dead letters of payments")

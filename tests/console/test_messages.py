@@ -12,9 +12,7 @@ from console.screen import Screen
 SCRIPT = "<script>alert('body')</script><img src=x onerror=alert(1)>"
 
 
-def test_a_message_is_sent_and_seen(
-    screen: Screen, bus: ServiceBusClient, pictures: Path | None
-) -> None:
+def test_a_message_is_sent_and_seen(screen: Screen, bus: ServiceBusClient) -> None:
     page = screen.page
     screen.open("entity/archive/send")
     page.get_by_label("Body").fill('{"order": 7}')
@@ -25,8 +23,6 @@ def test_a_message_is_sent_and_seen(
         "partibus send archive '{\"order\": 7}' --message-id seven --content-type "
         "application/json -p region=EU"
     )
-    if pictures is not None:
-        page.screenshot(path=pictures / "send.png")
     screen.button("Send").click()
     expect(page.get_by_role("status")).to_contain_text("Sent and stored")
     with bus.get_queue_receiver("archive") as receiver:
@@ -157,8 +153,6 @@ def test_dead_letters_are_found_understood_and_resubmitted(
     screen.cli("partibus dlq resubmit orders --reason NoStock --yes")
     dialog.get_by_role("button", name="Resubmit 120").click()
     expect(dialog.locator("[data-finished='120']")).to_be_visible()
-    if pictures is not None:
-        page.screenshot(path=pictures / "resubmitted.png")
     screen.button("Done", dialog).click()
     screen.rows("reasons", 1)
     screen.button("Purge all 5").click()

@@ -66,8 +66,6 @@ def test_a_store_that_goes_down_shows_with_what_it_took(
     expect(down).to_be_visible(timeout=SHOWN_WITHIN_MS + 3_000)
     expect(down).to_contain_text("payments")
     expect(page.locator("[data-store='1']")).to_have_attribute("data-state", "down")
-    if pictures is not None:
-        page.screenshot(path=pictures / "store-down.png")
     screen.open("entity/payments/fragments")
     expect(page.locator("[data-fragment][data-state=down]").first).to_be_visible()
     expect(page.get_by_role("alert")).to_contain_text(re.compile(r"\d of 16 fragments are down"))
