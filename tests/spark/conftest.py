@@ -81,7 +81,7 @@ def spark_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, spark_log: Path) -> Iterator["SparkSession"]:
-    from jvm_archive import quick_jvm
+    from cluster import QUICK_JVM
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -100,7 +100,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_log: Path) -> Iterator
         .config("spark.local.dir", str(place))
         .config(
             "spark.driver.extraJavaOptions",
-            f"-Dlog4j2.configurationFile=file:{settings} {quick_jvm()}",
+            f"-Dlog4j2.configurationFile=file:{settings} {QUICK_JVM}",
         )
         .getOrCreate()
     )

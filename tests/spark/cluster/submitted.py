@@ -19,8 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from cluster import HOST, Cluster, command_of
-from jvm_archive import quick_jvm
+from cluster import HOST, QUICK_JVM, Cluster, command_of
 
 from support.repository import ROOT
 from support.server import SOURCE
@@ -30,6 +29,8 @@ _PACE_SECONDS: Final = 0.02
 _LOOKS: Final = 3
 """Answers that take about as long as the driver needs for the end of a task that it was told."""
 CONF: Final = {
+    "spark.driver.extraJavaOptions": QUICK_JVM,
+    "spark.executor.extraJavaOptions": QUICK_JVM,
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.port": "0",
@@ -194,8 +195,7 @@ def submit(cluster: Cluster, place: Path, script: str, *arguments: str) -> Submi
     """One of the jobs in the examples, by spark-submit."""
     submitter = Path(sys.executable).with_name("spark-submit")
     command = [str(submitter), "--master", cluster.url]
-    jvms = {f"spark.{role}.extraJavaOptions": quick_jvm() for role in ("driver", "executor")}
-    command += [word for pair in (CONF | jvms).items() for word in ("--conf", "=".join(pair))]
+    command += [word for pair in CONF.items() for word in ("--conf", "=".join(pair))]
     command += [str(ROOT / "examples" / "jobs" / script), *arguments]
     return Submitted(command, cluster, place)
 
