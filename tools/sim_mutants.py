@@ -168,12 +168,6 @@ BUGS = (
         "        out.outward.append(Settled(command.port, command.request, lost, None))",
     ),
     Bug(
-        "commit half of a transaction",
-        "fragment/transactions/atomic.py",
-        "            _take_back(prepared, error)\n",
-        "            return prepared\n",
-    ),
-    Bug(
         "ignore the locks of a transaction",
         "fragment/transactions/atomic.py",
         "            lost = lost or len(change.lost) > 0\n    if not lost:",
