@@ -191,6 +191,7 @@ class Simulation:
         self._loop.run(drain.begin, self._loop)
         end_us = world.now_us + DRAIN_US_MAX
         end_steps = world.steps + DRAIN_STEPS_MAX
+        self._listen_on()
         while not drain.is_empty():
             for _ in range(LOOK_STEPS):
                 world.step()
@@ -200,7 +201,8 @@ class Simulation:
                 raise drain.violation
             if world.now_us > end_us or world.steps > end_steps:
                 raise Violation(f"the bus does not drain: {drain.left()}")
-        self._listen_on()
+            if drain.is_empty():  # what was under way when it first was may still arrive
+                self._listen_on()
         self.ledger.close()
         self._checkpoint()
         self._listen_on()
