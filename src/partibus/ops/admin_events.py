@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from partibus.domain.errors import ArgumentError, BusError
+from partibus.ops.session import presented_token
 
 if TYPE_CHECKING:
     from partibus.ops.admin import Administration, Answer, Handler
@@ -73,7 +74,7 @@ def _events(node: "Administration") -> Callable[[Request], Awaitable[Response]]:
         from partibus.ops.admin import error_response
 
         try:
-            node.authorize(request.headers.get("authorization"), request.scope["path"])
+            node.authorize(presented_token(request), request.scope["path"])
             stream = node.events.stream()
             first = await anext(stream)
         except BusError as error:
