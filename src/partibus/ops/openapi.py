@@ -63,6 +63,7 @@ SUMMARIES: Final = {
     "GET /connections": "Who is connected",
     "GET /connections/{id}": "One connection with all its links",
     "DELETE /connections/{id}": "Close a connection",
+    "GET /signals": "All that /metrics counts, by entity and worker",
     "GET /events": "What happens, as server-sent events",
     "GET /log": "What is logged",
     "PUT /log": "Change what is logged",

@@ -188,7 +188,7 @@ class DotNetClient:
     ) -> None:
         link = session.attach(name, **fields)  # type: ignore[arg-type]
         link.context = session.context = owner
-        self._client._owners.add(owner)
+        self._client._owners[owner] = None
         while owner.link is None:
             await owner.moved()
 
