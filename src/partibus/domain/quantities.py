@@ -11,6 +11,7 @@ from typing import Final
 
 from partibus.domain.duration import parse_duration
 from partibus.domain.errors import ArgumentError
+from partibus.domain.moments import calendar_moment
 
 UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"(?:\d{1,12}(?:\.\d{1,6})?(?:ms|s|m|h|d))+", re.ASCII)
@@ -71,5 +72,5 @@ def spoken_moment(time_ms: int | None) -> str | None:
     """A time as programs read it, in UTC."""
     if time_ms is None:
         return None
-    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    moment = calendar_moment(time_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

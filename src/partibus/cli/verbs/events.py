@@ -3,7 +3,6 @@
 Owns the words of each event, and the reading of the stream.
 """
 
-import http.client
 import json as json_form
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -52,6 +51,8 @@ def events(
 
 
 def _stream(place: "Place", kinds: list[str]) -> Iterator[dict[str, Any]]:
+    import http.client
+
     from partibus.cli.failures import CommandFailed, unreachable
     from partibus.cli.remote import PREFIX, authorization
 
