@@ -175,11 +175,12 @@ def test_wrong_options_are_told_by_spark(spark: SparkSession, bus: Bus) -> None:
 
 def test_a_message_that_no_row_can_be_made_of_is_named(spark: SparkSession, bus: Bus) -> None:
     queue = bus.queue("plain")
-    poison = OutgoingMessage(body=b"x", message_id="m", subject="##").encode()
+    # The bus refuses properties that nobody can read; the body is the sender's own.
+    poison = OutgoingMessage(body="##", body_type="value", message_id="m", subject="s").encode()
     fill(bus, queue, [poison.replace(b"##", b"\xff\xfe")])
     with pytest.raises(PySparkException, match=f"Message 1 in fragment 0 of '{queue}' cannot"):
         read(spark, bus.options(queue)).collect()
-    rows = read(spark, bus.options(queue, columns="body,message_id")).collect()
+    rows = read(spark, bus.options(queue, columns="subject,message_id")).collect()
     assert [row["message_id"] for row in rows] == ["m"]
 
 
