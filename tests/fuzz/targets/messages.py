@@ -20,10 +20,9 @@ from partibus.amqp.codec.sections import (
     split_batch,
 )
 from partibus.amqp.codec.types import Char, Described, Pairs, Symbol, Timestamp, ULong
-from partibus.cli.failures import CommandFailed
 from partibus.client.message import IncomingMessage, OutgoingMessage, encode_batch
 from partibus.client.messages.json_form import message_from_line, message_to_json
-from partibus.domain.errors import BusError
+from partibus.domain.errors import ArgumentError, BusError
 from partibus.fragment.message import Held, NewMessage, Overlay
 from partibus.message.envelope import received_to_stored, to_delivery, to_peeked, to_stored
 from partibus.message.parts import MessageParts
@@ -147,7 +146,7 @@ TARGETS: Final = (
         name="json-messages",
         takes="a line of JSON for `partibus send`",
         execute=json_line,
-        answers=(CommandFailed, EncodeError),
+        answers=(ArgumentError, EncodeError),
         seeds=lambda: JSON_SEEDS,
     ),
 )
