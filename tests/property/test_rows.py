@@ -208,6 +208,11 @@ def silent(command: Any) -> Any:
 
 IN_TRANSACTIONS = (Enqueue, Settle, CancelScheduled, EnqueueNumbered, Transfer)
 PARTS = st.one_of([COMMANDS[kind] for kind in IN_TRANSACTIONS])
+COMMANDS[commands.Pick] = st.builds(
+    lambda lane, sequences: commands.Pick(PORT, lane, sequences),
+    st.sampled_from(commands.Lane),
+    st.lists(numbers, max_size=4),
+)
 COMMANDS[Transact] = st.builds(
     lambda work, size: Transact(PORT, work, size),
     st.lists(st.tuples(numbers, PARTS.map(silent)), max_size=4),
