@@ -15,7 +15,8 @@ CONSOLE_FILES := src/partibus/console/static
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # More workers than cores: most of the time a stock client is waiting. A Spark session is not, so the
 # Spark tests come after the others, in two sessions; without Java there are none of them (code 5).
-PYTEST := $(BIN)/python -m pytest --numprocesses 4 --ignore=tests/spark --ignore=tests/console
+# A worker that has nothing left takes tests from another, so that none idles at the end.
+PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist worksteal --ignore=tests/spark --ignore=tests/console
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/console
 SPARK_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/spark
