@@ -6,7 +6,6 @@ and held no live body when the checkpoint was taken. Called by the store on the 
 reports to it there.
 """
 
-import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +17,7 @@ import psycopg
 from partibus.domain.errors import BusError, StoreUnavailable
 from partibus.store.callbacks import tell
 from partibus.store.interface import Done, Increment, Notify
-from partibus.store.postgres.lane import Connection, Lane
+from partibus.store.postgres.lane import Lane, LaneConnection
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
 
@@ -36,7 +35,7 @@ class LaneKeeper:
         self._notify = notify
         self._changed = changed
         self._worker = Worker(f"lane-keep-{lane.number}")
-        self._connection: Connection | None = None
+        self._connection = LaneConnection(lane, "checkpoint")
         """Of the thread."""
         self._pages: dict[int, int] = {}
         """The pages in the database and their lengths."""
@@ -65,7 +64,7 @@ class LaneKeeper:
 
     def close(self) -> None:
         """Finish what was begun."""
-        self._worker.submit(self._disconnect)
+        self._worker.submit(self._connection.drop)
         self._worker.close()
 
     # --- on the thread ----------------------------------------------------------------------
@@ -81,7 +80,7 @@ class LaneKeeper:
         try:
             written = self._write_all(position, states, increment)
         except (psycopg.Error, BusError) as error:
-            self._disconnect()
+            self._connection.drop()
             _log.error("%s: a checkpoint could not be written: %s", self._lane.name, error)
             text = f"The {self._lane.name} could not write a checkpoint: {error}."
             self._notify(partial(self._failed, StoreUnavailable(text), done))
@@ -96,7 +95,7 @@ class LaneKeeper:
         needed = set(() if increment is None else chain.from_iterable(increment.needed))
         gone = [number for number in self._pages if number not in needed]
         added = [(number, b"".join(new[number]())) for number in sorted(needed & new.keys())]
-        with self._lane.checkpoint(self._connected(), position) as writer:
+        with self._lane.checkpoint(self._connection.get(), position) as writer:
             writer.drop_pages(gone)
             writer.add_pages(added)
             writer.put_states(states)
@@ -109,23 +108,12 @@ class LaneKeeper:
 
     def _drop(self, bases: list[int], done: Done) -> None:
         try:
-            self._lane.drop_segments(self._connected(), bases)
+            self._lane.drop_segments(self._connection.get(), bases)
         except (psycopg.Error, BusError) as error:
             # They hold nothing that is needed; the next start finds them again.
-            self._disconnect()
+            self._connection.drop()
             _log.warning("%s: obsolete tables remain: %s", self._lane.name, error)
         self._notify(partial(tell, done, None))
-
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            self._connection = self._lane.connect("checkpoint")
-        return self._connection
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                connection.close()
 
     # --- on the loop ------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ belongs to one thread. Encodes nothing. Called by the threads of `store.Postgres
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -271,6 +271,28 @@ class Lane:
             connection.execute(
                 "UPDATE partibus.lane SET checkpoint = %s WHERE lane = %s", (position, self.number)
             )
+
+
+class LaneConnection:
+    """A connection of one thread, made when it is first used and again after it was dropped."""
+
+    def __init__(self, lane: Lane, purpose: str) -> None:
+        self._lane = lane
+        self._purpose = purpose
+        self._connection: Connection | None = None
+
+    def get(self) -> Connection:
+        """Connected; raises StoreUnavailable when the database cannot be reached."""
+        if self._connection is None:
+            self._connection = self._lane.connect(self._purpose)
+        return self._connection
+
+    def drop(self) -> None:
+        """Let go of it, in whatever state it is."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
 
 
 class CheckpointWriter:

@@ -4,7 +4,6 @@ Owns the reader thread with its connection, and the check of each body against t
 lies before it. Planning needs the segment table and happens on the loop thread.
 """
 
-import contextlib
 import struct
 from functools import partial
 from typing import Final
@@ -14,7 +13,7 @@ import psycopg
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.callbacks import tell_read
 from partibus.store.interface import Notify, ReadDone, Ref
-from partibus.store.postgres.lane import Connection, Lane
+from partibus.store.postgres.lane import Lane, LaneConnection
 from partibus.store.postgres.recent import RecentEntries
 from partibus.store.record import BODY_CRC_BYTES, crc32c
 from partibus.store.table import SegmentTable
@@ -37,7 +36,7 @@ class LaneReaders:
         self._recent = recent
         self._notify = notify
         self._worker = Worker(f"lane-read-{lane.number}")
-        self._connection: Connection | None = None
+        self._connection = LaneConnection(lane, "read")
         """Of the thread."""
 
     def read_now(self, refs: list[Ref]) -> list[bytes] | None:
@@ -68,7 +67,7 @@ class LaneReaders:
 
     def close(self) -> None:
         """Answer what was asked, then end the thread."""
-        self._worker.submit(self._disconnect)
+        self._worker.submit(self._connection.drop)
         self._worker.close()
 
     def _plan(self, refs: list[Ref]) -> tuple[list[bytes], Plan]:
@@ -89,13 +88,13 @@ class LaneReaders:
         answer: list[bytes] | BusError = bodies
         try:
             for base, wanted in plan.items():
-                found = self._lane.read(self._connected(), base, [ref for _, ref in wanted])
+                found = self._lane.read(self._connection.get(), base, [ref for _, ref in wanted])
                 for (index, _), data in zip(wanted, found, strict=True):
                     bodies[index] = self._checked(refs[index][0], data, refs[index][1])
         except StoreCorrupt as error:
             answer = error
         except (psycopg.Error, BusError) as error:
-            self._disconnect()
+            self._connection.drop()
             answer = StoreUnavailable(f"The {self._lane.name} cannot be read: {error}. Try again.")
         self._notify(partial(self._finish, refs, answer, done))
 
@@ -115,17 +114,6 @@ class LaneReaders:
                 "checksum. Restore the database from a backup."
             )
         return body
-
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            self._connection = self._lane.connect("read")
-        return self._connection
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                connection.close()
 
 
 def checked_ref(position: int, length: int) -> Ref:

@@ -36,7 +36,7 @@ from partibus.store.interface import (
 )
 from partibus.store.postgres.appending import PROBE_INTERVAL_S, AppendThread, LaneEntry
 from partibus.store.postgres.keeping import LaneKeeper
-from partibus.store.postgres.lane import Connection, Lane, LaneRow
+from partibus.store.postgres.lane import Connection, Lane, LaneConnection, LaneRow
 from partibus.store.postgres.reading import LaneReaders
 from partibus.store.postgres.recent import RECENT_BYTES, RecentEntries
 from partibus.store.record import (
@@ -396,15 +396,13 @@ class LanePages:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
-        self._connection: Connection | None = None
+        self._connection = LaneConnection(lane, "recover")
         self.last = 0
 
     def read(self, number: int) -> bytes:
         """A page; raises StoreCorrupt when it is missing."""
         try:
-            if self._connection is None:
-                self._connection = self._lane.connect("recover")
-            page = self._lane.page(self._connection, number)
+            page = self._lane.page(self._connection.get(), number)
         except psycopg.Error as error:
             raise StoreUnavailable(f"The {self._lane.name} cannot be read: {error}") from error
         if page is None:
@@ -413,6 +411,4 @@ class LanePages:
 
     def close(self) -> None:
         """Let go of the connection."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        self._connection.drop()
