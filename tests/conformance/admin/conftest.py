@@ -56,12 +56,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield process
 
 
-@pytest.fixture(scope="package", autouse=True)
-def _trust(server: ServerProcess) -> Iterator[None]:
-    """What a user of the clients does: name the CA."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REQUESTS_CA_BUNDLE", str(server.ready.ca))
-        yield
+@pytest.fixture(autouse=True)
+def _trust(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a user of the clients does: name the CA.
+
+    For each test: the tests of another folder, with another CA, may run between two of these.
+    """
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(server.ready.ca))
 
 
 @pytest.fixture(scope="package")

@@ -38,16 +38,23 @@ def settings(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) ->
     }
 
 
+@pytest.fixture(autouse=True)
+def _environment(settings: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each test: the tests of another folder, with another CA, may run between two of these."""
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.fixture(scope="package")
 def errands(settings: dict[str, str]) -> Iterator[ModuleType]:
-    """The application in this process, to send tasks with."""
+    """The application in this process, to send tasks with; it reads its settings once."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
             patch.setenv(name, value)
         patch.syspath_prepend(str(HERE))
         module = importlib.import_module("application")
-        yield module
-        module.app.close()
+    yield module
+    module.app.close()
 
 
 @pytest.fixture(scope="package")
