@@ -87,8 +87,10 @@ class SimulatedFile:
         del self.perhaps[:count]
 
     def drop(self) -> None:
-        """A sync failed: what is not durable never will be, though it is still read."""
-        self.perhaps.clear()
+        """A sync failed: bytes that are not durable never will be, though they are still read.
+
+        Lengths stay under way: they are in the journal of the file system, not in its pages."""
+        self.perhaps = [change for change in self.perhaps if isinstance(change, int)]
 
     def lose(self, chance: Random) -> "SimulatedFile":
         """The file as a loss of power leaves it."""

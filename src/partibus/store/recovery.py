@@ -26,7 +26,7 @@ from partibus.store.record import (
     unpack_header,
     unpack_rows,
 )
-from partibus.store.segment import SEGMENT_HEADER_BYTES, reservation, segment_path
+from partibus.store.segment import SEGMENT_HEADER_BYTES, reservation, segment_path, write_all
 
 # Large enough that the system call is nothing beside the checksums, small enough to stay
 # in the processor's cache while entries are taken out of it.
@@ -54,7 +54,7 @@ class LogScan:
         self._directory = directory
         self._seed = seed
         self._bases = bases
-        self._durable = max(durable, start, bases[-1])
+        self._durable = self.known_durable = max(durable, start, bases[-1])
         self._may_cut = may_cut
         self.end = start
         self.cut_bytes = 0
@@ -204,7 +204,8 @@ def settle_tail(disk: Disk, directory: Path, scan: LogScan, base: int, segment_b
     """Cut the last segment where the scan ended and make what it found durable.
 
     After a crash an entry may be whole in memory but not on the disk; from here on it
-    counts as durable. The cut leaves zeros, so that nothing stale is ever found again.
+    counts as durable, so that it is written once more and synced. The cut leaves zeros, so
+    that nothing stale is ever found again.
     """
     fd = disk.open(segment_path(directory, base), writable=True)
     try:
@@ -213,9 +214,22 @@ def settle_tail(disk: Disk, directory: Path, scan: LogScan, base: int, segment_b
         reserved = reservation(scan.end - base, segment_bytes)
         if disk.size(fd) < reserved:
             disk.allocate(fd, reserved)
+        _write_again(disk, fd, max(0, scan.known_durable - base), scan.end - base)
         disk.sync(fd)
     finally:
         disk.close(fd)
+
+
+def _write_again(disk: Disk, fd: int, start: int, end: int) -> None:
+    """Have the sync write what no sync is known to have written.
+
+    A sync that failed in the life before leaves its pages readable and marked as written: the
+    next one would succeed without them, and a loss of power would take what counts as durable."""
+    if start <= SEGMENT_HEADER_BYTES:
+        start = 0  # the header too: the segment may have been begun by a sync that failed
+    for offset in range(start, end, SCAN_CHUNK_BYTES):
+        data = disk.read(fd, min(SCAN_CHUNK_BYTES, end - offset), offset)
+        write_all(disk, fd, [data], offset)
 
 
 def entry_records(

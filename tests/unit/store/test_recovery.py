@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from partibus.domain.errors import StoreCorrupt
+from partibus.domain.errors import StoreCorrupt, StoreUnavailable
 from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
 from partibus.store.interface import Recovered
@@ -53,6 +53,36 @@ class CrashingDisk(FaultyDisk):
     def truncate(self, fd: int, length: int) -> None:
         self._fail(self.sync_errno)
         super().truncate(fd, length)
+
+
+class DroppingDisk(FaultyDisk):
+    """After a sync that failed, what was written before it stays readable and never gets to the
+    disk, though later syncs succeed: only what is written again does. Knows one segment."""
+
+    def __init__(self, segment: Path) -> None:
+        super().__init__(OsDisk())
+        self._segment = segment
+        self._fds: set[int] = set()
+        self._cached: list[tuple[int, bytes]] = []
+        self.written: list[tuple[int, bytes]] = []
+        """What got to the disk."""
+
+    def open(self, path: Path, *, writable: bool, create: bool = False) -> int:
+        fd = super().open(path, writable=writable, create=create)
+        (self._fds.add if path == self._segment else self._fds.discard)(fd)
+        return fd
+
+    def write(self, fd: int, parts: list[bytes], offset: int) -> int:
+        if fd in self._fds:
+            self._cached.append((offset, b"".join(parts)))
+        return super().write(fd, parts, offset)
+
+    def sync(self, fd: int) -> None:
+        cached = []
+        if fd in self._fds:
+            cached, self._cached = self._cached, []
+        super().sync(fd)
+        self.written += cached
 
 
 ACKNOWLEDGED = [b"%d" % number for number in range(6)]
@@ -140,6 +170,37 @@ def test_what_is_recovered_counts_as_durable_from_then_on(stores: Any, crash: Cr
     crash.segment.write_bytes(data)
     with pytest.raises(StoreCorrupt, match=f"{crash.segment}: offset {crash.durable}"):
         metas(stores, crash.directory)
+
+
+def after_a_failed_start(stores: Any, directory: Path, on_disk: bytes) -> list[bytes]:
+    """One start fails to sync, the next one succeeds, then the power is lost: what the one after
+    that finds, when only `on_disk` of the first segment was durable before."""
+    segment = segment_path(directory, 0)
+    disk = DroppingDisk(segment)
+    disk.sync_errno = errno.EIO
+    failing = stores.make(directory, disk=disk, segment_bytes=SEGMENT)
+    with pytest.raises(StoreUnavailable):
+        list(failing.open().records)
+    failing.close()
+    disk.heal()
+    stores.ready(directory, disk=disk, segment_bytes=SEGMENT).close()
+    left = bytearray(on_disk.ljust(segment.stat().st_size, b"\0"))
+    for offset, data in disk.written:
+        left[offset : offset + len(data)] = data
+    segment.write_bytes(left)
+    return metas(stores, directory)
+
+
+def test_an_entry_that_a_failed_sync_dropped_is_written_again(stores: Any, crash: Crash) -> None:
+    """The start reads an entry that is in the kernel's memory alone, and is about to rely on it."""
+    durable = crash.segment.read_bytes()[: crash.durable]
+    found = after_a_failed_start(stores, crash.directory, durable)
+    assert found == [*ACKNOWLEDGED, b"unacknowledged"]
+
+
+def test_a_segment_header_that_a_failed_sync_dropped_is_written_again(stores: Any) -> None:
+    stores.ready(segment_bytes=SEGMENT).close()
+    assert after_a_failed_start(stores, stores.directory, b"") == []
 
 
 def test_a_flipped_bit_in_the_last_acknowledged_entry_is_an_error(
