@@ -231,11 +231,12 @@ def seen(value: object, kept: set[str] = frozenset()) -> object:  # type: ignore
     if isinstance(value, (list, tuple)):
         return [seen(item, kept) for item in value]
     kind = type(value)
-    # The second is what a compiled class has in place of the first.
-    slots = getattr(kind, "__slots__", None) or getattr(kind, "__mypyc_attrs__", None)
-    if slots is None or isinstance(value, (int, str, bytes)):
+    # A dataclass has the first, a plain class the second, and the third when it is compiled.
+    sources = ("__dataclass_fields__", "__slots__", "__mypyc_attrs__")
+    names = next(filter(None, (getattr(kind, source, None) for source in sources)), None)
+    if names is None or isinstance(value, (int, str, bytes)):
         return value
-    return {name: seen(getattr(value, name), kept) for name in slots if name not in kept}
+    return {name: seen(getattr(value, name), kept) for name in names if name not in kept}
 
 
 def test_every_command_has_a_way() -> None:

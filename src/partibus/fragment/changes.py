@@ -5,6 +5,8 @@ machine carries it out when the store has its records, or takes it back when the
 failed. So nothing is acknowledged, or seen by a receiver, before it is on disk.
 """
 
+from dataclasses import dataclass
+
 from partibus.fragment.commands import Consumer, Enqueue, Lane, SetSessionState, Settle
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.outbox.marks import Mark
@@ -12,13 +14,11 @@ from partibus.fragment.ports import AnswerPort, MessagesPort
 from partibus.store.record import Record
 
 
+@dataclass(eq=False)
 class Change:
     """Base of all changes; `records` go to the store as one."""
 
-    __slots__ = ("records",)
-
-    def __init__(self, records: list[Record]) -> None:
-        self.records = records
+    records: list[Record]
 
 
 class DuplicateCheck:
@@ -83,35 +83,22 @@ class Arrival(Change):
         """Their outbox numbers begin here then."""
 
 
+@dataclass(eq=False)
 class Activation(Change):
     """Scheduled messages become active under new numbers (SCH-4)."""
 
-    __slots__ = ("activated_ms", "expires_ms", "first_sequence", "messages")
-
-    def __init__(
-        self,
-        records: list[Record],
-        messages: list[Held],
-        first_sequence: int,
-        activated_ms: int,
-        expires_ms: list[int],
-    ) -> None:
-        self.records = records
-        self.messages = messages
-        self.first_sequence = first_sequence
-        self.activated_ms = activated_ms
-        self.expires_ms = expires_ms
+    messages: list[Held]
+    first_sequence: int
+    activated_ms: int
+    expires_ms: list[int]
 
 
+@dataclass(eq=False)
 class Cancellation(Change):
     """Scheduled messages leave before their time."""
 
-    __slots__ = ("messages", "port")
-
-    def __init__(self, records: list[Record], messages: list[Held], port: AnswerPort) -> None:
-        self.records = records
-        self.messages = messages
-        self.port = port
+    messages: list[Held]
+    port: AnswerPort
 
 
 class Removal(Change):
@@ -198,34 +185,26 @@ class Deferral(Change):
         """The delivery that ended so counts (DLV-3)."""
 
 
+@dataclass(eq=False)
 class DeadLettering(Change):
     """Messages move from the main lane to the dead-letter lane (DLQ-4)."""
 
-    __slots__ = ("counted", "first_number", "messages", "onward", "overlay")
-
-    def __init__(
-        self, records: list[Record], messages: list[Held], overlay: Overlay, counted: bool
-    ) -> None:
-        self.records = records
-        self.messages = messages
-        self.overlay = overlay
-        self.counted = counted
-        """The move ends a delivery that counts (abandon, lapse), so the count goes up."""
-        self.onward = ""
-        """Where the entity forwards its dead letters (FWD-5)."""
-        self.first_number = 0
-        """Their outbox numbers begin here then."""
+    messages: list[Held]
+    overlay: Overlay
+    counted: bool
+    """The move ends a delivery that counts (abandon, lapse), so the count goes up."""
+    onward: str = ""
+    """Where the entity forwards its dead letters (FWD-5)."""
+    first_number: int = 0
+    """Their outbox numbers begin here then."""
 
 
+@dataclass(eq=False)
 class SessionStateChange(Change):
     """What is stored for a session, from now on (SES-16)."""
 
-    __slots__ = ("command", "updated_ms")
-
-    def __init__(self, records: list[Record], command: SetSessionState, updated_ms: int) -> None:
-        self.records = records
-        self.command = command
-        self.updated_ms = updated_ms
+    command: SetSessionState
+    updated_ms: int
 
 
 class Answer(Change):

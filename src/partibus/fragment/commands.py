@@ -7,6 +7,7 @@ the command, messages to a `Receiver`; both may live here or at the far end of a
 
 import enum
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from partibus.domain.errors import BusError
@@ -180,13 +181,11 @@ class Interest(Command):
         self.consumer = consumer
 
 
+@dataclass(eq=False)
 class Detach(Command):
     """A receiver leaves; its locks stay until they lapse (LCK-7)."""
 
-    __slots__ = ("consumer",)
-
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer = consumer
+    consumer: Consumer
 
 
 class Settle(Command):
@@ -228,14 +227,12 @@ class DropLocks(Command):
     __slots__ = ()
 
 
+@dataclass(eq=False)
 class CancelScheduled(Command):
     """Remove scheduled messages before their time, all or none (SCH-3)."""
 
-    __slots__ = ("port", "sequences")
-
-    def __init__(self, port: AnswerPort, sequences: list[int]) -> None:
-        self.port = port
-        self.sequences = sequences
+    port: AnswerPort
+    sequences: list[int]
 
 
 class ReceiveDeferred(Command):
@@ -328,6 +325,7 @@ class Purge(Command):
         """Only the messages of this session; None for all."""
 
 
+@dataclass(eq=False)
 class AcceptSession(Command):
     """Lock a session for a receiver: a certain one, or the free one whose head waits longest.
 
@@ -335,104 +333,78 @@ class AcceptSession(Command):
     `waits` says whether the receiver stands in line until it detaches (SES-4). A receiver that is
     not exclusive may show the lock that another one holds, and takes its place (SES-27)."""
 
-    __slots__ = ("consumer", "is_exclusive", "session_id", "takes_over", "waits")
-
-    def __init__(
-        self,
-        consumer: SessionConsumer,
-        session_id: str | None,
-        waits: bool,
-        is_exclusive: bool = True,
-        takes_over: int = 0,
-    ) -> None:
-        self.consumer = consumer
-        self.session_id = session_id
-        self.waits = waits
-        self.is_exclusive = is_exclusive
-        self.takes_over = takes_over
-        """The number of the lock to take over; 0 for none."""
+    consumer: SessionConsumer
+    session_id: str | None
+    waits: bool
+    is_exclusive: bool = True
+    takes_over: int = 0
+    """The number of the lock to take over; 0 for none."""
 
 
+@dataclass(eq=False)
 class FindOldestSession(Command):
     """Tell since when the head of the session waits that would be given next; 0 for none."""
 
-    __slots__ = ("port",)
-
-    def __init__(self, port: AnswerPort) -> None:
-        self.port = port
+    port: AnswerPort
 
 
+@dataclass(eq=False)
 class RenewSession(Command):
     """Extend a session's lock by the entity's lock duration from now (SES-7)."""
 
-    __slots__ = ("lock", "port", "session_id")
-
-    def __init__(self, port: RenewPort, session_id: str, lock: int) -> None:
-        self.port = port
-        self.session_id = session_id
-        self.lock = lock
+    port: RenewPort
+    session_id: str
+    lock: int
 
 
+@dataclass(eq=False)
 class GetSessionState(Command):
     """Read the state of a session; needs its lock (SES-16)."""
 
-    __slots__ = ("lock", "port", "session_id")
-
-    def __init__(self, port: StatePort, session_id: str, lock: int) -> None:
-        self.port = port
-        self.session_id = session_id
-        self.lock = lock
+    port: StatePort
+    session_id: str
+    lock: int
 
 
+@dataclass(eq=False)
 class SetSessionState(Command):
     """Store the state of a session, None to clear it; needs its lock (SES-16)."""
 
-    __slots__ = ("lock", "port", "session_id", "state")
-
-    def __init__(self, port: AnswerPort, session_id: str, lock: int, state: bytes | None) -> None:
-        self.port = port
-        self.session_id = session_id
-        self.lock = lock
-        self.state = state
+    port: AnswerPort
+    session_id: str
+    lock: int
+    state: bytes | None
 
 
+@dataclass(eq=False)
 class ListSessions(Command):
     """Tell which sessions there are (SES-18)."""
 
-    __slots__ = ("count_max", "port", "skip", "updated_after_ms")
-
-    def __init__(
-        self, port: SessionsPort, updated_after_ms: int | None, skip: int, count_max: int
-    ) -> None:
-        self.port = port
-        self.updated_after_ms = updated_after_ms
-        """Only those whose state was set after this; None for all that have active messages
-        or state."""
-        self.skip = skip
-        self.count_max = count_max
+    port: SessionsPort
+    updated_after_ms: int | None
+    """Only those whose state was set after this; None for all that have active messages
+    or state."""
+    skip: int
+    count_max: int
 
 
+@dataclass(eq=False)
 class Question(Command):
     """An administrative question to the process that runs a fragment, not to the fragment."""
 
-    __slots__ = ("name", "payload", "port")
-
-    def __init__(self, port: QuestionPort, name: str, payload: bytes) -> None:
-        self.port = port
-        self.name = name
-        self.payload = payload
-        """An object in JSON."""
+    port: QuestionPort
+    name: str
+    payload: bytes
+    """An object in JSON."""
 
 
+@dataclass(eq=False)
 class Undelivered(Command):
     """Messages could not be handed over: they were damaged, or the store is down."""
 
-    __slots__ = ("consumer", "damaged", "messages")
-
-    def __init__(self, consumer: Consumer, messages: list[Held], damaged: bool) -> None:
-        self.consumer = consumer
-        self.messages = messages
-        self.damaged = damaged
+    consumer: Consumer
+    messages: list[Held]
+    damaged: bool
 
 
 class Suspend(Command):

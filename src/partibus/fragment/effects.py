@@ -6,6 +6,7 @@ and carries the effects out. The machine itself calls nobody.
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.domain.errors import BusError
@@ -16,6 +17,7 @@ from partibus.fragment.outbox.commands import ParcelPort
 from partibus.fragment.outbox.state import Parcel
 from partibus.fragment.ports import (
     AnswerPort,
+    FailurePort,
     MessagesPort,
     RenewPort,
     SendPort,
@@ -54,15 +56,13 @@ class Confirmed(Effect):
         self.port.confirmed(self.requests, self.first_sequence, self.dropped)
 
 
+@dataclass(eq=False)
 class DuplicatesDropped(Effect):
     """Duplicates were dropped; the broker counts them (DUP-10)."""
 
-    __slots__ = ("count", "message_id", "path")
-
-    def __init__(self, path: str, count: int, message_id: str) -> None:
-        self.path = path
-        self.count = count
-        self.message_id = message_id
+    path: str
+    count: int
+    message_id: str
 
     def carry_out(self) -> None:
         _log.debug(
@@ -74,15 +74,13 @@ class DuplicatesDropped(Effect):
         )
 
 
+@dataclass(eq=False)
 class Refused(Effect):
     """Sends were not stored."""
 
-    __slots__ = ("error", "port", "requests")
-
-    def __init__(self, port: SendPort, requests: list[int], error: BusError) -> None:
-        self.port = port
-        self.requests = requests
-        self.error = error
+    port: SendPort
+    requests: list[int]
+    error: BusError
 
     def carry_out(self) -> None:
         self.port.refused(self.requests, self.error)
@@ -105,136 +103,112 @@ class Settled(Effect):
         self.port.settled(self.request, self.lost, self.error)
 
 
+@dataclass(eq=False)
 class Renewed(Effect):
     """Locks were renewed."""
 
-    __slots__ = ("port", "until_ms")
-
-    def __init__(self, port: RenewPort, until_ms: list[int]) -> None:
-        self.port = port
-        self.until_ms = until_ms
+    port: RenewPort
+    until_ms: list[int]
 
     def carry_out(self) -> None:
         self.port.renewed(self.until_ms)
 
 
+@dataclass(eq=False)
 class Done(Effect):
     """An operation ended well."""
 
-    __slots__ = ("count", "port")
-
-    def __init__(self, port: AnswerPort, count: int) -> None:
-        self.port = port
-        self.count = count
+    port: AnswerPort
+    count: int
 
     def carry_out(self) -> None:
         self.port.done(self.count)
 
 
+@dataclass(eq=False)
 class Failed(Effect):
     """An operation changed nothing."""
 
-    __slots__ = ("error", "port")
-
-    def __init__(
-        self, port: AnswerPort | MessagesPort | StatePort | SessionsPort, error: BusError
-    ) -> None:
-        self.port = port
-        self.error = error
+    port: FailurePort
+    error: BusError
 
     def carry_out(self) -> None:
         self.port.failed(self.error)
 
 
+@dataclass(eq=False)
 class Drained(Effect):
     """A receiver's drain is answered."""
 
-    __slots__ = ("consumer",)
-
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer = consumer
+    consumer: Consumer
 
     def carry_out(self) -> None:
         self.consumer.receiver.drained()
 
 
+@dataclass(eq=False)
 class Available(Effect):
     """A receiver hears that messages wait."""
 
-    __slots__ = ("consumer",)
-
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer = consumer
+    consumer: Consumer
 
     def carry_out(self) -> None:
         self.consumer.receiver.available()
 
 
+@dataclass(eq=False)
 class Accepted(Effect):
     """A receiver holds a session."""
 
-    __slots__ = ("consumer", "lock", "session_id", "until_ms")
-
-    def __init__(
-        self, consumer: SessionConsumer, session_id: str, until_ms: int, lock: int
-    ) -> None:
-        self.consumer = consumer
-        self.session_id = session_id
-        self.until_ms = until_ms
-        self.lock = lock
+    consumer: SessionConsumer
+    session_id: str
+    until_ms: int
+    lock: int
 
     def carry_out(self) -> None:
         self.consumer.session_receiver.accepted(self.session_id, self.until_ms, self.lock)
 
 
+@dataclass(eq=False)
 class NotAccepted(Effect):
     """A receiver got no session."""
 
-    __slots__ = ("consumer", "error")
-
-    def __init__(self, consumer: SessionConsumer, error: BusError) -> None:
-        self.consumer = consumer
-        self.error = error
+    consumer: SessionConsumer
+    error: BusError
 
     def carry_out(self) -> None:
         self.consumer.session_receiver.not_accepted(self.error)
 
 
+@dataclass(eq=False)
 class SessionLost(Effect):
     """A receiver holds its session no more."""
 
-    __slots__ = ("consumer", "error")
-
-    def __init__(self, consumer: SessionConsumer, error: BusError) -> None:
-        self.consumer = consumer
-        self.error = error
+    consumer: SessionConsumer
+    error: BusError
 
     def carry_out(self) -> None:
         self.consumer.session_receiver.session_lost(self.error)
 
 
+@dataclass(eq=False)
 class NoState(Effect):
     """Nothing, or nothing but emptiness, is stored for a session."""
 
-    __slots__ = ("port", "state")
-
-    def __init__(self, port: StatePort, state: bytes | None) -> None:
-        self.port = port
-        self.state = state
+    port: StatePort
+    state: bytes | None
 
     def carry_out(self) -> None:
         self.port.state_found(self.state)
 
 
+@dataclass(eq=False)
 class SessionsListed(Effect):
     """The ids of sessions."""
 
-    __slots__ = ("passed_over", "port", "session_ids")
-
-    def __init__(self, port: SessionsPort, session_ids: list[str], passed_over: int) -> None:
-        self.port = port
-        self.session_ids = session_ids
-        self.passed_over = passed_over
+    port: SessionsPort
+    session_ids: list[str]
+    passed_over: int
 
     def carry_out(self) -> None:
         self.port.listed(self.session_ids, self.passed_over)

@@ -12,6 +12,14 @@ from partibus.domain.errors import BusError
 from partibus.fragment.message import Held
 
 
+class FailurePort(Protocol):
+    """Where the failure of an operation goes, whatever it was."""
+
+    def failed(self, error: BusError) -> None:
+        """Nothing was changed, or nothing can be read."""
+        ...
+
+
 class SendPort(Protocol):
     """Where the answers to sends go."""
 

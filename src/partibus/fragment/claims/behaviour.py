@@ -33,7 +33,7 @@ from partibus.fragment.claims.commands import (
     RenewClaim,
     SettleClaim,
 )
-from partibus.fragment.claims.effects import Claimed, ClaimFailed, ClaimsListed
+from partibus.fragment.claims.effects import Claimed, ClaimsListed
 from partibus.fragment.claims.records import claim_record, drop, give_back, lapse_now
 from partibus.fragment.claims.state import OWNERS_MAX, Claim, Claims, runs_of
 from partibus.fragment.commands import Command
@@ -68,7 +68,7 @@ def claim_messages(state: State, command: Command, now_ms: int, out: Effects) ->
     if refusal is None and claim is None and len(claims.by_owner) >= OWNERS_MAX:
         refusal = QuotaExceeded(f"'{state.spec.path}' has {OWNERS_MAX} owners of claims.")
     if refusal is not None:
-        out.outward.append(ClaimFailed(command.port, refusal))
+        out.outward.append(Failed(command.port, refusal))
         return
     claim = claims.of(command.owner)
     is_same = claim.start == command.start and command.start != ""
@@ -125,7 +125,7 @@ def _claim_again(
     """Take a lapsed claim back; lost when others have touched its messages."""
     taken = _take_back(state, claim)
     if taken is None:
-        out.outward.append(ClaimFailed(command.port, ClaimLost()))
+        out.outward.append(Failed(command.port, ClaimLost()))
     else:
         _prepare(state, claim, command, taken, expires_ms, out)
 
@@ -193,7 +193,7 @@ def abort_claim(state: State, change: Change, error: BusError, out: Effects) -> 
         state.main.let_go(held)
         state.main.put_back(held)
     change.claim.busy = False
-    out.outward.append(ClaimFailed(change.command.port, error))
+    out.outward.append(Failed(change.command.port, error))
 
 
 # --- holding --------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def renew_claim(state: State, command: Command, now_ms: int, out: Effects) -> No
     if refusal is None and (claim is None or not claim.is_live or claim.start != command.start):
         refusal = ClaimLost()
     if refusal is not None or claim is None:
-        out.outward.append(ClaimFailed(command.port, refusal or ClaimLost()))
+        out.outward.append(Failed(command.port, refusal or ClaimLost()))
         return
     _renew(state, claim, command.epoch, now_ms + command.duration_ms, command, out)
 
@@ -237,7 +237,7 @@ def abort_renewal(state: State, change: Change, error: BusError, out: Effects) -
     """The store failed: the old end stands."""
     assert isinstance(change, ClaimRenewal)
     change.claim.busy = False
-    out.outward.append(ClaimFailed(change.port, error))
+    out.outward.append(Failed(change.port, error))
 
 
 def read_claim(state: State, command: Command, now_ms: int, out: Effects) -> None:

@@ -6,6 +6,7 @@ has at most one claim in a fragment, named by where it starts. `epoch` numbers t
 owner; a run that a later one has followed is refused.
 """
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from partibus.domain.errors import BusError
@@ -13,43 +14,20 @@ from partibus.fragment.commands import Command
 from partibus.fragment.ports import AnswerPort, MessagesPort
 
 
+@dataclass(eq=False)
 class ClaimSummary:
     """What an owner holds."""
 
-    __slots__ = (
-        "byte_count",
-        "count",
-        "epoch",
-        "expires_ms",
-        "first",
-        "is_lapsed",
-        "last",
-        "owner",
-        "start",
-    )
-
-    def __init__(
-        self,
-        owner: str,
-        epoch: int,
-        start: str,
-        count: int,
-        byte_count: int,
-        first: int,
-        last: int,
-        expires_ms: int,
-        is_lapsed: bool,
-    ) -> None:
-        self.owner = owner
-        self.epoch = epoch
-        self.start = start
-        self.count = count
-        self.byte_count = byte_count
-        self.first = first
-        """The lowest sequence number in it; 0 when it is empty."""
-        self.last = last
-        self.expires_ms = expires_ms
-        self.is_lapsed = is_lapsed
+    owner: str
+    epoch: int
+    start: str
+    count: int
+    byte_count: int
+    first: int
+    """The lowest sequence number in it; 0 when it is empty."""
+    last: int
+    expires_ms: int
+    is_lapsed: bool
 
 
 class ClaimPort(Protocol):
@@ -72,99 +50,68 @@ class ClaimsPort(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class ClaimMessages(Command):
     """Hold waiting messages, oldest first, up to both limits.
 
     Asked again with the same start it answers with the claim that stands, taken back first if
     it has lapsed. What the owner held with another start goes back to the queue."""
 
-    __slots__ = ("byte_count_max", "count_max", "duration_ms", "epoch", "owner", "port", "start")
-
-    def __init__(
-        self,
-        port: ClaimPort,
-        owner: str,
-        epoch: int,
-        start: str,
-        count_max: int,
-        byte_count_max: int,
-        duration_ms: int,
-    ) -> None:
-        self.port = port
-        self.owner = owner
-        self.epoch = epoch
-        self.start = start
-        self.count_max = count_max
-        self.byte_count_max = byte_count_max
-        self.duration_ms = duration_ms
+    port: ClaimPort
+    owner: str
+    epoch: int
+    start: str
+    count_max: int
+    byte_count_max: int
+    duration_ms: int
 
 
+@dataclass(eq=False)
 class RenewClaim(Command):
     """Extend a claim by this duration from now."""
 
-    __slots__ = ("duration_ms", "epoch", "owner", "port", "start")
-
-    def __init__(
-        self, port: ClaimPort, owner: str, epoch: int, start: str, duration_ms: int
-    ) -> None:
-        self.port = port
-        self.owner = owner
-        self.epoch = epoch
-        self.start = start
-        self.duration_ms = duration_ms
+    port: ClaimPort
+    owner: str
+    epoch: int
+    start: str
+    duration_ms: int
 
 
+@dataclass(eq=False)
 class SettleClaim(Command):
     """Complete every message of a claim; one that is settled already answers 0."""
 
-    __slots__ = ("epoch", "owner", "port", "start")
-
-    def __init__(self, port: AnswerPort, owner: str, epoch: int, start: str) -> None:
-        self.port = port
-        self.owner = owner
-        self.epoch = epoch
-        self.start = start
+    port: AnswerPort
+    owner: str
+    epoch: int
+    start: str
 
 
+@dataclass(eq=False)
 class ReleaseClaim(Command):
     """Give the messages of an owner's claim back, without counting a delivery."""
 
-    __slots__ = ("epoch", "forget", "owner", "port")
-
-    def __init__(self, port: AnswerPort, owner: str, epoch: int, forget: bool) -> None:
-        self.port = port
-        self.owner = owner
-        self.epoch = epoch
-        self.forget = forget
-        """Forget the owner too: its epochs begin again at 1."""
+    port: AnswerPort
+    owner: str
+    epoch: int
+    forget: bool
+    """Forget the owner too: its epochs begin again at 1."""
 
 
+@dataclass(eq=False)
 class ReadClaim(Command):
     """Copies of claimed messages from a number on, as often as asked."""
 
-    __slots__ = ("byte_count_max", "count_max", "from_sequence", "owner", "port", "start")
-
-    def __init__(
-        self,
-        port: MessagesPort,
-        owner: str,
-        start: str,
-        from_sequence: int,
-        count_max: int,
-        byte_count_max: int,
-    ) -> None:
-        self.port = port
-        self.owner = owner
-        self.start = start
-        self.from_sequence = from_sequence
-        self.count_max = count_max
-        self.byte_count_max = byte_count_max
+    port: MessagesPort
+    owner: str
+    start: str
+    from_sequence: int
+    count_max: int
+    byte_count_max: int
 
 
+@dataclass(eq=False)
 class ListClaims(Command):
     """Tell which owners hold what."""
 
-    __slots__ = ("port",)
-
-    def __init__(self, port: ClaimsPort) -> None:
-        self.port = port
+    port: ClaimsPort

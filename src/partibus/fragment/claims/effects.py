@@ -4,45 +4,29 @@ Owns the answers to commands about claims, each a call of the port that the comm
 `claiming`, carried out by the broker when what they tell is durable.
 """
 
-from partibus.domain.errors import BusError
+from dataclasses import dataclass
+
 from partibus.fragment.claims.commands import ClaimPort, ClaimsPort, ClaimSummary
 from partibus.fragment.effects import Effect
 
 
+@dataclass(eq=False)
 class Claimed(Effect):
     """A claim stands."""
 
-    __slots__ = ("port", "summary")
-
-    def __init__(self, port: ClaimPort, summary: ClaimSummary) -> None:
-        self.port = port
-        self.summary = summary
+    port: ClaimPort
+    summary: ClaimSummary
 
     def carry_out(self) -> None:
         self.port.claimed(self.summary)
 
 
-class ClaimFailed(Effect):
-    """A claim was refused, or is lost."""
-
-    __slots__ = ("error", "port")
-
-    def __init__(self, port: ClaimPort, error: BusError) -> None:
-        self.port = port
-        self.error = error
-
-    def carry_out(self) -> None:
-        self.port.failed(self.error)
-
-
+@dataclass(eq=False)
 class ClaimsListed(Effect):
     """Every owner with what it holds."""
 
-    __slots__ = ("port", "summaries")
-
-    def __init__(self, port: ClaimsPort, summaries: list[ClaimSummary]) -> None:
-        self.port = port
-        self.summaries = summaries
+    port: ClaimsPort
+    summaries: list[ClaimSummary]
 
     def carry_out(self) -> None:
         self.port.claims_listed(self.summaries)

@@ -24,7 +24,7 @@ from partibus.fragment.cursors.commands import (
     RangePlan,
     ReadRange,
 )
-from partibus.fragment.cursors.effects import CursorFailed, CursorsListed, Located, Placed, Planned
+from partibus.fragment.cursors.effects import CursorsListed, Located, Placed, Planned
 from partibus.fragment.cursors.retention import CURSORS_MAX, Retention, decode_cursor, encode_cursor
 from partibus.fragment.effects import Done, Effects, Failed, Found
 from partibus.fragment.message import Held
@@ -47,7 +47,7 @@ def place_cursor(state: State, command: Command, now_ms: int, out: Effects) -> N
     retention = _retention(state)
     if command.name not in retention.cursors and len(retention.cursors) >= CURSORS_MAX:
         error = QuotaExceeded(f"'{state.spec.path}' has {CURSORS_MAX} cursors; drop some.")
-        out.outward.append(CursorFailed(command.port, error))
+        out.outward.append(Failed(command.port, error))
         return
     position = min(command.position, state.next_sequence_durable)
     cursor = CursorSummary(command.name, position, command.retain_ms, command.retain_bytes, now_ms)
@@ -65,7 +65,7 @@ def cursor_placed(state: State, change: Change, now_ms: int, out: Effects) -> No
 def abort_placement(state: State, change: Change, error: BusError, out: Effects) -> None:
     """The store failed: the cursor stands where it stood."""
     assert isinstance(change, CursorPlacement)
-    out.outward.append(CursorFailed(change.port, error))
+    out.outward.append(Failed(change.port, error))
 
 
 def drop_cursor(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -138,7 +138,7 @@ def plan_range(state: State, command: Command, now_ms: int, out: Effects) -> Non
     assert isinstance(command, PlanRange)
     if state.suspended:
         # What is planned now is read next, which a store that is down cannot do.
-        out.outward.append(CursorFailed(command.port, StoreUnavailable()))
+        out.outward.append(Failed(command.port, StoreUnavailable()))
         return
     end, count, byte_count = command.from_sequence, 0, 0
     for held in _range(state, command.lane, command.from_sequence):

@@ -5,6 +5,7 @@ it may be gone, what lies before it is kept for it even after its receivers have
 within the limits that the cursor asked for. Reading a range changes nothing and disturbs nobody.
 """
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from partibus.domain.errors import BusError
@@ -12,39 +13,31 @@ from partibus.fragment.commands import Command, Lane
 from partibus.fragment.ports import AnswerPort, MessagesPort
 
 
+@dataclass(eq=False)
 class CursorSummary:
     """Where a cursor stands."""
 
-    __slots__ = ("moved_ms", "name", "position", "retain_bytes", "retain_ms")
-
-    def __init__(
-        self, name: str, position: int, retain_ms: int, retain_bytes: int, moved_ms: int
-    ) -> None:
-        self.name = name
-        self.position = position
-        """The number of the first message that it has not passed."""
-        self.retain_ms = retain_ms
-        """How old a settled message may grow that is kept for it."""
-        self.retain_bytes = retain_bytes
-        self.moved_ms = moved_ms
+    name: str
+    position: int
+    """The number of the first message that it has not passed."""
+    retain_ms: int
+    """How old a settled message may grow that is kept for it."""
+    retain_bytes: int
+    moved_ms: int
 
 
+@dataclass(eq=False)
 class RangePlan:
     """What can be read from a number on."""
 
-    __slots__ = ("byte_count", "count", "earliest", "end", "next_sequence")
-
-    def __init__(
-        self, earliest: int, end: int, count: int, byte_count: int, next_sequence: int
-    ) -> None:
-        self.earliest = earliest
-        """The lowest number from which nothing is missing that was kept."""
-        self.end = end
-        """The number behind the last message within the limits."""
-        self.count = count
-        self.byte_count = byte_count
-        self.next_sequence = next_sequence
-        """The number that the next message will have."""
+    earliest: int
+    """The lowest number from which nothing is missing that was kept."""
+    end: int
+    """The number behind the last message within the limits."""
+    count: int
+    byte_count: int
+    next_sequence: int
+    """The number that the next message will have."""
 
 
 class CursorPort(Protocol):
@@ -87,48 +80,38 @@ class NumberPort(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class FindTime(Command):
     """Tell the number of the first message that was enqueued at or after a time."""
 
-    __slots__ = ("enqueued_ms", "port")
-
-    def __init__(self, port: NumberPort, enqueued_ms: int) -> None:
-        self.port = port
-        self.enqueued_ms = enqueued_ms
+    port: NumberPort
+    enqueued_ms: int
 
 
+@dataclass(eq=False)
 class PlaceCursor(Command):
     """Make a cursor or move it; a position beyond the end is the end."""
 
-    __slots__ = ("name", "port", "position", "retain_bytes", "retain_ms")
-
-    def __init__(
-        self, port: CursorPort, name: str, position: int, retain_ms: int, retain_bytes: int
-    ) -> None:
-        self.port = port
-        self.name = name
-        self.position = position
-        self.retain_ms = retain_ms
-        self.retain_bytes = retain_bytes
+    port: CursorPort
+    name: str
+    position: int
+    retain_ms: int
+    retain_bytes: int
 
 
+@dataclass(eq=False)
 class DropCursor(Command):
     """Forget a cursor and what is kept for it alone."""
 
-    __slots__ = ("name", "port")
-
-    def __init__(self, port: AnswerPort, name: str) -> None:
-        self.port = port
-        self.name = name
+    port: AnswerPort
+    name: str
 
 
+@dataclass(eq=False)
 class ListCursors(Command):
     """Tell which cursors there are."""
 
-    __slots__ = ("port",)
-
-    def __init__(self, port: CursorsPort) -> None:
-        self.port = port
+    port: CursorsPort
 
 
 class PlanRange(Command):

@@ -3,6 +3,8 @@
 Owns only shapes; `departures`, `transfers` and `marks` prepare them and carry them out.
 """
 
+from dataclasses import dataclass
+
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Lane
 from partibus.fragment.message import Held, Overlay
@@ -35,29 +37,21 @@ class Departure(Change):
         self.path = path
 
 
+@dataclass(eq=False)
 class TransferArrival(Change):
     """Messages for another entity, with the outbox number of the first."""
 
-    __slots__ = ("command", "enqueued_ms", "first_number")
-
-    def __init__(
-        self, records: list[Record], command: Transfer, first_number: int, enqueued_ms: int
-    ) -> None:
-        self.records = records
-        self.command = command
-        self.first_number = first_number
-        self.enqueued_ms = enqueued_ms
+    command: Transfer
+    first_number: int
+    enqueued_ms: int
 
 
+@dataclass(eq=False)
 class HandedOver(Change):
     """Parcels leave the fragment for good."""
 
-    __slots__ = ("numbers", "port")
-
-    def __init__(self, records: list[Record], numbers: list[int], port: AnswerPort) -> None:
-        self.records = records
-        self.numbers = numbers
-        self.port = port
+    numbers: list[int]
+    port: AnswerPort
 
 
 class BroughtBack(Change):
@@ -84,33 +78,20 @@ class BroughtBack(Change):
         """Their new outbox numbers begin here then."""
 
 
+@dataclass(eq=False)
 class Redirection(Change):
     """Parcels are bound to another path, under new numbers."""
 
-    __slots__ = ("first_number", "numbers", "path", "port")
-
-    def __init__(
-        self,
-        records: list[Record],
-        numbers: list[int],
-        first_number: int,
-        path: str,
-        port: AnswerPort,
-    ) -> None:
-        self.records = records
-        self.numbers = numbers
-        self.first_number = first_number
-        self.path = path
-        self.port = port
+    numbers: list[int]
+    first_number: int
+    path: str
+    port: AnswerPort
 
 
+@dataclass(eq=False)
 class Fencing(Change):
     """Numbers above a mark are closed."""
 
-    __slots__ = ("mark", "origin_id", "port")
-
-    def __init__(self, records: list[Record], origin_id: int, mark: Mark, port: AnswerPort) -> None:
-        self.records = records
-        self.origin_id = origin_id
-        self.mark = mark
-        self.port = port
+    origin_id: int
+    mark: Mark
+    port: AnswerPort

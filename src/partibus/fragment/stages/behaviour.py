@@ -26,7 +26,7 @@ from partibus.fragment.records import STAGED_MESSAGE
 from partibus.fragment.stages.changes import StageArrival, StageDrop, StagePublication
 from partibus.fragment.stages.commands import DropStages, ListWriters, PublishStages, StageMessages
 from partibus.fragment.stages.departures import depart_published
-from partibus.fragment.stages.effects import PublishFailed, StagesPublished, WritersListed
+from partibus.fragment.stages.effects import StagesPublished, WritersListed
 from partibus.fragment.stages.records import (
     STAGED_MESSAGE_META,
     close,
@@ -189,7 +189,7 @@ def publish_stages(state: State, command: Command, now_ms: int, out: Effects) ->
     if refusal is None:
         refusal = _missing(state, writer, command)
     if refusal is not None:
-        out.outward.append(PublishFailed(command.port, refusal))
+        out.outward.append(Failed(command.port, refusal))
         return
     _publish(state, stages.writer(command.writer), command, now_ms, out)
 
@@ -260,7 +260,7 @@ def abort_publication(state: State, change: Change, error: BusError, out: Effect
     for stage in [*change.published, *change.dropped]:
         stage.is_closing = False
     _forget_unknown(_stages(state), change.writer.name)
-    out.outward.append(PublishFailed(change.command.port, error))
+    out.outward.append(Failed(change.command.port, error))
 
 
 # --- ends -----------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def abort_drop(state: State, change: Change, error: BusError, out: Effects) -> N
     if change.port is not None:
         out.outward.append(Failed(change.port, error))
     if change.publish_port is not None:
-        out.outward.append(PublishFailed(change.publish_port, error))
+        out.outward.append(Failed(change.publish_port, error))
 
 
 def _discard(state: State, chosen: list[Stage], out: Effects) -> None:

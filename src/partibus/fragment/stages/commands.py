@@ -8,6 +8,7 @@ of batches: a writer may have begun to count again.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from partibus.domain.errors import BusError
@@ -16,48 +17,33 @@ from partibus.fragment.message import NewMessage
 from partibus.fragment.ports import AnswerPort, SendPort
 
 
+@dataclass(eq=False)
 class StageSummary:
     """One stage."""
 
-    __slots__ = ("byte_count", "count", "epoch", "name", "path", "touched_ms")
-
-    def __init__(
-        self, name: str, epoch: int, path: str, count: int, byte_count: int, touched_ms: int
-    ) -> None:
-        self.name = name
-        self.epoch = epoch
-        self.path = path
-        """Where its messages are to go."""
-        self.count = count
-        self.byte_count = byte_count
-        self.touched_ms = touched_ms
-        """When something was last added."""
+    name: str
+    epoch: int
+    path: str
+    """Where its messages are to go."""
+    count: int
+    byte_count: int
+    touched_ms: int
+    """When something was last added."""
 
 
+@dataclass(eq=False)
 class WriterSummary:
     """What a fragment knows of one writer."""
 
-    __slots__ = ("batch", "epoch", "leaving", "name", "series", "stages", "used_ms")
-
-    def __init__(
-        self,
-        name: str,
-        epoch: int,
-        series: str,
-        batch: int,
-        used_ms: int,
-        stages: list[StageSummary],
-        leaving: int,
-    ) -> None:
-        self.name = name
-        self.epoch = epoch
-        self.series = series
-        """What it published last; empty when nothing was."""
-        self.batch = batch
-        self.used_ms = used_ms
-        self.stages = stages
-        self.leaving = leaving
-        """Messages that are published and not in the outbox yet."""
+    name: str
+    epoch: int
+    series: str
+    """What it published last; empty when nothing was."""
+    batch: int
+    used_ms: int
+    stages: list[StageSummary]
+    leaving: int
+    """Messages that are published and not in the outbox yet."""
 
 
 class PublishPort(Protocol):
@@ -80,99 +66,55 @@ class WritersPort(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class StageMessages(Command):
     """Add a chunk to a stage, which is made by its first.
 
     Chunks are counted from 0. One that is there already is confirmed again and not added, so
     that a writer without an answer may send it again."""
 
-    __slots__ = (
-        "byte_count",
-        "chunk",
-        "epoch",
-        "messages",
-        "name",
-        "path",
-        "port",
-        "requests",
-        "writer",
-    )
-
-    def __init__(
-        self,
-        port: SendPort,
-        writer: str,
-        epoch: int,
-        name: str,
-        path: str,
-        chunk: int,
-        messages: list[NewMessage],
-        requests: list[int],
-        byte_count: int,
-    ) -> None:
-        self.port = port
-        self.writer = writer
-        self.epoch = epoch
-        self.name = name
-        self.path = path
-        self.chunk = chunk
-        self.messages = messages
-        self.requests = requests
-        self.byte_count = byte_count
+    port: SendPort
+    writer: str
+    epoch: int
+    name: str
+    path: str
+    chunk: int
+    messages: list[NewMessage]
+    requests: list[int]
+    byte_count: int
 
 
+@dataclass(eq=False)
 class PublishStages(Command):
     """Send the messages of stages off, all of them or none; other stages of the writer are void.
 
     Each stage is named with the number of messages that it must have. A batch of the series at or
     below the last one that was published is not published again: its stages are dropped."""
 
-    __slots__ = ("batch", "epoch", "port", "series", "stages", "writer")
-
-    def __init__(
-        self,
-        port: PublishPort,
-        writer: str,
-        series: str,
-        epoch: int,
-        batch: int,
-        stages: Sequence[tuple[str, int]],
-    ) -> None:
-        self.port = port
-        self.writer = writer
-        self.series = series
-        self.epoch = epoch
-        self.batch = batch
-        self.stages = stages
+    port: PublishPort
+    writer: str
+    series: str
+    epoch: int
+    batch: int
+    stages: Sequence[tuple[str, int]]
 
 
+@dataclass(eq=False)
 class DropStages(Command):
     """Forget what a writer has staged up to an epoch, or only the stages that are named.
 
     Without an epoch an operator asks: whatever the writer is at, it is over."""
 
-    __slots__ = ("epoch", "forget", "names", "port", "writer")
-
-    def __init__(
-        self,
-        port: AnswerPort,
-        writer: str,
-        epoch: int | None,
-        names: Sequence[str] | None = None,
-        forget: bool = False,
-    ) -> None:
-        self.port = port
-        self.writer = writer
-        self.epoch = epoch
-        self.names = names
-        self.forget = forget
-        """Forget the writer too, and which batches it has published."""
+    port: AnswerPort
+    writer: str
+    epoch: int | None
+    names: Sequence[str] | None = None
+    forget: bool = False
+    """Forget the writer too, and which batches it has published."""
 
 
+@dataclass(eq=False)
 class ListWriters(Command):
     """Tell who has staged and published what."""
 
-    __slots__ = ("port",)
-
-    def __init__(self, port: WritersPort) -> None:
-        self.port = port
+    port: WritersPort

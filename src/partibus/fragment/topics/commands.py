@@ -5,25 +5,23 @@ read back first; the broker reads and submits what it found. None of them comes 
 or from another process.
 """
 
+from dataclasses import dataclass
+
 from partibus.fragment.commands import Command
 from partibus.fragment.message import Held
 
 
+@dataclass(eq=False)
 class PublishDue(Command):
     """Publish scheduled messages, whose bodies were read."""
 
-    __slots__ = ("bodies", "messages")
-
-    def __init__(self, messages: list[Held], bodies: list[bytes]) -> None:
-        self.messages = messages
-        self.bodies = bodies
+    messages: list[Held]
+    bodies: list[bytes]
 
 
+@dataclass(eq=False)
 class DueUnread(Command):
     """The bodies of scheduled messages could not be read: damaged, or the store is down."""
 
-    __slots__ = ("damaged", "messages")
-
-    def __init__(self, messages: list[Held], damaged: bool) -> None:
-        self.messages = messages
-        self.damaged = damaged
+    messages: list[Held]
+    damaged: bool

@@ -7,20 +7,19 @@ answered twice, and nothing is changed by asking.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from partibus.fragment.message import NewMessage, Overlay
 
 
+@dataclass(eq=False)
 class Failure:
     """A filter or an action that could not be evaluated for a message (FLT-9)."""
 
-    __slots__ = ("key", "overlay")
-
-    def __init__(self, key: int, overlay: Overlay) -> None:
-        self.key = key
-        self.overlay = overlay
-        """The reason, as the dead letter states it."""
+    key: int
+    overlay: Overlay
+    """The reason, as the dead letter states it."""
 
 
 class Selection:

@@ -6,6 +6,7 @@ the gateway; the first is the broker's to carry out, the others are a fragment's
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from partibus.domain.errors import BusError
@@ -52,19 +53,17 @@ class SilentPort:
 SILENT: Final = SilentPort()
 
 
+@dataclass(eq=False)
 class Transact(Command):
     """Carry out all of this, in order and in one store entry, or nothing of it (TXN-2).
 
     Each part names its fragment, which must be in the store of the fragment that this is
     submitted to. The parts are ordinary commands whose port is `SILENT`."""
 
-    __slots__ = ("byte_count", "port", "work")
-
-    def __init__(self, port: AnswerPort, work: list[tuple[int, Command]], byte_count: int) -> None:
-        self.port = port
-        self.work = work
-        self.byte_count = byte_count
-        """The bytes of all messages that it carries."""
+    port: AnswerPort
+    work: list[tuple[int, Command]]
+    byte_count: int
+    """The bytes of all messages that it carries."""
 
 
 class CheckLocks(Command):
@@ -79,35 +78,24 @@ class CheckLocks(Command):
         self.outcome = outcome
 
 
+@dataclass(eq=False)
 class ReserveNumbers(Command):
     """Set sequence numbers aside for messages that are to come.
 
     What is scheduled in a transaction has its number before the transaction ends (SCH-7).
     Numbers of a transaction that fails are never used."""
 
-    __slots__ = ("count", "port")
-
-    def __init__(self, port: NumbersPort, count: int) -> None:
-        self.port = port
-        self.count = count
+    port: NumbersPort
+    count: int
 
 
+@dataclass(eq=False)
 class EnqueueNumbered(Command):
     """Store messages that wait for their time under numbers that were set aside for them."""
 
-    __slots__ = ("byte_count", "first_sequence", "life", "messages", "port")
-
-    def __init__(
-        self,
-        port: SendPort,
-        messages: list[NewMessage],
-        byte_count: int,
-        first_sequence: int,
-        life: int,
-    ) -> None:
-        self.port = port
-        self.messages = messages
-        self.byte_count = byte_count
-        self.first_sequence = first_sequence
-        self.life = life
-        """The life of the fragment's process in which the numbers were set aside."""
+    port: SendPort
+    messages: list[NewMessage]
+    byte_count: int
+    first_sequence: int
+    life: int
+    """The life of the fragment's process in which the numbers were set aside."""

@@ -6,6 +6,7 @@ void, since others may have that number now. Called by the machine; `scheduling`
 they are there.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.domain.errors import BusError, TransactionRolledBack
@@ -31,43 +32,30 @@ LIFE_BITS: Final = 32
 """Of a lock's number, below those that tell one life of a worker from another."""
 
 
+@dataclass(eq=False)
 class Reserved(Effect):
     """Numbers were set aside."""
 
-    __slots__ = ("first_sequence", "life", "port")
-
-    def __init__(self, port: NumbersPort, first_sequence: int, life: int) -> None:
-        self.port = port
-        self.first_sequence = first_sequence
-        self.life = life
+    port: NumbersPort
+    first_sequence: int
+    life: int
 
     def carry_out(self) -> None:
         self.port.reserved(self.first_sequence, self.life)
 
 
+@dataclass(eq=False)
 class NumberedArrival(Change):
     """Scheduled messages, each under its number."""
 
-    __slots__ = ("byte_count", "check", "command", "held", "messages")
-
-    def __init__(
-        self,
-        records: list[Record],
-        command: EnqueueNumbered,
-        messages: list[NewMessage],
-        held: list[Held],
-        byte_count: int,
-        check: DuplicateCheck | None,
-    ) -> None:
-        self.records = records
-        self.command = command
-        self.messages = messages
-        """Those that are no duplicates."""
-        self.held = held
-        """The same, as they will be known; what they take in the store comes first in
-        `records`, in their order."""
-        self.byte_count = byte_count
-        self.check = check
+    command: EnqueueNumbered
+    messages: list[NewMessage]
+    """Those that are no duplicates."""
+    held: list[Held]
+    """The same, as they will be known; what they take in the store comes first in
+    `records`, in their order."""
+    byte_count: int
+    check: DuplicateCheck | None
 
 
 def life_of(state: State) -> int:

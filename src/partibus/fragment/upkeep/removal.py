@@ -7,6 +7,7 @@ record after one finds the state it speaks of. Called by the broker only.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -67,14 +68,12 @@ RELEASED_AT_ONCE: Final = 10_000
 """Bodies that are released in one go: some milliseconds."""
 
 
+@dataclass(eq=False)
 class Refusal(Effect):
     """A command for a fragment that was removed."""
 
-    __slots__ = ("command", "error")
-
-    def __init__(self, command: Command, error: BusError) -> None:
-        self.command = command
-        self.error = error
+    command: Command
+    error: BusError
 
     def carry_out(self) -> None:
         command = self.command
