@@ -1,7 +1,7 @@
-"""Answers of fragments as futures: the loop's side of a question.
+"""Answers of fragments as futures.
 
-Owns the ports that a command of the bulk path names. Every answer of a fragment resolves a
-future, every error fails it; there is nothing else to them.
+Owns the ports that the commands of operators and of the bulk path name. The answer of a fragment
+resolves the future, an error fails it.
 """
 
 import asyncio
@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from partibus.domain.errors import BusError
-from partibus.fragment.claims.commands import ClaimSummary
-from partibus.fragment.cursors.commands import CursorSummary, RangePlan
 from partibus.fragment.message import Held
 
 Value = TypeVar("Value")
@@ -33,54 +31,15 @@ class Answer(Generic[Value]):
         if not self.value.done():
             self.value.set_exception(error)
 
-
-class ClaimAnswer(Answer[ClaimSummary]):
-    """A claim stands."""
-
-    def claimed(self, summary: ClaimSummary) -> None:
-        self.put(summary)
-
-
-class ClaimsAnswer(Answer[list[ClaimSummary]]):
-    """All claims."""
-
-    def claims_listed(self, summaries: list[ClaimSummary]) -> None:
-        self.put(summaries)
-
-
-class CountAnswer(Answer[int]):
-    """A number of messages."""
-
-    def done(self, count: int) -> None:
-        self.put(count)
-
-
-class CursorAnswer(Answer[CursorSummary]):
-    """A cursor stands."""
-
-    def placed(self, cursor: CursorSummary) -> None:
-        self.put(cursor)
-
-
-class CursorsAnswer(Answer[list[CursorSummary]]):
-    """All cursors."""
-
-    def cursors_listed(self, cursors: list[CursorSummary]) -> None:
-        self.put(cursors)
-
-
-class PlanAnswer(Answer[RangePlan]):
-    """How far a read comes."""
-
-    def planned(self, plan: RangePlan) -> None:
-        self.put(plan)
-
-
-class NumberAnswer(Answer[int]):
-    """The number of a message."""
-
-    def located(self, sequence: int) -> None:
-        self.put(sequence)
+    # Most ports have one method for the value beside `failed`.
+    claimed = put
+    claims_listed = put
+    cursors_listed = put
+    done = put
+    located = put
+    placed = put
+    planned = put
+    writers_listed = put
 
 
 class MessagesAnswer(Answer[Messages]):

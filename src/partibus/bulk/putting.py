@@ -38,7 +38,7 @@ class Batch:
         submissions = Submissions(self, self._entity.fragments)
         for row, payload in enumerate(payloads):
             try:
-                message = self._stored_form(payload)
+                message = stored_form(self._entity, payload)
                 self._missing += submissions.route([message], row, len(message.body))
             except BusError as error:
                 self.refusals[row] = error
@@ -46,15 +46,6 @@ class Batch:
         if self._missing:
             await self._over
         return self.refusals
-
-    def _stored_form(self, payload: bytes) -> NewMessage:
-        entity = self._entity
-        if len(payload) > entity.message_bytes_max:
-            raise too_large(entity)
-        message = to_stored(payload, entity.spec.requires_duplicate_detection)
-        if entity.spec.requires_session:
-            require_session_ids(entity, [message])
-        return message
 
     # --- from the fragments -----------------------------------------------------------------
 
@@ -74,3 +65,13 @@ class Batch:
         self._missing -= count
         if not self._missing:
             self._over.set_result(None)
+
+
+def stored_form(entity: Entity, payload: bytes) -> NewMessage:
+    """A message as the fragments of an entity store it; refused when the entity cannot take it."""
+    if len(payload) > entity.message_bytes_max:
+        raise too_large(entity)
+    message = to_stored(payload, entity.spec.requires_duplicate_detection)
+    if entity.spec.requires_session:
+        require_session_ids(entity, [message])
+    return message

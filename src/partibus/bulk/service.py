@@ -10,17 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from partibus.bulk import requests as asked
-from partibus.bulk.answers import (
-    ClaimAnswer,
-    ClaimsAnswer,
-    CountAnswer,
-    CursorAnswer,
-    CursorsAnswer,
-    Messages,
-    MessagesAnswer,
-    NumberAnswer,
-    PlanAnswer,
-)
+from partibus.bulk.answers import Answer, Messages, MessagesAnswer
 from partibus.bulk.filter import compile_filter
 from partibus.domain.address import parse_address
 from partibus.domain.errors import ArgumentError, BusError, EntityNotFound
@@ -41,6 +31,7 @@ from partibus.fragment.cursors.commands import (
     ListCursors,
     PlaceCursor,
     PlanRange,
+    RangePlan,
     ReadRange,
 )
 from partibus.fragment.handle import LocalFragment
@@ -89,7 +80,7 @@ class BulkService:
         whole = asked.Limits(request.max_messages, request.max_bytes)
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = PlanAnswer()
+            answer = Answer[RangePlan]()
             start = request.start[fragment.index]
             own = request.limits.get(fragment.index, whole)
             fragment.submit(PlanRange(answer, lane, start, own.messages, own.bytes))
@@ -108,7 +99,7 @@ class BulkService:
         """The first message of each fragment from a time on."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = NumberAnswer()
+            answer = Answer[int]()
             fragment.submit(FindTime(answer, request.timestamp_ms))
             return {"number": await answer.value}
 
@@ -124,7 +115,7 @@ class BulkService:
         """Hold messages."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = ClaimAnswer()
+            answer = Answer[ClaimSummary]()
             limits = request.limits[fragment.index]
             fragment.submit(
                 ClaimMessages(
@@ -145,7 +136,7 @@ class BulkService:
         """Hold them for longer."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = ClaimAnswer()
+            answer = Answer[ClaimSummary]()
             claim = (request.owner, request.epoch, request.start)
             fragment.submit(RenewClaim(answer, *claim, request.duration_ms))
             return _claim(await answer.value)
@@ -156,7 +147,7 @@ class BulkService:
         """Complete them."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = CountAnswer()
+            answer = Answer[int]()
             fragment.submit(SettleClaim(answer, request.owner, request.epoch, request.start))
             return {"count": await answer.value}
 
@@ -166,7 +157,7 @@ class BulkService:
         """Give them back."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = CountAnswer()
+            answer = Answer[int]()
             fragment.submit(ReleaseClaim(answer, request.owner, request.epoch, request.forget))
             return {"count": await answer.value}
 
@@ -176,7 +167,7 @@ class BulkService:
         """Who holds what."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = ClaimsAnswer()
+            answer = Answer[list[ClaimSummary]]()
             fragment.submit(ListClaims(answer))
             return {"claims": [_claim(summary) for summary in await answer.value]}
 
@@ -186,7 +177,7 @@ class BulkService:
         """Make a cursor, or move it."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = CursorAnswer()
+            answer = Answer[CursorSummary]()
             position = request.positions[fragment.index]
             limits = (request.retain_ms, request.retain_bytes)
             fragment.submit(PlaceCursor(answer, request.name, position, *limits))
@@ -198,7 +189,7 @@ class BulkService:
         """Forget a cursor; fragments that do not have it have nothing to forget."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = CountAnswer()
+            answer = Answer[int]()
             fragment.submit(DropCursor(answer, request.name))
             try:
                 return {"count": await answer.value}
@@ -211,7 +202,7 @@ class BulkService:
         """Every cursor."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = CursorsAnswer()
+            answer = Answer[list[CursorSummary]]()
             fragment.submit(ListCursors(answer))
             return {"cursors": [_cursor(cursor) for cursor in await answer.value]}
 

@@ -10,7 +10,8 @@ loop; rights are checked before.
 from collections.abc import Sequence
 
 from partibus.bulk import requests as asked
-from partibus.bulk.answers import Answer, CountAnswer
+from partibus.bulk.answers import Answer
+from partibus.bulk.putting import Refusals, stored_form
 from partibus.domain.address import parse_address
 from partibus.domain.errors import ArgumentError, BusError
 from partibus.domain.partition_key import fragment_index
@@ -27,12 +28,7 @@ from partibus.gateway.namespace import (
     Entity,
     Namespace,
     require_sendable,
-    require_session_ids,
-    too_large,
 )
-from partibus.message.envelope import to_stored
-
-Refusals = dict[int, BusError]
 
 
 class StagedAnswer(Answer[None]):
@@ -52,13 +48,6 @@ class PublishedAnswer(Answer[tuple[int, bool]]):
 
     def published(self, count: int, is_repeated: bool) -> None:
         self.put((count, is_repeated))
-
-
-class WritersAnswer(Answer[list[WriterSummary]]):
-    """All writers."""
-
-    def writers_listed(self, writers: list[WriterSummary]) -> None:
-        self.put(writers)
 
 
 class StagingService:
@@ -93,7 +82,7 @@ class StagingService:
         messages: list[NewMessage] = []
         for row, payload in enumerate(payloads):
             try:
-                messages.append(_message(target, payload))
+                messages.append(stored_form(target, payload))
             except BusError as error:
                 refusals[row] = error
         size = sum([len(message.body) for message in messages])
@@ -117,7 +106,7 @@ class StagingService:
 
     async def drop(self, request: asked.DropStagesRequest) -> dict[str, object]:
         """Forget what was staged."""
-        answer = CountAnswer()
+        answer = Answer[int]()
         what = (request.writer, request.epoch, request.stages, request.forget)
         command = DropStages(answer, *what)
         self._home(request.entity, request.writer).submit(command)
@@ -125,7 +114,7 @@ class StagingService:
 
     async def writer(self, request: asked.WriterRequest) -> dict[str, object]:
         """What is known of a writer."""
-        answer = WritersAnswer()
+        answer = Answer[list[WriterSummary]]()
         self._home(request.entity, request.writer).submit(ListWriters(answer))
         found = [one for one in await answer.value if one.name == request.writer]
         return {"writer": writer_fields(found[0]) if found else None}
@@ -152,12 +141,3 @@ def writer_fields(writer: WriterSummary) -> dict[str, object]:
             for stage in writer.stages
         ],
     }
-
-
-def _message(target: Entity, payload: bytes) -> NewMessage:
-    if len(payload) > target.message_bytes_max:
-        raise too_large(target)
-    message = to_stored(payload, target.spec.requires_duplicate_detection)
-    if target.spec.requires_session:
-        require_session_ids(target, [message])
-    return message

@@ -1,8 +1,9 @@
-"""Entities that clients have created and deleted by attaching, one after the other.
+"""Changes of entities that clients ask for, one after the other.
 
 Owns the order: what one client asks for is done before what it, or another, asks for next, so
 that a subscription that is deleted and made again is never the old one. Each is carried out through
-the live namespace. Called by links; runs on the event loop only while there is something to do.
+the live namespace. Called by links and `rule_changes`; runs on the event loop only while there is
+something to do.
 """
 
 import asyncio
@@ -24,15 +25,16 @@ _log: Final = logging.getLogger(__name__)
 
 
 class EntityOrders:
-    """What links of this process have asked for and is not done yet."""
+    """What clients of this process have asked for and is not done yet."""
 
-    def __init__(self, live: LiveNamespace) -> None:
+    def __init__(self, live: LiveNamespace, tries_max: int = CONFLICT_TRIES_MAX) -> None:
         self._live = live
+        self._tries_max = tries_max
         self._waiting: deque[tuple[Order, OrderDone]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     def ask(self, order: Order, done: OrderDone) -> None:
-        """Carry an order out; `done` is told once, never inside this call."""
+        """Carry an order out; `done` is called once, never inside this call."""
         self._waiting.append((order, done))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -53,17 +55,17 @@ class EntityOrders:
                 except BusError as refusal:
                     error = refusal
                 except Exception:
-                    _log.exception("an entity could not be created or deleted for a client")
+                    _log.exception("a change that a client asked for failed")
                     error = BusError("The entity could not be changed; see the server's log.")
                 done(error)
         finally:
             self._task = None
 
     async def _carry_out(self, order: Order) -> None:
-        for _ in range(CONFLICT_TRIES_MAX):
+        for _ in range(self._tries_max - 1):
             try:
                 await order(self._live)
                 return
             except OperationConflict:
                 await asyncio.sleep(CONFLICT_S)
-        raise OperationConflict("Another operation on the entity does not end; try again.")
+        await order(self._live)

@@ -70,83 +70,72 @@ class FanOut(Generic[Result]):
             self._fail(self._error, self._results)
 
 
-class MessagesPart:
+class Part(Generic[Result]):
+    """The port of one of the fragments that were asked."""
+
+    __slots__ = ("_fan_out", "_part")
+
+    def __init__(self, fan_out: FanOut[Result], part: int) -> None:
+        self._fan_out = fan_out
+        self._part = part
+
+    def put(self, result: Result) -> None:
+        """The fragment has answered."""
+        self._fan_out.put(self._part, result)
+
+    def failed(self, error: BusError) -> None:
+        """The fragment could not do its part."""
+        self._fan_out.put_error(self._part, error)
+
+
+class MessagesPart(Part[Messages]):
     """The port of one fragment that was asked for messages."""
 
-    __slots__ = ("_fan_out", "_part")
-
-    def __init__(self, fan_out: FanOut[Messages], part: int) -> None:
-        self._fan_out = fan_out
-        self._part = part
+    __slots__ = ()
 
     def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
-        self._fan_out.put(self._part, (messages, bodies))
-
-    def failed(self, error: BusError) -> None:
-        self._fan_out.put_error(self._part, error)
+        self.put((messages, bodies))
 
 
-class CountPart:
+class CountPart(Part[int]):
     """The port for a fragment's count of affected messages."""
 
-    __slots__ = ("_fan_out", "_part")
-
-    def __init__(self, fan_out: FanOut[int], part: int) -> None:
-        self._fan_out = fan_out
-        self._part = part
+    __slots__ = ()
 
     def done(self, count: int) -> None:
-        self._fan_out.put(self._part, count)
-
-    def failed(self, error: BusError) -> None:
-        self._fan_out.put_error(self._part, error)
+        self.put(count)
 
 
-class SendPart:
+class SendPart(Part[Stored]):
     """The port for the sequence numbers that a fragment assigned."""
 
-    __slots__ = ("_fan_out", "_part")
-
-    def __init__(self, fan_out: FanOut[Stored], part: int) -> None:
-        self._fan_out = fan_out
-        self._part = part
+    __slots__ = ()
 
     def confirmed(
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
     ) -> None:
-        self._fan_out.put(self._part, (first_sequence, dropped))
+        self.put((first_sequence, dropped))
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
-        self._fan_out.put_error(self._part, error)
+        self.failed(error)
 
 
-class RenewPart:
+class RenewPart(Part[Sequence[int]]):
     """The port of one fragment that renews locks."""
 
-    __slots__ = ("_fan_out", "_part")
-
-    def __init__(self, fan_out: FanOut[Sequence[int]], part: int) -> None:
-        self._fan_out = fan_out
-        self._part = part
+    __slots__ = ()
 
     def renewed(self, until_ms: Sequence[int]) -> None:
-        self._fan_out.put(self._part, until_ms)
-
-    def failed(self, error: BusError) -> None:
-        self._fan_out.put_error(self._part, error)
+        self.put(until_ms)
 
 
-class SettlePart:
+class SettlePart(Part[int]):
     """The port of one fragment that settles locks; gives how many were lost."""
 
-    __slots__ = ("_fan_out", "_part")
-
-    def __init__(self, fan_out: FanOut[int], part: int) -> None:
-        self._fan_out = fan_out
-        self._part = part
+    __slots__ = ()
 
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
         if error is not None:
-            self._fan_out.put_error(self._part, error)
+            self.failed(error)
         else:
-            self._fan_out.put(self._part, len(lost))
+            self.put(len(lost))

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from partibus.bulk.answers import CountAnswer
+from partibus.bulk.answers import Answer
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.domain.address import parse_address
 from partibus.domain.errors import StoreUnavailable
@@ -20,7 +20,7 @@ from partibus.gateway.namespace import Namespace
 CHANGE_S_MAX: Final = 4.0
 """How long a worker waits for its stores; the worker that asks it waits for 5 seconds."""
 
-CommandOf = Callable[[LocalFragment, Payload, CountAnswer], Command | None]
+CommandOf = Callable[[LocalFragment, Payload, Answer[int]], Command | None]
 """The command that makes a change at a fragment; None when there is nothing to change there."""
 
 
@@ -67,9 +67,9 @@ class FragmentQuestions:
     async def _change_local(self, payload: Payload, command_of: CommandOf) -> Payload:
         """Submit the command to every fragment here, and wait for all of their answers."""
         failed: list[str] = []
-        answers: dict[str, CountAnswer] = {}
+        answers: dict[str, Answer[int]] = {}
         for fragment in self.local(payload["entity"]):
-            answer = CountAnswer()
+            answer = Answer[int]()
             command = command_of(fragment, payload, answer)
             if command is not None and not fragment.is_available:
                 failed.append(str(fragment.index))

@@ -8,7 +8,7 @@ side (`ops.admin`) through the administration.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from partibus.bulk.answers import CountAnswer
+from partibus.bulk.answers import Answer
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.record import EntityRecord
 from partibus.domain.errors import EntityNotFound
@@ -96,7 +96,7 @@ class PipelineService:
         return {"name": path, "cursor": cursor, "dropped": True}
 
 
-def _release(fragment: LocalFragment, payload: Payload, answer: CountAnswer) -> ReleaseClaim | None:
+def _release(fragment: LocalFragment, payload: Payload, answer: Answer[int]) -> ReleaseClaim | None:
     """Take the owner's claims away; its run is fenced off, so that it notices."""
     claims = fragment.machine.state.claims
     claim = None if claims is None else claims.by_owner.get(payload["owner"])
@@ -105,7 +105,7 @@ def _release(fragment: LocalFragment, payload: Payload, answer: CountAnswer) -> 
     return ReleaseClaim(answer, claim.owner, claim.epoch + 1, bool(payload["forget"]))
 
 
-def _drop(fragment: LocalFragment, payload: Payload, answer: CountAnswer) -> DropCursor | None:
+def _drop(fragment: LocalFragment, payload: Payload, answer: Answer[int]) -> DropCursor | None:
     retention = fragment.machine.state.retention
     if retention is None or payload["name"] not in retention.cursors:
         return None

@@ -5,11 +5,11 @@ Locked, deferred and scheduled messages are passed over, and so are fragments wh
 down, which are named in the result. Called by the administration.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from partibus.domain.errors import ArgumentError, BusError, StoreUnavailable
+from partibus.bulk.answers import Answer
+from partibus.domain.errors import ArgumentError, StoreUnavailable
 from partibus.fragment.commands import Lane, Purge
 from partibus.fragment.handle import Fragment
 
@@ -64,26 +64,9 @@ class PurgeRun:
             size = CHUNK_MESSAGES
             if self._limit is not None:
                 size = min(size, self._limit - self.count)
-            answer = _Answer()
+            answer = Answer[int]()
             fragment.submit(Purge(answer, self._lane, size, self._before_ms))
-            count = await answer.future
+            count = await answer.value
             self.count += count
             if count < size:
                 return
-
-
-class _Answer:
-    """The port of one command, as a future."""
-
-    __slots__ = ("future",)
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def done(self, count: int) -> None:
-        if not self.future.done():
-            self.future.set_result(count)
-
-    def failed(self, error: BusError) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)

@@ -7,7 +7,7 @@ side (`ops.admin_stages`) through the administration.
 
 from typing import Final
 
-from partibus.bulk.answers import CountAnswer
+from partibus.bulk.answers import Answer
 from partibus.bulk.staging import writer_fields
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.domain.errors import EntityNotFound
@@ -46,7 +46,7 @@ class StageService:
         return {"name": path, "writer": writer, "dropped": count}
 
 
-def _drop(fragment: LocalFragment, payload: Payload, answer: CountAnswer) -> DropStages | None:
+def _drop(fragment: LocalFragment, payload: Payload, answer: Answer[int]) -> DropStages | None:
     stages = fragment.machine.state.stages
     if stages is None or payload["writer"] not in stages.writers:
         return None
