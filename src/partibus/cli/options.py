@@ -5,53 +5,46 @@ argument that names an entity. A verb uses them as the types of its parameters. 
 read or opened here.
 """
 
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 import typer
 
 from partibus.cli.completion import complete_context, complete_entity
 
-_SERVER: Final = "Which server"
+_server_option: Final = partial(typer.Option, rich_help_panel="Which server")
 
 ConnectionString = Annotated[
     str | None,
-    typer.Option(
+    _server_option(
         metavar="TEXT",
         help="The connection string of the bus, as `partibus serve` prints it or as the portal of"
         " Azure shows it. Variable: PARTIBUS_CONNECTION_STRING. Without any, the server of this"
         " machine on port 5672 with the development key is meant.",
-        rich_help_panel=_SERVER,
-        show_default=False,
     ),
 ]
 Url = Annotated[
     str | None,
-    typer.Option(
+    _server_option(
         metavar="URL",
         help="Where the server answers HTTP, if not at the endpoint of the connection string;"
         " the key still comes from there. Variable: PARTIBUS_URL.",
-        rich_help_panel=_SERVER,
-        show_default=False,
     ),
 ]
 ContextName = Annotated[
     str | None,
-    typer.Option(
+    _server_option(
         metavar="NAME",
         help="A connection saved with `partibus context add`. Variable: PARTIBUS_CONTEXT.",
-        rich_help_panel=_SERVER,
-        show_default=False,
         autocompletion=complete_context,
     ),
 ]
 CaFile = Annotated[
     str | None,
-    typer.Option(
+    _server_option(
         metavar="FILE",
         help="Also trust this certificate authority (PEM), for TLS with your own certificate."
         " Variable: PARTIBUS_CA_FILE.",
-        rich_help_panel=_SERVER,
-        show_default=False,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -84,7 +77,6 @@ LookOption = Annotated[
         "--format",
         help="text: one line per message; json: one object per line; body: only the bodies."
         " (default text on a terminal, json in a pipe)",
-        show_default=False,
     ),
 ]
 PROPERTY_HELP: Final = (

@@ -4,6 +4,7 @@ Owns the flags, their help and their reading into typed values. A verb uses them
 of its parameters and hands their values to `make_template`.
 """
 
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -11,73 +12,41 @@ import typer
 from partibus.cli.options import PROPERTY_HELP
 from partibus.cli.quantities import moment_ms, span_ms
 
-_FIELDS: Final = "Fields of each message"
+_fields_option: Final = partial(typer.Option, rich_help_panel="Fields of each message")
 
-MessageId = Annotated[
-    str | None, typer.Option(metavar="ID", help="Its id.", rich_help_panel=_FIELDS)
-]
-SessionId = Annotated[
-    str | None,
-    typer.Option(metavar="ID", help="Its session.", rich_help_panel=_FIELDS),
-]
-PartitionKey = Annotated[
-    str | None, typer.Option(metavar="KEY", help="Its partition key.", rich_help_panel=_FIELDS)
-]
-Subject = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Subject (label).", rich_help_panel=_FIELDS)
-]
-CorrelationId = Annotated[
-    str | None, typer.Option(metavar="ID", help="Its correlation id.", rich_help_panel=_FIELDS)
-]
-ReplyTo = Annotated[
-    str | None, typer.Option(metavar="ENTITY", help="Where answers go.", rich_help_panel=_FIELDS)
-]
-ToAddress = Annotated[
-    str | None, typer.Option("--to", metavar="TEXT", help="Its field To.", rich_help_panel=_FIELDS)
-]
+MessageId = Annotated[str | None, _fields_option(metavar="ID", help="Its id.")]
+SessionId = Annotated[str | None, _fields_option(metavar="ID", help="Its session.")]
+PartitionKey = Annotated[str | None, _fields_option(metavar="KEY", help="Its partition key.")]
+Subject = Annotated[str | None, _fields_option(metavar="TEXT", help="Subject (label).")]
+CorrelationId = Annotated[str | None, _fields_option(metavar="ID", help="Its correlation id.")]
+ReplyTo = Annotated[str | None, _fields_option(metavar="ENTITY", help="Where answers go.")]
+ToAddress = Annotated[str | None, _fields_option("--to", metavar="TEXT", help="Its field To.")]
 ContentType = Annotated[
-    str | None,
-    typer.Option(metavar="TYPE", help="For example application/json.", rich_help_panel=_FIELDS),
+    str | None, _fields_option(metavar="TYPE", help="For example application/json.")
 ]
 Properties = Annotated[
     list[str] | None,
-    typer.Option(
-        "--property",
-        "-p",
-        metavar="NAME[:TYPE]=VALUE",
-        help=PROPERTY_HELP,
-        rich_help_panel=_FIELDS,
-    ),
+    _fields_option("--property", "-p", metavar="NAME[:TYPE]=VALUE", help=PROPERTY_HELP),
 ]
 TimeToLive = Annotated[
     int | None,
-    typer.Option(
+    _fields_option(
         "--ttl",
         metavar="DURATION",
         parser=span_ms,
         help="It expires after this time: 30s, 1h30m, 2d.",
-        rich_help_panel=_FIELDS,
-        show_default=False,
     ),
 ]
 At = Annotated[
     int | None,
-    typer.Option(
+    _fields_option(
         "--at",
         metavar="TIME",
         parser=moment_ms,
         help="It becomes active at this time: 2026-01-31T12:00:00Z.",
-        rich_help_panel=_FIELDS,
-        show_default=False,
     ),
 ]
 Delay = Annotated[
     int | None,
-    typer.Option(
-        metavar="DURATION",
-        parser=span_ms,
-        help="It becomes active after this delay.",
-        rich_help_panel=_FIELDS,
-        show_default=False,
-    ),
+    _fields_option(metavar="DURATION", parser=span_ms, help="It becomes active after this delay."),
 ]

@@ -37,13 +37,9 @@ OfData = Annotated[
         "--data",
         metavar="DIR",
         help="Back up this data directory of a server that does not run; no server is asked.",
-        show_default=False,
     ),
 ]
-Chosen = Annotated[
-    str | None,
-    typer.Option("--backup", metavar="ID", help="Which backup.", show_default=False),
-]
+Chosen = Annotated[str | None, typer.Option("--backup", metavar="ID", help="Which backup.")]
 
 
 @app.callback()

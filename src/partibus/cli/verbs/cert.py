@@ -29,7 +29,6 @@ Name = Annotated[
         metavar="HOST",
         help="A name or address that clients use for the server; repeat for each."
         " localhost, its addresses and the name of this machine are always included.",
-        show_default=False,
     ),
 ]
 

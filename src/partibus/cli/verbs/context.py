@@ -40,12 +40,10 @@ def add(
             metavar="TEXT",
             help="Better left out: it is then prompted for or read from standard input, and stays "
             "out of your shell history.",
-            show_default=False,
         ),
     ] = None,
     url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="The HTTP address, if it differs."),
+        str | None, typer.Option(metavar="URL", help="The HTTP address, if it differs.")
     ] = None,
     ca_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Also trust this certificate authority.")

@@ -40,7 +40,6 @@ For = Annotated[
         parser=span_ms,
         help="End it automatically after this time, for example 30s. (default: until it is "
         "cleared)",
-        show_default=False,
     ),
 ]
 
@@ -96,8 +95,7 @@ def latency(
         typer.Option(metavar="DURATION", parser=span_ms, help="Added to each round trip."),
     ] = None,
     store: Annotated[
-        int | None,
-        typer.Option(metavar="DURATION", parser=span_ms, help="Added to each commit."),
+        int | None, typer.Option(metavar="DURATION", parser=span_ms, help="Added to each commit.")
     ] = None,
     lasting: For = None,
 ) -> None:

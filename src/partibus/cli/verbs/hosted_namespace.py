@@ -22,9 +22,7 @@ app = typer.Typer()
 @on_server
 def create(
     place: "Place",
-    name: Annotated[
-        str | None, typer.Argument(help="(default: one that nobody has)", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="(default: one that nobody has)")] = None,
     json: AsJson = False,
 ) -> None:
     """Make a namespace for a test, and print the connection string that leads to it.

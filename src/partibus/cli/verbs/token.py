@@ -39,8 +39,7 @@ def create(
         ),
     ] = "",
     lasting: Annotated[
-        int,
-        typer.Option("--for", metavar="DURATION", parser=span_ms, help="How long it is good."),
+        int, typer.Option("--for", metavar="DURATION", parser=span_ms, help="How long it is good.")
     ] = "1h",  # type: ignore[assignment]  # read by the parser
     http: Annotated[
         bool, typer.Option("--http", help="For a request over HTTP: the resource is its URL.")

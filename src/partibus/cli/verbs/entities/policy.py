@@ -27,8 +27,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the policy.")
 Rights = Annotated[
     list[str],
     typer.Argument(
-        metavar="RIGHT",
-        help="What it allows: send, listen, or manage, which includes both.",
+        metavar="RIGHT", help="What it allows: send, listen, or manage, which includes both."
     ),
 ]
 OnEntity = Annotated[
@@ -52,18 +51,12 @@ InDirectory = Annotated[
         "--data",
         metavar="DIR",
         help="Read it from the data directory of a server instead of asking a server.",
-        show_default=False,
     ),
 ]
 PrimaryKey = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TEXT", help="A key of your own. (default: generated)", show_default=False
-    ),
+    str | None, typer.Option(metavar="TEXT", help="A key of your own. (default: generated)")
 ]
-SecondaryKey = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="The same.", show_default=False)
-]
+SecondaryKey = Annotated[str | None, typer.Option(metavar="TEXT", help="The same.")]
 
 
 @app.callback()

@@ -6,6 +6,7 @@ evaluates them; nothing is sent. The words of the answer are `rule_report`'s.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Try out the rules of subscriptions.", no_args_is_help=True)
 
 _MESSAGE: Final = "The message"
+_message_option: Final = partial(typer.Option, rich_help_panel=_MESSAGE)
 
 
 def _flag(help_text: str, *names: str) -> Any:
@@ -39,21 +41,14 @@ Config = Annotated[
 ]
 Properties = Annotated[
     list[str] | None,
-    typer.Option(
-        "--property",
-        "-p",
-        metavar="NAME[:TYPE]=VALUE",
-        help=PROPERTY_HELP,
-        rich_help_panel=_MESSAGE,
-    ),
+    _message_option("--property", "-p", metavar="NAME[:TYPE]=VALUE", help=PROPERTY_HELP),
 ]
 Message = Annotated[
     Path | None,
-    typer.Option(
+    _message_option(
         metavar="FILE",
         help="The message as JSON ('-' reads stdin): application_properties, subject, ... ; flags "
         "override it.",
-        rich_help_panel=_MESSAGE,
     ),
 ]
 Subject = Annotated[str | None, _flag("Subject (label).")]

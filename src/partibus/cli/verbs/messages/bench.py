@@ -33,12 +33,10 @@ async def bench(
             metavar="N/s",
             parser=rate_per_s,
             help="Send no faster than this; measures latency without queueing.",
-            show_default=False,
         ),
     ] = None,
     receive_from: Annotated[
-        str | None,
-        typer.Option(metavar="ENTITY", help="Receive here, if the entity is a topic."),
+        str | None, typer.Option(metavar="ENTITY", help="Receive here, if the entity is a topic.")
     ] = None,
     send_only: Annotated[
         bool, typer.Option("--send-only", help="Leave the messages in the queue.")

@@ -141,7 +141,6 @@ async def resubmit(
         typer.Option(
             metavar="ENTITY",
             help="Send them there. (default: the queue itself, or the topic of the subscription)",
-            show_default=False,
         ),
     ] = None,
     reason: Annotated[
@@ -153,14 +152,10 @@ async def resubmit(
     ] = None,
     new_id: Annotated[bool, typer.Option("--new-id", help="Give each message a new id.")] = False,
     keep_id: Annotated[
-        bool,
-        typer.Option("--keep-id", help="Keep the ids even if the entity detects duplicates."),
+        bool, typer.Option("--keep-id", help="Keep the ids even if the entity detects duplicates.")
     ] = False,
     rate: Annotated[
-        float | None,
-        typer.Option(
-            metavar="N/s", parser=rate_per_s, help="No faster than this.", show_default=False
-        ),
+        float | None, typer.Option(metavar="N/s", parser=rate_per_s, help="No faster than this.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count what would be sent.")

@@ -22,8 +22,7 @@ async def peek(
     place: "Place",
     entity: Entity,
     from_number: Annotated[
-        int,
-        typer.Option("--from", metavar="NUMBER", min=0, help="Begin at this sequence number."),
+        int, typer.Option("--from", metavar="NUMBER", min=0, help="Begin at this sequence number.")
     ] = 0,
     max: Annotated[  # noqa: A002 - the word of the flag
         int, typer.Option(metavar="N", min=1, help="Show at most this many.")
@@ -86,8 +85,7 @@ async def tail(
         typer.Option(metavar="N", min=1, help="Stop after this many.", show_default=False),
     ] = None,
     interval: Annotated[
-        int,
-        typer.Option(metavar="DURATION", parser=span_ms, help="How often to poll."),
+        int, typer.Option(metavar="DURATION", parser=span_ms, help="How often to poll.")
     ] = "1s",  # type: ignore[assignment]  # read by the parser
     dead_letter: DeadLetter = False,
     session: Session = None,

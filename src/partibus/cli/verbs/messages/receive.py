@@ -4,6 +4,7 @@ Owns the flags of receiving. Waiting and settling are `client.messages.receiving
 messages is `cli.messages.printing`'s.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -15,8 +16,9 @@ from partibus.cli.quantities import span_ms
 if TYPE_CHECKING:
     from partibus.cli.place import Place
 
-_AFTER: Final = "Settlement"
+_after_option: Final = partial(typer.Option, rich_help_panel="Settlement")
 _WHICH: Final = "Which messages"
+_which_option: Final = partial(typer.Option, rich_help_panel=_WHICH)
 
 
 @on_server
@@ -32,59 +34,41 @@ async def receive(
             "--all", help="All messages, until the queue is empty.", rich_help_panel=_WHICH
         ),
     ] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Run until Ctrl-C.", rich_help_panel=_WHICH)
-    ] = False,
+    follow: Annotated[bool, _which_option("--follow", "-f", help="Run until Ctrl-C.")] = False,
     wait: Annotated[
         int,
-        typer.Option(
-            metavar="DURATION",
-            parser=span_ms,
-            help="How long to wait for the first message.",
-            rich_help_panel=_WHICH,
+        _which_option(
+            metavar="DURATION", parser=span_ms, help="How long to wait for the first message."
         ),
     ] = "5s",  # type: ignore[assignment]  # read by the parser
     dead_letter: DeadLetter = False,
     session: Session = None,
     next_session: Annotated[
-        bool,
-        typer.Option(
-            "--next-session", help="The next session that is free.", rich_help_panel=_WHICH
-        ),
+        bool, _which_option("--next-session", help="The next session that is free.")
     ] = False,
     deferred: Annotated[
         list[int] | None,
-        typer.Option(
+        _which_option(
             metavar="NUMBER",
             help="The deferred message with this sequence number; repeat for each.",
-            rich_help_panel=_WHICH,
         ),
     ] = None,
     delete: Annotated[
         bool,
-        typer.Option(
-            "--delete",
-            help="Receive and delete: faster, but a message lost in transit is lost.",
-            rich_help_panel=_AFTER,
+        _after_option(
+            "--delete", help="Receive and delete: faster, but a message lost in transit is lost."
         ),
     ] = False,
     settle: Annotated[
         Literal["complete", "abandon", "defer", "dead-letter"],
-        typer.Option(help="How a locked message is settled.", rich_help_panel=_AFTER),
+        _after_option(help="How a locked message is settled."),
     ] = "complete",
     reason: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT", help="The reason, with --settle dead-letter.", rich_help_panel=_AFTER
-        ),
+        str | None, _after_option(metavar="TEXT", help="The reason, with --settle dead-letter.")
     ] = None,
     description: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="The error description, with --settle dead-letter.",
-            rich_help_panel=_AFTER,
-        ),
+        _after_option(metavar="TEXT", help="The error description, with --settle dead-letter."),
     ] = None,
     fail_empty: Annotated[
         bool, typer.Option("--fail-empty", help="Exit with code 7 if no message was received.")

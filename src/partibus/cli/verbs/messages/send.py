@@ -6,6 +6,7 @@ are bytes as they are given: nothing is parsed or converted unless --jsonl says 
 
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from partibus.client.message import OutgoingMessage
 
 _WHAT: Final = "What is sent"
-_HOW: Final = "Sending"
+_what_option: Final = partial(typer.Option, rich_help_panel=_WHAT)
+_how_option: Final = partial(typer.Option, rich_help_panel="Sending")
 PLACEHOLDER: Final = "{n}"
 
 
@@ -50,12 +52,7 @@ async def send(
         ),
     ] = None,
     file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Read the body from this file, as bytes.",
-            rich_help_panel=_WHAT,
-        ),
+        Path | None, _what_option(metavar="FILE", help="Read the body from this file, as bytes.")
     ] = None,
     input: Annotated[  # noqa: A002 - the word of the flag
         Path | None,
@@ -67,19 +64,17 @@ async def send(
     ] = None,
     jsonl: Annotated[
         bool,
-        typer.Option(
+        _what_option(
             "--jsonl",
             help="Lines are JSON objects with body, properties and fields, as `receive` prints.",
-            rich_help_panel=_WHAT,
         ),
     ] = False,
     count: Annotated[
         int,
-        typer.Option(
+        _what_option(
             metavar="N",
             min=1,
             help="Send the body this many times; {n} in body, id, session and key is the number.",
-            rich_help_panel=_WHAT,
         ),
     ] = 1,
     message_id: MessageId = None,
@@ -96,21 +91,16 @@ async def send(
     delay: Delay = None,
     rate: Annotated[
         float | None,
-        typer.Option(
-            metavar="N/s",
-            parser=rate_per_s,
-            help="No faster than this, for example 100/s.",
-            rich_help_panel=_HOW,
-            show_default=False,
+        _how_option(
+            metavar="N/s", parser=rate_per_s, help="No faster than this, for example 100/s."
         ),
     ] = None,
     batch: Annotated[
         int,
-        typer.Option(
+        _how_option(
             metavar="N",
             min=1,
             help="Messages per batch; the bus accepts a whole batch or none of it.",
-            rich_help_panel=_HOW,
         ),
     ] = 1,
     json: AsJson = False,

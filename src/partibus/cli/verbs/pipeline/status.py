@@ -26,9 +26,7 @@ _COLUMNS: Final = (
 
 
 def status(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Only this one.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this one.")] = None,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Show it again every two seconds, until Ctrl-C.")
     ] = False,
