@@ -35,13 +35,7 @@ from partibus.amqp.framing import (
     decode_descriptor,
     encode_frame,
 )
-from partibus.amqp.handshake import (
-    STAGE_AMQP,
-    STAGE_CLOSED,
-    STAGE_SASL,
-    STAGE_VERDICT,
-    Handshake,
-)
+from partibus.amqp.handshake import STAGE_AMQP, STAGE_CLOSED, STAGE_SASL, STAGE_VERDICT, Handshake
 from partibus.amqp.idle import IdleTimer
 from partibus.amqp.link import Link
 from partibus.amqp.performatives import (

@@ -21,10 +21,7 @@ from partibus.amqp.performatives import (
     encode_detach,
 )
 from partibus.amqp.serial import distance
-from partibus.amqp.settings import (
-    DELIVERY_TAG_BYTES_MAX,
-    TRANSFERS_WITHOUT_CREDIT_MAX,
-)
+from partibus.amqp.settings import DELIVERY_TAG_BYTES_MAX, TRANSFERS_WITHOUT_CREDIT_MAX
 from partibus.amqp.terminus import Coordinator, Source, Target
 from partibus.amqp.transfer import TransferTail, transfer_prefix
 from partibus.amqp.unfinished import Assembly
@@ -464,11 +461,7 @@ class Link:
             self._assembly = None
 
     def _refuse_oversize(
-        self,
-        delivery_id: int,
-        settled: bool,
-        state: DeliveryState | None,
-        events: list[Event],
+        self, delivery_id: int, settled: bool, state: DeliveryState | None, events: list[Event]
     ) -> None:
         error = self.oversize_error or AmqpError(
             conditions.LINK_MESSAGE_SIZE_EXCEEDED,

@@ -10,14 +10,7 @@ from typing import TypeVar
 
 from partibus.atom.counts import EMPTY, Figures, FiguresSource
 from partibus.atom.descriptions import write_description
-from partibus.atom.documents import (
-    Caller,
-    Entry,
-    Page,
-    entry_document,
-    feed_document,
-    moment,
-)
+from partibus.atom.documents import Caller, Entry, Page, entry_document, feed_document, moment
 from partibus.atom.facts import common_facts, namespace_description, sized_facts, topic_facts
 from partibus.atom.resource import Resource, Sort, rule_path
 from partibus.atom.rules import write_rule
@@ -25,13 +18,7 @@ from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord
 from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
-from partibus.domain.entity import (
-    EntityKind,
-    RuleSpec,
-    SubscriptionSpec,
-    TopicSpec,
-    rules_by_name,
-)
+from partibus.domain.entity import EntityKind, RuleSpec, SubscriptionSpec, TopicSpec, rules_by_name
 from partibus.domain.errors import EntityNotFound
 
 _Item = TypeVar("_Item")

@@ -24,11 +24,7 @@ from partibus.fragment.stages.commands import (
     StageMessages,
     WriterSummary,
 )
-from partibus.gateway.namespace import (
-    Entity,
-    Namespace,
-    require_sendable,
-)
+from partibus.gateway.namespace import Entity, Namespace, require_sendable
 
 
 class StagedAnswer(Answer[None]):

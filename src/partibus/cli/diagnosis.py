@@ -22,12 +22,7 @@ from partibus.cli.managing import atom_at
 from partibus.cli.place import Place
 from partibus.client.bus import Bus, tls_context
 from partibus.client.errors import AtomError, RemoteError
-from partibus.server.failure import (
-    EXIT_FAILED,
-    EXIT_NOT_FOUND,
-    EXIT_UNAUTHORIZED,
-    EXIT_UNREACHABLE,
-)
+from partibus.server.failure import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_UNAUTHORIZED, EXIT_UNREACHABLE
 
 if TYPE_CHECKING:
     from partibus.amqp.performatives import OpenFrame

@@ -53,10 +53,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def _entity(help_text: str) -> Any:
     return typer.Argument(
-        metavar="ENTITY",
-        help=help_text,
-        autocompletion=complete_entity,
-        show_default=False,
+        metavar="ENTITY", help=help_text, autocompletion=complete_entity, show_default=False
     )
 
 

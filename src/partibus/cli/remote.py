@@ -15,12 +15,7 @@ from urllib.parse import quote, urlencode
 from partibus.cli.failures import CommandFailed, unreachable
 from partibus.cli.place import HTTP_TIMEOUT_S, Place
 from partibus.client.cbs import sas_token
-from partibus.server.failure import (
-    EXIT_FAILED,
-    EXIT_NOT_FOUND,
-    EXIT_UNAUTHORIZED,
-    EXIT_USAGE,
-)
+from partibus.server.failure import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_UNAUTHORIZED, EXIT_USAGE
 
 PREFIX: Final = "/$partibus"
 TOKEN_LIFETIME_S: Final = 300

@@ -12,14 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from partibus.amqp import conditions
-from partibus.amqp.delivery import (
-    ACCEPTED,
-    RELEASED,
-    Accepted,
-    Delivery,
-    DeliveryState,
-    Rejected,
-)
+from partibus.amqp.delivery import ACCEPTED, RELEASED, Accepted, Delivery, DeliveryState, Rejected
 from partibus.amqp.errors import AmqpError
 from partibus.amqp.events import TransferReceived
 from partibus.amqp.link import Link

@@ -77,10 +77,7 @@ class Management:
         self, from_number: int, count: int, session_id: str | None = None
     ) -> list[bytes]:
         """The same as they came, for those who read many."""
-        body: dict[str, object] = {
-            "from-sequence-number": from_number,
-            "message-count": Int(count),
-        }
+        body: dict[str, object] = {"from-sequence-number": from_number, "message-count": Int(count)}
         if session_id is not None:
             body["session-id"] = session_id
         answer = await self.request("peek-message", body)

@@ -26,7 +26,7 @@ _UNLIMITED_FROM_MS: Final = 10_675_199 * _DAY_MS
 
 _PATTERN: Final = re.compile(
     r"P(?=[0-9T])(?:([0-9]+)Y)?(?:([0-9]+)M)?(?:([0-9]+)W)?(?:([0-9]+)D)?"
-    r"(?:T(?=[0-9])(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]{1,9}))?S)?)?",
+    r"(?:T(?=[0-9])(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]{1,9}))?S)?)?"
 )
 # Longer texts cannot be honest durations; refusing them bounds the arithmetic below.
 _TEXT_LENGTH_MAX: Final = 64

@@ -91,11 +91,7 @@ _PREMIUM_MEGABYTES: Final = (1024, 2048, 3072, 4096, 5120, 10240, 20480, 40960, 
 MESSAGE_BYTES_MOST: Final = 102_400 * KILOBYTE
 """No profile and no setting allows more: one message must fit in memory a few times over."""
 
-BASIC: Final = Profile(
-    name="basic",
-    has_tier_features=False,
-    time_to_live_ms_max=14 * DAY_MS,
-)
+BASIC: Final = Profile(name="basic", has_tier_features=False, time_to_live_ms_max=14 * DAY_MS)
 STANDARD: Final = Profile(name="standard")
 PREMIUM: Final = Profile(
     name="premium",

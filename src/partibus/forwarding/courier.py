@@ -89,10 +89,7 @@ class Courier:
             leg.go()
 
     def _set_routes(self, forward_to: str, forward_dead_letters_to: str) -> None:
-        self._routes = {
-            Purpose.FORWARD: forward_to,
-            Purpose.DEAD_LETTER: forward_dead_letters_to,
-        }
+        self._routes = {Purpose.FORWARD: forward_to, Purpose.DEAD_LETTER: forward_dead_letters_to}
 
     def stop(self) -> None:
         """Begin nothing more; what is under way ends by itself."""

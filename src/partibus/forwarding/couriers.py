@@ -18,10 +18,7 @@ class Couriers:
     """Couriers by the id of the fragment that they serve."""
 
     def __init__(
-        self,
-        namespace: Namespace,
-        scheduler: Scheduler,
-        forward_failures: Lane = Lane.DEAD_LETTER,
+        self, namespace: Namespace, scheduler: Scheduler, forward_failures: Lane = Lane.DEAD_LETTER
     ) -> None:
         self._namespace = namespace
         self._scheduler = scheduler

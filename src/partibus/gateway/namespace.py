@@ -17,12 +17,7 @@ from partibus.domain.entity import (
     TopicSpec,
     message_bytes_max,
 )
-from partibus.domain.errors import (
-    EntityDisabled,
-    EntityNotFound,
-    InvalidOperation,
-    MessageTooLarge,
-)
+from partibus.domain.errors import EntityDisabled, EntityNotFound, InvalidOperation, MessageTooLarge
 from partibus.fragment.commands import Lane
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage

@@ -44,15 +44,7 @@ _VALUE_DESCRIPTOR: Final = bytes((0x00, 0x53, AMQP_VALUE))
 class Request:
     """One request, as far as every node needs it."""
 
-    __slots__ = (
-        "body",
-        "link",
-        "message_id",
-        "operation",
-        "properties",
-        "reply_to",
-        "transaction",
-    )
+    __slots__ = ("body", "link", "message_id", "operation", "properties", "reply_to", "transaction")
 
     def __init__(self, link: "RequestLink", payload: bytes) -> None:
         self.link = link

@@ -14,10 +14,7 @@ EVERY_INTERFACE: Final = "*"
 """A host to listen on: every address of the machine, of IPv4 and of IPv6."""
 # Addresses kept for documentation (RFC 5737, RFC 3849): no host has them, so the route to them is
 # the default route. Connecting a datagram socket sends nothing.
-_ELSEWHERE: Final = {
-    socket.AF_INET: ("192.0.2.1", 9),
-    socket.AF_INET6: ("2001:db8::1", 9),
-}
+_ELSEWHERE: Final = {socket.AF_INET: ("192.0.2.1", 9), socket.AF_INET6: ("2001:db8::1", 9)}
 
 
 def is_every_address(host: str) -> bool:

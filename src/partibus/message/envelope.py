@@ -158,11 +158,7 @@ def to_stored(payload: bytes, is_identified: bool = False) -> NewMessage:
 
 
 def received_to_stored(
-    payload: bytes,
-    start: int,
-    end: int,
-    rest: list[bytes | memoryview] | None,
-    is_identified: bool,
+    payload: bytes, start: int, end: int, rest: list[bytes | memoryview] | None, is_identified: bool
 ) -> NewMessage:
     """The same for a message as it came: payload[start:end], and what other frames brought.
 

@@ -60,12 +60,7 @@ def to_forwarded(body: bytes, journey: Journey, is_identified: bool) -> NewMessa
     session_id = text_at(bare, sections.group_id_offset)
     message_id = text_at(bare, sections.message_id_offset) if is_identified else None
     return NewMessage(
-        stored.encode(),
-        stored.ttl_ms,
-        scheduled_ms,
-        session_id,
-        partition_key,
-        message_id or None,
+        stored.encode(), stored.ttl_ms, scheduled_ms, session_id, partition_key, message_id or None
     )
 
 

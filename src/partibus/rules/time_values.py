@@ -11,10 +11,7 @@ from partibus.domain.duration import format_span_us
 from partibus.domain.property_value import PropertyValue, TimeKind, TimeValue
 from partibus.rules.values import read_moment, read_span
 
-EXAMPLES: Final[dict[TimeKind, str]] = {
-    "dateTime": "2020-07-05T11:12:13Z",
-    "duration": "P1DT2H3M",
-}
+EXAMPLES: Final[dict[TimeKind, str]] = {"dateTime": "2020-07-05T11:12:13Z", "duration": "P1DT2H3M"}
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
 

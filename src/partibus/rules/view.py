@@ -87,9 +87,7 @@ class MappingView:
     __slots__ = ("_system", "_user")
 
     def __init__(
-        self,
-        user: Mapping[str, object] | None = None,
-        system: Mapping[str, object] | None = None,
+        self, user: Mapping[str, object] | None = None, system: Mapping[str, object] | None = None
     ) -> None:
         self._user = {name.lower(): value for name, value in (user or {}).items()}
         self._system = {

@@ -222,11 +222,7 @@ class FragmentBench:
         self.run()
 
     def send(
-        self,
-        *bodies: bytes,
-        ttl_ms: int = -1,
-        scheduled_ms: int = 0,
-        session_id: str | None = None,
+        self, *bodies: bytes, ttl_ms: int = -1, scheduled_ms: int = 0, session_id: str | None = None
     ) -> list[int]:
         """Send messages, each its own request; answers the request numbers."""
         first = self._request + 1

@@ -169,11 +169,7 @@ def _delete(kind: Kind) -> Callable[..., None]:
 
 
 def _verb(
-    verb: Callable[..., None],
-    kind: Kind,
-    text: str,
-    parameters: list[inspect.Parameter],
-    word: str,
+    verb: Callable[..., None], kind: Kind, text: str, parameters: list[inspect.Parameter], word: str
 ) -> Callable[..., None]:
     """The verb with its arguments, its options, its help and an example."""
     place = inspect.Parameter("place", inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -13,9 +13,7 @@ from pyspark_servicebus.pipelines.run.execution import Execution
 StateDir: Final = option_of(Execution, "state_dir")
 
 
-def runs_pipeline(
-    *without: str,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def runs_pipeline(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """For a verb with a parameter `running`: the options of an Execution are added, except some.
 
     The verb is called once Spark and the pipelines are available, and its errors are reported."""

@@ -33,8 +33,7 @@ def connection() -> None:
 def list_connections(
     place: "Place",
     entity: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Only those with a link at this entity."),
+        str | None, typer.Option(metavar="NAME", help="Only those with a link at this entity.")
     ] = None,
     json: AsJson = False,
 ) -> None:

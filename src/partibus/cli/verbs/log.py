@@ -26,8 +26,7 @@ def log() -> None:
 def level(
     place: "Place",
     to: Annotated[
-        str | None,
-        typer.Argument(metavar="LEVEL", help="debug, info, warning or error."),
+        str | None, typer.Argument(metavar="LEVEL", help="debug, info, warning or error.")
     ] = None,
     json: AsJson = False,
 ) -> None:

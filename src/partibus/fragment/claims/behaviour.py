@@ -82,12 +82,7 @@ def claim_messages(state: State, command: Command, now_ms: int, out: Effects) ->
 
 
 def _claim_anew(
-    state: State,
-    claim: Claim,
-    command: ClaimMessages,
-    expires_ms: int,
-    now_ms: int,
-    out: Effects,
+    state: State, claim: Claim, command: ClaimMessages, expires_ms: int, now_ms: int, out: Effects
 ) -> None:
     expired: list[Held] = []
     taken = _take(state, command, now_ms, expired)

@@ -99,12 +99,7 @@ def departed(state: State, change: Change, now_ms: int, out: Effects) -> None:
 
 
 def enter(
-    state: State,
-    messages: list[Held],
-    first_number: int,
-    purpose: Purpose,
-    path: str,
-    out: Effects,
+    state: State, messages: list[Held], first_number: int, purpose: Purpose, path: str, out: Effects
 ) -> None:
     """Put messages that are out of the tables into the outbox; the courier hears of them."""
     outbox = state.outbox

@@ -7,12 +7,7 @@ copies and touches nothing (PEK-1).
 from collections.abc import Iterable, Iterator
 from heapq import merge
 
-from partibus.domain.errors import (
-    BusError,
-    MessageNotFound,
-    SessionLockLost,
-    StoreUnavailable,
-)
+from partibus.domain.errors import BusError, MessageNotFound, SessionLockLost, StoreUnavailable
 from partibus.fragment.changes import Change, DeferredConsumption, Removal
 from partibus.fragment.commands import Command, Lane, Peek, Pick, Purge, ReceiveDeferred
 from partibus.fragment.cursors.retention import keep

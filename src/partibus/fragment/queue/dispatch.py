@@ -8,14 +8,7 @@ from typing import Final
 
 from partibus.domain.errors import BusError, SessionLockLost
 from partibus.fragment.changes import Change, Consumption
-from partibus.fragment.commands import (
-    Command,
-    Consumer,
-    Demand,
-    Detach,
-    Interest,
-    Undelivered,
-)
+from partibus.fragment.commands import Command, Consumer, Demand, Detach, Interest, Undelivered
 from partibus.fragment.cursors.retention import keep
 from partibus.fragment.effects import Available, Deliver, Effects
 from partibus.fragment.message import Held

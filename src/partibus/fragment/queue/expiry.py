@@ -21,8 +21,7 @@ SWEEP_INTERVAL_MS: Final = 1000
 """Expired messages that nobody receives leave within this time (TTL-7)."""
 
 EXPIRED: Final = Overlay(
-    reason="TTLExpiredException",
-    description="The message expired and was dead-lettered.",
+    reason="TTLExpiredException", description="The message expired and was dead-lettered."
 )
 
 

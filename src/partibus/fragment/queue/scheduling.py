@@ -63,12 +63,7 @@ def activated(state: State, change: Change, now_ms: int, out: Effects) -> None:
         if state.sessions is not None:
             state.sessions.renumber(held.sequence, sequence)
         state.main.ready.push(
-            sequence,
-            held.position,
-            held.length,
-            change.activated_ms,
-            expires_ms,
-            WAS_SCHEDULED,
+            sequence, held.position, held.length, change.activated_ms, expires_ms, WAS_SCHEDULED
         )
         sequence += 1
     state.next_sequence_durable = sequence

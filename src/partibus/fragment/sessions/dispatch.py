@@ -78,12 +78,7 @@ def forwarding(state: State) -> InvalidOperation:
 
 
 def _feed(
-    state: State,
-    lane: SessionLane,
-    session: Session,
-    lock: SessionLock,
-    now_ms: int,
-    out: Effects,
+    state: State, lane: SessionLane, session: Session, lock: SessionLock, now_ms: int, out: Effects
 ) -> bool:
     """Give the holder what it has room for, in order; expired messages are set aside (TTL-4).
 

@@ -14,12 +14,7 @@ from partibus.domain.errors import (
     SessionLockLost,
     StoreUnavailable,
 )
-from partibus.fragment.commands import (
-    AcceptSession,
-    Command,
-    FindOldestSession,
-    RenewSession,
-)
+from partibus.fragment.commands import AcceptSession, Command, FindOldestSession, RenewSession
 from partibus.fragment.effects import (
     Accepted,
     Done,

@@ -8,14 +8,7 @@ enumeration too (SES-18).
 from partibus.domain.errors import BusError, SessionLockLost
 from partibus.fragment.changes import Change, SessionStateChange
 from partibus.fragment.commands import Command, GetSessionState, ListSessions, SetSessionState
-from partibus.fragment.effects import (
-    Done,
-    Effects,
-    Failed,
-    NoState,
-    SessionsListed,
-    StateFound,
-)
+from partibus.fragment.effects import Done, Effects, Failed, NoState, SessionsListed, StateFound
 from partibus.fragment.message import Held
 from partibus.fragment.queue.arrivals import full
 from partibus.fragment.sessions.locks import held_lock, without_sessions

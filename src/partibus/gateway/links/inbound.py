@@ -15,11 +15,7 @@ from partibus.amqp.codec.sections import split_batch
 from partibus.amqp.delivery import ACCEPTED, TransactionalState, transactional_state
 from partibus.amqp.events import TransferReceived
 from partibus.amqp.link import Link
-from partibus.domain.errors import (
-    ArgumentError,
-    BusError,
-    MalformedMessage,
-)
+from partibus.domain.errors import ArgumentError, BusError, MalformedMessage
 from partibus.gateway.error_mapping import amqp_error, rejection
 from partibus.gateway.links.submission import Submissions
 from partibus.gateway.namespace import Entity, require_session_ids, too_large
@@ -69,11 +65,7 @@ class InboundLink:
     )
 
     def __init__(
-        self,
-        connection: "ClientConnection",
-        link: Link,
-        entity: Entity,
-        via: Entity | None = None,
+        self, connection: "ClientConnection", link: Link, entity: Entity, via: Entity | None = None
     ) -> None:
         self._connection = connection
         self._link = link

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from partibus.amqp.delivery import Delivery
 from partibus.domain.errors import BusError
 from partibus.domain.sequence import client_sequence
-from partibus.fragment.commands import (
-    Consumer,
-    Demand,
-    Detach,
-    Interest,
-    Lane,
-    Outcome,
-    Settle,
-)
+from partibus.fragment.commands import Consumer, Demand, Detach, Interest, Lane, Outcome, Settle
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held, Overlay
 

@@ -35,11 +35,7 @@ class _Deletion:
     __slots__ = ("_before_ms", "_deleted", "_fragments", "_request", "_wanted")
 
     def __init__(
-        self,
-        request: "ManagementRequest",
-        fragments: list[Fragment],
-        count: int,
-        before_ms: int,
+        self, request: "ManagementRequest", fragments: list[Fragment], count: int, before_ms: int
     ) -> None:
         self._request = request
         self._fragments = deque(fragments)

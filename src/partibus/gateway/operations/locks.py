@@ -90,9 +90,7 @@ def update_disposition(request: "ManagementRequest") -> None:
         group.fragment.submit(command)
 
 
-def disposition(
-    request: "ManagementRequest",
-) -> tuple[list[LockGroup], Outcome, Overlay | None]:
+def disposition(request: "ManagementRequest") -> tuple[list[LockGroup], Outcome, Overlay | None]:
     """What a request settles, by fragment, and how."""
     status = request.fields.get("disposition-status")
     outcome = _OUTCOMES.get(text_of(status) or "")

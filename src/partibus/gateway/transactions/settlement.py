@@ -43,10 +43,7 @@ class ReceivingLink(Protocol):
 
 
 def settle_in_transaction(
-    link: ReceivingLink,
-    deliveries: Sequence[Delivery],
-    state: TransactionalState,
-    is_settled: bool,
+    link: ReceivingLink, deliveries: Sequence[Delivery], state: TransactionalState, is_settled: bool
 ) -> None:
     """Collect settlements for the commit; `is_settled` means that no answer is wanted."""
     transactions = link.connection.transactions

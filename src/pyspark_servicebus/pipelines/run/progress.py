@@ -176,10 +176,7 @@ def watch(
 
 
 def _tell(
-    query: "StreamingQuery",
-    progress: Progress,
-    told: set[tuple[int, str]],
-    rows_of: RowsOf | None,
+    query: "StreamingQuery", progress: Progress, told: set[tuple[int, str]], rows_of: RowsOf | None
 ) -> None:
     for report in query.recentProgress:
         key = (report.batchId, report.timestamp)

@@ -45,10 +45,7 @@ def _tiles(page: Page, report: DeadLetterReport) -> None:
     oldest = min(cause.first for cause in report.causes)
     tiles = [
         (f"{report.total:,}", "dead letters"),
-        (
-            f"{len(report.counted):,}",
-            f"of {report.entities_looked_at:,} entities have some",
-        ),
+        (f"{len(report.counted):,}", f"of {report.entities_looked_at:,} entities have some"),
         (f"{len(report.causes) + report.causes_left_off:,}", "causes"),
         (spoken_bytes(sum(cause.body_bytes for cause in report.causes)), "in their bodies"),
         (_ago(report.taken_at - oldest), "old is the oldest"),

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
 from pyspark_servicebus.pipelines.triage.rewriting import NotFixable, patched
-from pyspark_servicebus.pipelines.triage.rules import (
-    NO_RULE,
-    DeadLetter,
-    Rule,
-    attempts_of,
-    decide,
-)
+from pyspark_servicebus.pipelines.triage.rules import NO_RULE, DeadLetter, Rule, attempts_of, decide
 from pyspark_servicebus.pipelines.triage.text_shape import safe_text, text_shape
 
 if TYPE_CHECKING:

@@ -25,13 +25,7 @@ from partibus.amqp.codec.types import Timestamp
 from partibus.domain.toml_lines import TomlLines
 from pyspark_servicebus.pipelines.run.settings import SettingsError, nearest
 from pyspark_servicebus.pipelines.run.settings_table import read_table, setting, settings_of
-from pyspark_servicebus.pipelines.triage.rules import (
-    ACTIONS,
-    MESSAGE_IDS,
-    SENDING,
-    Rule,
-    When,
-)
+from pyspark_servicebus.pipelines.triage.rules import ACTIONS, MESSAGE_IDS, SENDING, Rule, When
 
 _EVER: Final = 1 << 31
 _RANGE: Final = re.compile(r"(?P<sign><=|>=|<|>|=|)\s*(?P<number>\d+)")

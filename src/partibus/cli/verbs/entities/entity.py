@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Inspect queues, topics and subscriptions.", no_args_is_help=True)
 
-COUNTS: Final = (
-    "active",
-    "dead_letter",
-    "scheduled",
-    "deferred",
-    "locked",
-)
+COUNTS: Final = ("active", "dead_letter", "scheduled", "deferred", "locked")
 _HEADS: Final = ("active", "dead-\nletter", "scheduled", "deferred", "locked", "bytes")
 _ON_THEIR_WAY: Final = "transfer"
 _PIPELINES: Final = {
@@ -56,11 +50,7 @@ def list_entities(place: "Place", json: AsJson = False) -> None:
 
 @app.command()
 @on_server
-def show(
-    place: "Place",
-    name: AnyEntity,
-    json: AsJson = False,
-) -> None:
+def show(place: "Place", name: AnyEntity, json: AsJson = False) -> None:
     """Show an entity: its fragments, where each lives, what it holds, and the totals.
 
     A fragment is one part of a partitioned entity, with its own order, locks and dead letters; an

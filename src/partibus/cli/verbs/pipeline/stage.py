@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
 
 app = typer.Typer(
-    help="Stages: what pipelines have written but not yet published.",
-    no_args_is_help=True,
+    help="Stages: what pipelines have written but not yet published.", no_args_is_help=True
 )
 
 
