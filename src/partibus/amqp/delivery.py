@@ -5,6 +5,7 @@ and `Delivery`. Must never decide what an outcome means for a message: that is t
 part. Used by links, dispositions and whoever settles.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.codec.decode import DecodeError
@@ -134,15 +135,11 @@ class Rejected(DeliveryState):
         return f"Rejected({self.error!r})"
 
 
+@dataclass(eq=False)
 class Modified(DeliveryState):
-    __slots__ = ("annotations", "delivery_failed", "undeliverable_here")
-
-    def __init__(
-        self, delivery_failed: bool, undeliverable_here: bool, annotations: dict[str, object]
-    ) -> None:
-        self.delivery_failed = delivery_failed
-        self.undeliverable_here = undeliverable_here
-        self.annotations = annotations
+    delivery_failed: bool
+    undeliverable_here: bool
+    annotations: dict[str, object]
 
     def __repr__(self) -> str:
         return f"Modified({self.delivery_failed}, {self.undeliverable_here}, {self.annotations!r})"
@@ -158,12 +155,10 @@ class Declared(DeliveryState):
         return f"Declared({self.txn_id!r})"
 
 
+@dataclass(eq=False)
 class TransactionalState(DeliveryState):
-    __slots__ = ("outcome", "txn_id")
-
-    def __init__(self, txn_id: bytes, outcome: DeliveryState | None) -> None:
-        self.txn_id = txn_id
-        self.outcome = outcome
+    txn_id: bytes
+    outcome: DeliveryState | None
 
     def __repr__(self) -> str:
         return f"TransactionalState({self.txn_id!r}, {self.outcome!r})"

@@ -5,6 +5,7 @@ for byte; what is decoded here is for the owner to look at. Must never judge an 
 Used by attach frames, the owner of the links, and the client.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.amqp.codec.decode import DecodeError, decode_value, skip_value
@@ -30,44 +31,30 @@ _DISTRIBUTION_MODE: Final = 6
 _FILTER: Final = 7
 
 
+@dataclass(eq=False, repr=False)
 class Source:
     """Where messages come from; `filters` maps a filter's name to its typed value."""
 
-    __slots__ = ("address", "capabilities", "distribution_mode", "durable", "dynamic", "filters")
-
-    def __init__(
-        self,
-        address: str | None,
-        durable: int,
-        dynamic: bool,
-        filters: dict[str, object],
-        capabilities: list[str],
-        distribution_mode: str | None = None,
-    ) -> None:
-        self.address = address
-        self.durable = durable
-        self.dynamic = dynamic
-        self.filters = filters
-        self.capabilities = capabilities
-        self.distribution_mode = distribution_mode
-        """`move`, `copy` or what else the peer wrote [3.5.7]."""
+    address: str | None
+    durable: int
+    dynamic: bool
+    filters: dict[str, object]
+    capabilities: list[str]
+    distribution_mode: str | None = None
+    """`move`, `copy` or what else the peer wrote [3.5.7]."""
 
     def __repr__(self) -> str:
         return f"Source({self.address!r}, {self.filters!r})"
 
 
+@dataclass(eq=False, repr=False)
 class Target:
     """Where messages go."""
 
-    __slots__ = ("address", "capabilities", "durable", "dynamic")
-
-    def __init__(
-        self, address: str | None, durable: int, dynamic: bool, capabilities: list[str]
-    ) -> None:
-        self.address = address
-        self.durable = durable
-        self.dynamic = dynamic
-        self.capabilities = capabilities
+    address: str | None
+    durable: int
+    dynamic: bool
+    capabilities: list[str]
 
     def __repr__(self) -> str:
         return f"Target({self.address!r})"

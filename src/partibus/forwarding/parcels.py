@@ -6,6 +6,7 @@ sender (SEED-56), and without a key by the parcel's own number, so that a parcel
 again goes to the fragment whose mark knows it. Pure; couriers and their legs use it.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.amqp.codec.decode import DecodeError
@@ -25,17 +26,15 @@ ADDED_BYTES_MAX: Final = 128
 sender's largest message must not fail on the way for it."""
 
 
+@dataclass(eq=False)
 class Item:
     """A parcel made ready for its destination."""
 
-    __slots__ = ("message", "number", "purpose", "refusal")
-
-    def __init__(self, number: int, message: NewMessage, purpose: Purpose) -> None:
-        self.number = number
-        self.message = message
-        self.purpose = purpose
-        self.refusal: Reason | None = None
-        """Why the destination does not take it."""
+    number: int
+    message: NewMessage
+    purpose: Purpose
+    refusal: Reason | None = None
+    """Why the destination does not take it."""
 
     @property
     def size(self) -> int:

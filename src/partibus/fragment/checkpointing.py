@@ -7,6 +7,7 @@ referred to and written by the store's thread (`paging`). Called by the broker o
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.domain.errors import BusError
@@ -23,14 +24,12 @@ FRAGMENT_ROWS: Final = 20
 """What a fragment costs beside its rows."""
 
 
+@dataclass(eq=False)
 class Section:
     """The snapshot of one fragment, and the pages that it mentions."""
 
-    __slots__ = ("data", "pages")
-
-    def __init__(self, data: bytes, pages: list[int]) -> None:
-        self.data = data
-        self.pages = pages
+    data: bytes
+    pages: list[int]
 
 
 class Checkpoints:

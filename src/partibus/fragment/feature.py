@@ -8,6 +8,7 @@ is a folder with a `feature.py` and one line there. It must never hold state: th
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from partibus.domain.errors import BusError
@@ -46,56 +47,41 @@ MARKS_SECTION: Final = 49
 OUTBOX_SECTION: Final = 50
 
 
+@dataclass(eq=False)
 class SnapshotSection:
     """A part of a snapshot that only some fragments have."""
 
-    def __init__(
-        self, tag: int, load: Load, dump: Dump | None = None, *, at_stop: bool = False
-    ) -> None:
-        self.tag = tag
-        self.load = load
-        self.dump = dump
-        """Returns None when the fragment has nothing of it. A section that only earlier releases
-        wrote has no `dump`."""
-        self.at_stop = at_stop
-        """Written only into the last snapshot before a clean stop."""
+    tag: int
+    load: Load
+    dump: Dump | None = None
+    """Returns None when the fragment has nothing of it. A section that only earlier releases
+    wrote has no `dump`."""
+    at_stop: bool = False
+    """Written only into the last snapshot before a clean stop."""
 
 
+@dataclass(eq=False)
 class Feature:
     """A feature's part of the machine; what it does not name it does not take part in."""
 
-    def __init__(
-        self,
-        handlers: dict[type[Command], Handler],
-        changes: dict[type[Change], tuple[Commit, Abort]],
-        *,
-        topic_handlers: dict[type[Command], Handler] | None = None,
-        on_tick: OnTick | None = None,
-        deadlines: Deadlines | None = None,
-        shift: Shift | None = None,
-        replays: dict[int, Replay] | None = None,
-        sections: tuple[SnapshotSection, ...] = (),
-        tables: Tables | None = None,
-        bodies: Bodies | None = None,
-    ) -> None:
-        self.handlers = handlers
-        """Carries a command out, or prepares the change it asks for."""
-        self.changes = changes
-        """Makes a prepared change effective once it is durable; takes it back if it failed."""
-        self.topic_handlers = topic_handlers or {}
-        """What a topic does instead."""
-        self.on_tick = on_tick
-        """Does what is due, at most as much as the allowance permits."""
-        self.deadlines = deadlines
-        """When it next wants a tick; None is never. Early is allowed, late is not."""
-        self.shift = shift
-        """The clock was set by this many milliseconds: move intervals that are kept as moments
-        along (docs/adr/0014-clock.md)."""
-        self.replays = replays or {}
-        """Applies a record of the log in recovery, by its kind."""
-        self.sections = sections
-        """Its parts of a snapshot, in the order in which they are written."""
-        self.tables = tables
-        """The tables whose bodies count for the size of the fragment."""
-        self.bodies = bodies
-        """(position, length) of its other bodies that count."""
+    handlers: dict[type[Command], Handler]
+    """Carries a command out, or prepares the change it asks for."""
+    changes: dict[type[Change], tuple[Commit, Abort]]
+    """Makes a prepared change effective once it is durable; takes it back if it failed."""
+    topic_handlers: dict[type[Command], Handler] = field(default_factory=dict)
+    """What a topic does instead."""
+    on_tick: OnTick | None = None
+    """Does what is due, at most as much as the allowance permits."""
+    deadlines: Deadlines | None = None
+    """When it next wants a tick; None is never. Early is allowed, late is not."""
+    shift: Shift | None = None
+    """The clock was set by this many milliseconds: move intervals that are kept as moments
+    along (docs/adr/0014-clock.md)."""
+    replays: dict[int, Replay] = field(default_factory=dict)
+    """Applies a record of the log in recovery, by its kind."""
+    sections: tuple[SnapshotSection, ...] = ()
+    """Its parts of a snapshot, in the order in which they are written."""
+    tables: Tables | None = None
+    """The tables whose bodies count for the size of the fragment."""
+    bodies: Bodies | None = None
+    """(position, length) of its other bodies that count."""

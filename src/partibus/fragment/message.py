@@ -7,6 +7,7 @@ it leaves its table. Bodies stay in the store, bytes of properties are opaque he
 """
 
 import enum
+from dataclasses import dataclass
 from typing import Final
 
 NEVER_MS: Final = 0
@@ -46,6 +47,7 @@ def key_of(message: NewMessage) -> str | None:
     return message.partition_key if message.partition_key is not None else message.message_id
 
 
+@dataclass(eq=False)
 class Overlay:
     """What has been changed about a stored message since it was written.
 
@@ -55,14 +57,9 @@ class Overlay:
     winning over earlier ones.
     """
 
-    __slots__ = ("description", "properties", "reason")
-
-    def __init__(
-        self, properties: bytes = b"", reason: str | None = None, description: str | None = None
-    ) -> None:
-        self.properties = properties
-        self.reason = reason
-        self.description = description
+    properties: bytes = b""
+    reason: str | None = None
+    description: str | None = None
 
     def merged(self, newer: "Overlay") -> "Overlay":
         """This overlay with a newer one laid on top."""

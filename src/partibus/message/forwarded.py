@@ -6,6 +6,7 @@ becomes part of it. Its time to live is copied and starts anew at the destinatio
 deliveries are counted anew (FWD-12). The body is never read.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.amqp.codec.decode import decode_value
@@ -20,22 +21,15 @@ HOPS_MAX: Final = 4
 """A message that was forwarded so often is forwarded no more (FWD-6)."""
 
 
+@dataclass(eq=False)
 class Journey:
     """What is added to a message at one hop."""
 
-    __slots__ = ("dead_letter_source", "first_sequence", "overlay")
-
-    def __init__(
-        self,
-        first_sequence: int,
-        overlay: Overlay | None = None,
-        dead_letter_source: str | None = None,
-    ) -> None:
-        self.first_sequence = first_sequence
-        """Its number in the entity that it leaves, as clients see it; 0 when it had none."""
-        self.overlay = overlay
-        self.dead_letter_source = dead_letter_source
-        """The entity whose dead letter it is; None when it is none."""
+    first_sequence: int
+    """Its number in the entity that it leaves, as clients see it; 0 when it had none."""
+    overlay: Overlay | None = None
+    dead_letter_source: str | None = None
+    """The entity whose dead letter it is; None when it is none."""
 
 
 def hop_count(body: bytes) -> int:

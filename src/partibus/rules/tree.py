@@ -91,67 +91,58 @@ class Arithmetic(Node):
 
 
 @dataclass(slots=True, frozen=True)
-class Comparison(Node):
+class Condition(Node):
+    """A term that is true, false or unknown by its form."""
+
+    is_condition: ClassVar[bool] = True
+
+
+@dataclass(slots=True, frozen=True)
+class Comparison(Condition):
     """Two values and one of `= <> > >= < <=`; `!=` is written `<>` here."""
 
     symbol: str = "="
 
-    is_condition: ClassVar[bool] = True
-
 
 @dataclass(slots=True, frozen=True)
-class Membership(Node):
+class Membership(Condition):
     """IN: the first part among the others."""
 
     is_negated: bool = False
 
-    is_condition: ClassVar[bool] = True
-
 
 @dataclass(slots=True, frozen=True)
-class Pattern(Node):
+class Pattern(Condition):
     """LIKE: a value, a pattern, and the escape if there is a third part."""
 
     is_negated: bool = False
 
-    is_condition: ClassVar[bool] = True
-
 
 @dataclass(slots=True, frozen=True)
-class NullTest(Node):
+class NullTest(Condition):
     """IS NULL of the one part, a property."""
 
     is_negated: bool = False
 
-    is_condition: ClassVar[bool] = True
-
 
 @dataclass(slots=True, frozen=True)
-class Existence(Node):
+class Existence(Condition):
     """EXISTS of the one part, a property."""
 
-    is_condition: ClassVar[bool] = True
-
 
 @dataclass(slots=True, frozen=True)
-class Negation(Node):
+class Negation(Condition):
     """NOT of the one part."""
 
-    is_condition: ClassVar[bool] = True
-
 
 @dataclass(slots=True, frozen=True)
-class Conjunction(Node):
+class Conjunction(Condition):
     """AND of all parts."""
 
-    is_condition: ClassVar[bool] = True
-
 
 @dataclass(slots=True, frozen=True)
-class Disjunction(Node):
+class Disjunction(Condition):
     """OR of all parts."""
-
-    is_condition: ClassVar[bool] = True
 
 
 # --- statements of an action --------------------------------------------------------------------

@@ -8,6 +8,7 @@ origin may have numbers above it fenced: those are not here, and are never taken
 """
 
 import struct
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
@@ -15,27 +16,23 @@ from partibus.domain.errors import StoreCorrupt
 _MARK: Final = struct.Struct("<QQQ")
 
 
+@dataclass(eq=False)
 class Origin:
     """Where messages come from that another entity hands over."""
 
-    __slots__ = ("fragment_id", "numbers")
-
-    def __init__(self, fragment_id: int, numbers: list[int]) -> None:
-        self.fragment_id = fragment_id
-        self.numbers = numbers
-        """The outbox number of each message, in order; never empty."""
+    fragment_id: int
+    numbers: list[int]
+    """The outbox number of each message, in order; never empty."""
 
 
+@dataclass(eq=False)
 class Mark:
     """What is known of one origin."""
 
-    __slots__ = ("fenced", "taken")
-
-    def __init__(self, taken: int = 0, fenced: int = 0) -> None:
-        self.taken = taken
-        """All up to this number was taken."""
-        self.fenced = fenced
-        """Nothing above `taken` and up to this number will be; it means nothing below `taken`."""
+    taken: int = 0
+    """All up to this number was taken."""
+    fenced: int = 0
+    """Nothing above `taken` and up to this number will be; it means nothing below `taken`."""
 
 
 class Marks:

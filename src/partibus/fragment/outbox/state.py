@@ -10,6 +10,7 @@ import enum
 import struct
 from array import array
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
@@ -58,14 +59,12 @@ class Parcel:
         """It was there when the process began: it may have been handed over already."""
 
 
+@dataclass(eq=False)
 class WordChunk:
     """The words of neighbouring parcels, and how many of them are there."""
 
-    __slots__ = ("live", "words")
-
-    def __init__(self, words: "array[int]", live: int) -> None:
-        self.words = words
-        self.live = live
+    words: "array[int]"
+    live: int
 
 
 class Words:

@@ -8,6 +8,7 @@ session is released when the link goes (SES-7), and the link goes when the sessi
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -45,15 +46,13 @@ _EPOCH_TICKS: Final = 621_355_968_000_000_000
 _TICKS_PER_MS: Final = 10_000
 
 
+@dataclass(eq=False)
 class HeldSession:
     """A session that a link holds, for operations apart from the link."""
 
-    __slots__ = ("fragment", "lock", "session_id")
-
-    def __init__(self, fragment: Fragment, session_id: str, lock: int) -> None:
-        self.fragment = fragment
-        self.session_id = session_id
-        self.lock = lock
+    fragment: Fragment
+    session_id: str
+    lock: int
 
 
 class SessionLink(OutboundLink):

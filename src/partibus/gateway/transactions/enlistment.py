@@ -7,6 +7,7 @@ management node.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from partibus.domain.errors import BusError
@@ -26,24 +27,15 @@ if TYPE_CHECKING:
 Failure = Callable[[BusError], None]
 
 
+@dataclass(eq=False)
 class Settling:
     """Locks of one fragment that are settled alike."""
 
-    __slots__ = ("fragment", "lane", "outcome", "overlay", "tokens")
-
-    def __init__(
-        self,
-        fragment: Fragment,
-        lane: Lane,
-        tokens: list[int],
-        outcome: Outcome,
-        overlay: Overlay | None,
-    ) -> None:
-        self.fragment = fragment
-        self.lane = lane
-        self.tokens = tokens
-        self.outcome = outcome
-        self.overlay = overlay
+    fragment: Fragment
+    lane: Lane
+    tokens: list[int]
+    outcome: Outcome
+    overlay: Overlay | None
 
 
 def place_messages(
