@@ -1,0 +1,1 @@
+"""Leases on lanes: what one node knows of them, and a table of them in memory."""

@@ -1,0 +1,121 @@
+"""What one node knows of the leases: the answers of `Ownership`, without any waiting.
+
+Owns the node's own leases by its monotonic clock, the last look at the table, and when listeners
+hear of a change. A lease that lapsed by the own clock is gone until it is acquired anew, even if
+nobody else took it: whoever served the lane has dropped its state. Never reads the table itself.
+Called by the implementations of `Ownership`, which hand in what they have read.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from partibus.control.lane_placement import place_lanes
+from partibus.control.ownership import SERVE_MS, NodeAddress
+from partibus.domain.clock import Clock
+
+
+class LeaseTable(NamedTuple):
+    """The table at one moment: its live nodes, which of them drain, and every lane's live owner."""
+
+    nodes: Mapping[int, NodeAddress]
+    draining: frozenset[int]
+    owners: Mapping[int, int | None]
+    """By lane; a lane without a live owner has None."""
+
+
+EMPTY: LeaseTable = LeaseTable({}, frozenset(), {})
+
+
+class LeaseView:
+    """The leases as a node sees them; `node` is 0 while it has not joined."""
+
+    __slots__ = ("_clock", "_held", "_lapsed", "_renewed_ms", "_table", "_told", "_wanted", "node")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.node = 0
+        self._table = EMPTY
+        self._held: frozenset[int] = frozenset()
+        self._lapsed = False
+        self._renewed_ms: int | None = None
+        self._wanted: frozenset[int] = frozenset()
+        self._told: object = None
+
+    # --- what the node asks -------------------------------------------------------------
+
+    def owned(self) -> frozenset[int]:
+        """The lanes whose lease is held by the own clock."""
+        return self._held if self.serve_ms_left() > 0 else frozenset()
+
+    def owner_of(self, lane: int) -> int | None:
+        """The owner by the last look, but of the own lanes by the own clock."""
+        if lane in self.owned():
+            return self.node
+        owner = self._table.owners.get(lane)
+        return None if owner == self.node else owner
+
+    def nodes(self) -> dict[int, NodeAddress]:
+        """The live nodes by the last look."""
+        return dict(self._table.nodes)
+
+    def wanted(self) -> frozenset[int]:
+        """The lanes that the decision gives to this node."""
+        return self._wanted
+
+    def serve_ms_left(self) -> int:
+        """How long the leases last by the own clock; 0 and less: they have lapsed."""
+        if self._renewed_ms is None:
+            return 0
+        return self._renewed_ms + SERVE_MS - self._clock.monotonic_ms()
+
+    # --- what was read or written -------------------------------------------------------
+
+    def joined(self, node: int) -> None:
+        """The node has its number."""
+        self.node = node
+
+    def has_lapsed(self) -> bool:
+        """Whether leases lapsed by the own clock that the table may still have for this node's."""
+        if self._held and self.serve_ms_left() <= 0:
+            self._held = frozenset()
+            self._lapsed = True
+        return self._lapsed
+
+    def gave_back(self) -> None:
+        """The table has no lane of this node any more."""
+        self._lapsed = False
+
+    def renewed(self, begun_ms: int) -> None:
+        """The table has taken a renewal that was asked for at this time of the own clock."""
+        self._renewed_ms = begun_ms
+
+    def left(self) -> None:
+        """The node is not in the table any more: it holds and wants nothing."""
+        self._held = self._wanted = frozenset()
+        self._renewed_ms = None
+
+    def acquired(self, lane: int) -> None:
+        """The table says that a lane is this node's."""
+        self._held |= {lane}
+        self._table = self._table._replace(owners={**self._table.owners, lane: self.node})
+
+    def released(self, lane: int) -> None:
+        """A lane is not this node's any more; said before the table hears of it."""
+        self._held -= {lane}
+
+    def looked(self, table: LeaseTable) -> None:
+        """Take over the table as it was read."""
+        self._table = table
+        self._held &= {lane for lane, owner in table.owners.items() if owner == self.node}
+        owners = {lane: owner for lane, owner in table.owners.items() if owner is not None}
+        decision = place_lanes(table.owners, owners, table.nodes.keys(), table.draining)
+        self._wanted = decision.get(self.node, frozenset())
+
+    def tell(self, listener: Callable[[], None] | None) -> None:
+        """Call the listener if anything it may ask about has changed since it was last called."""
+        table = self._table
+        news = (dict(table.nodes), dict(table.owners), self.owned(), self._wanted)
+        if news != self._told:
+            self._told = news
+            if listener is not None:
+                listener()
