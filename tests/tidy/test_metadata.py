@@ -19,6 +19,7 @@ OURS = {"partibus", "pyspark_servicebus"}
 EXTRAS = {
     "src/partibus/bulk/": "flight",
     "src/partibus/control/jwt_tokens.py": "jwt",
+    "src/partibus/control/postgres/": "postgres",
     "src/partibus/integrations/kombu.py": "celery",
     "src/partibus/cli/": "spark",
     "src/partibus/store/postgres/": "postgres",

@@ -80,19 +80,15 @@ class MemoryLeases:
             self._owners[lane] = None
             self._changed()
 
-    def release_all(self, node: int) -> None:
-        """Give back every lane of a node."""
-        for lane, owner in self._owners.items():
-            if owner == node:
-                self._owners[lane] = None
-        self._changed()
-
     def leave(self, node: int) -> None:
         """A node ends, or is evicted: its lanes are free at once."""
         if self._nodes.pop(node, None) is not None:
             del self._heartbeats_ms[node]
             self._draining.discard(node)
-            self.release_all(node)
+            for lane, owner in self._owners.items():
+                if owner == node:
+                    self._owners[lane] = None
+            self._changed()
 
     def drain(self, node: int, draining: bool = True) -> None:
         """Have a node give its lanes away, or take lanes again."""
@@ -161,6 +157,7 @@ class MemoryOwnership:
         """Leave; a node that is cut off leaves its lanes to lapse."""
         if self._timer is not None:
             self._timer.cancel()
+        self.on_change = None
         self._leases.unfollow(self._look)
         self._view.left()
         if not self.cut_off:
@@ -168,7 +165,7 @@ class MemoryOwnership:
 
     async def acquire(self, lane: int) -> bool:
         """Take a lease that is free or has lapsed."""
-        self._drop_lapsed()
+        self._view.drop_lapsed()
         if self.cut_off or self._view.serve_ms_left() <= 0:
             return False
         taken = self._leases.acquire(self.node, lane)
@@ -184,21 +181,15 @@ class MemoryOwnership:
 
     def renew(self) -> None:
         """Renew and look, as each second; without the database leases only lapse."""
-        begun_ms = self._clock.monotonic_ms()
-        self._drop_lapsed()
         if not self.cut_off:
             if self._leases.renew(self.node):
-                self._view.renewed(begun_ms)
+                self._view.renewed(self._clock.monotonic_ms())
             else:
                 self._view.left()
             self._look()
+            for lane in self._view.strays():
+                self._leases.release(self.node, lane)
         self._view.tell(self.on_change)
-
-    def _drop_lapsed(self) -> None:
-        """What lapsed by the own clock is given back, so that it must be acquired anew."""
-        if self._view.has_lapsed() and not self.cut_off:
-            self._leases.release_all(self.node)
-            self._view.gave_back()
 
     def _look(self) -> None:
         if not self.cut_off:

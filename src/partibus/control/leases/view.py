@@ -29,14 +29,13 @@ EMPTY: LeaseTable = LeaseTable({}, frozenset(), {})
 class LeaseView:
     """The leases as a node sees them; `node` is 0 while it has not joined."""
 
-    __slots__ = ("_clock", "_held", "_lapsed", "_renewed_ms", "_table", "_told", "_wanted", "node")
+    __slots__ = ("_clock", "_held", "_renewed_ms", "_table", "_told", "_wanted", "node")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.node = 0
         self._table = EMPTY
         self._held: frozenset[int] = frozenset()
-        self._lapsed = False
         self._renewed_ms: int | None = None
         self._wanted: frozenset[int] = frozenset()
         self._told: object = None
@@ -74,19 +73,20 @@ class LeaseView:
         """The node has its number."""
         self.node = node
 
-    def has_lapsed(self) -> bool:
-        """Whether leases lapsed by the own clock that the table may still have for this node's."""
-        if self._held and self.serve_ms_left() <= 0:
+    def drop_lapsed(self) -> None:
+        """Forget leases that lapsed by the own clock."""
+        if self.serve_ms_left() <= 0:
             self._held = frozenset()
-            self._lapsed = True
-        return self._lapsed
 
-    def gave_back(self) -> None:
-        """The table has no lane of this node any more."""
-        self._lapsed = False
+    def strays(self) -> frozenset[int]:
+        """Lanes that the table has for this node's and that it does not hold: they lapsed here, or
+        the answer to `acquire` was lost. They are to be given back."""
+        owners = self._table.owners.items()
+        return frozenset(lane for lane, owner in owners if owner == self.node) - self._held
 
     def renewed(self, begun_ms: int) -> None:
         """The table has taken a renewal that was asked for at this time of the own clock."""
+        self.drop_lapsed()
         self._renewed_ms = begun_ms
 
     def left(self) -> None:
@@ -113,8 +113,8 @@ class LeaseView:
 
     def tell(self, listener: Callable[[], None] | None) -> None:
         """Call the listener if anything it may ask about has changed since it was last called."""
-        table = self._table
-        news = (dict(table.nodes), dict(table.owners), self.owned(), self._wanted)
+        table, serves = self._table, self.serve_ms_left() > 0
+        news = (dict(table.nodes), dict(table.owners), self.owned(), self._wanted, serves)
         if news != self._told:
             self._told = news
             if listener is not None:

@@ -1,0 +1,168 @@
+"""The statements about nodes and lanes: what makes a lease in the database.
+
+Owns the rule that a lease is live while its owner's heartbeat is younger than `LEASE_MS` by the
+clock of the database. Each function is one round trip, and a change wakes the followers in the same
+transaction. A heartbeat from the future counts as old once it is further off than a lease lasts:
+the database has failed over to a machine whose clock is behind. Called with a connection by the
+ownership of a node and by the operations on the cluster.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from partibus.control.leases.view import LeaseTable
+from partibus.control.ownership import LEASE_MS, NodeAddress
+from partibus.control.postgres.session import AsyncConnection
+
+CHANNEL: Final = "partibus_lanes"
+FORGET_HOURS: Final = 24
+"""A node that has not been heard of for so long is removed when another joins."""
+
+_WAKE: Final = "SELECT pg_notify('partibus_lanes', '')"
+
+
+class NodeRow(NamedTuple):
+    """A node, live or not."""
+
+    number: int
+    address: NodeAddress
+    alive: bool
+    draining: bool
+    heartbeat_age_ms: int
+
+
+class LaneRow(NamedTuple):
+    """A lane, its database, and its owner, whose lease may have lapsed."""
+
+    number: int
+    database: int
+    owner: int | None
+
+
+class LeaseRows(NamedTuple):
+    """What one look at the tables has found."""
+
+    nodes: list[NodeRow]
+    lanes: list[LaneRow]
+
+    def table(self) -> LeaseTable:
+        """What the view of a node goes by."""
+        alive = {row.number: row.address for row in self.nodes if row.alive}
+        draining = frozenset(row.number for row in self.nodes if row.alive and row.draining)
+        owners = {row.number: row.owner if row.owner in alive else None for row in self.lanes}
+        return LeaseTable(alive, draining, owners)
+
+
+async def join(connection: AsyncConnection, address: NodeAddress) -> int:
+    """A new node; answers its number, which no other node had or will have."""
+    async with connection.transaction():
+        await connection.execute(
+            "DELETE FROM partibus_cluster.node"
+            " WHERE heartbeat < clock_timestamp() - make_interval(hours => %s)",
+            (FORGET_HOURS,),
+        )
+        cursor = await connection.execute(
+            "INSERT INTO partibus_cluster.node (host, port, version) VALUES (%s, %s, %s)"
+            " RETURNING number",
+            tuple(address),
+        )
+        row = await cursor.fetchone()
+        await connection.execute(_WAKE)
+    assert row is not None
+    return int(row[0])
+
+
+async def renew(connection: AsyncConnection, node: int) -> LeaseRows:
+    """Write the heartbeat of a node, and read the tables, where an evicted node is not found."""
+    async with connection.pipeline():
+        await connection.execute(
+            "UPDATE partibus_cluster.node SET heartbeat = clock_timestamp() WHERE number = %s",
+            (node,),
+        )
+        found = await _ask(connection)
+    return await _fetch(*found)
+
+
+async def look(connection: AsyncConnection) -> LeaseRows:
+    """Read the tables."""
+    async with connection.pipeline():
+        found = await _ask(connection)
+    return await _fetch(*found)
+
+
+async def _ask(connection: AsyncConnection) -> tuple[Any, Any]:
+    nodes = await connection.execute(
+        "SELECT number, host, port, version, partibus_cluster.is_alive(heartbeat, %s), draining,"
+        " (extract(epoch FROM clock_timestamp() - heartbeat) * 1000)::bigint"
+        " FROM partibus_cluster.node ORDER BY number",
+        (LEASE_MS,),
+    )
+    lanes = await connection.execute(
+        "SELECT number, database, owner FROM partibus_cluster.lane ORDER BY number"
+    )
+    return nodes, lanes
+
+
+async def _fetch(nodes: Any, lanes: Any) -> LeaseRows:
+    rows = [
+        NodeRow(number, NodeAddress(host, port, version), alive, draining, age_ms)
+        for number, host, port, version, alive, draining, age_ms in await nodes.fetchall()
+    ]
+    return LeaseRows(rows, [LaneRow(*row) for row in await lanes.fetchall()])
+
+
+async def acquire(connection: AsyncConnection, node: int, lane: int) -> bool:
+    """Take a lane whose lease is free or has lapsed, for a node whose own heartbeat is alive."""
+    cursor = await connection.execute(
+        "WITH taken AS (UPDATE partibus_cluster.lane SET owner = %(node)s,"
+        "  since = clock_timestamp() WHERE number = %(lane)s"
+        "  AND (owner IS NULL OR owner = %(node)s OR NOT EXISTS ("
+        "   SELECT 1 FROM partibus_cluster.node AS holder WHERE holder.number = lane.owner"
+        "   AND partibus_cluster.is_alive(holder.heartbeat, %(lease)s)))"
+        "  AND EXISTS (SELECT 1 FROM partibus_cluster.node AS taker WHERE taker.number = %(node)s"
+        "   AND partibus_cluster.is_alive(taker.heartbeat, %(lease)s)) RETURNING number)"
+        " SELECT pg_notify('partibus_lanes', '') FROM taken",
+        {"node": node, "lane": lane, "lease": LEASE_MS},
+    )
+    return cursor.rowcount == 1
+
+
+async def release(connection: AsyncConnection, node: int, lanes: list[int]) -> None:
+    """Give lanes back, as far as they are the node's."""
+    await connection.execute(
+        "WITH freed AS (UPDATE partibus_cluster.lane SET owner = NULL, since = clock_timestamp()"
+        " WHERE number = ANY(%s) AND owner = %s RETURNING number)"
+        " SELECT pg_notify('partibus_lanes', '') FROM freed LIMIT 1",
+        (lanes, node),
+    )
+
+
+async def remove(connection: AsyncConnection, node: int) -> bool:
+    """A node ends, or is evicted: its lanes are free at once. False when there is no such node."""
+    cursor = await connection.execute(
+        "WITH gone AS (DELETE FROM partibus_cluster.node WHERE number = %s RETURNING number)"
+        " SELECT pg_notify('partibus_lanes', '') FROM gone",
+        (node,),
+    )
+    return cursor.rowcount == 1
+
+
+async def set_draining(connection: AsyncConnection, node: int, draining: bool) -> bool:
+    """Have a node give its lanes away, or take lanes again; False when there is no such node."""
+    cursor = await connection.execute(
+        "WITH changed AS (UPDATE partibus_cluster.node SET draining = %s WHERE number = %s"
+        " RETURNING number) SELECT pg_notify('partibus_lanes', '') FROM changed",
+        (draining, node),
+    )
+    return cursor.rowcount == 1
+
+
+async def add_lanes(connection: AsyncConnection, lanes: int, databases: int) -> None:
+    """Have at least so many lanes, the new ones spread over the databases by turns."""
+    async with connection.transaction():
+        await connection.execute(
+            "INSERT INTO partibus_cluster.lane (number, database)"
+            " SELECT number, number %% %s FROM generate_series(0, %s - 1) AS number"
+            " ON CONFLICT DO NOTHING",
+            (databases, lanes),
+        )
+        await connection.execute(_WAKE)

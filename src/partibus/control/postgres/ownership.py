@@ -1,0 +1,173 @@
+"""The leases of one node in the cluster's database.
+
+Owns when the node renews, looks and lapses: it renews each second, looks when another node has
+changed something, and stops serving by its own monotonic clock when the database has not answered
+for `SERVE_MS`, whatever the reason. A lost connection is made anew for as long as it takes. Never
+decides by a clock of a machine what others may do: the database does, by its own. Made and started
+by the node, which calls it on its loop.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from partibus.control.leases.view import LeaseView
+from partibus.control.ownership import RENEW_MS, NodeAddress
+from partibus.control.postgres import lease_rows
+from partibus.control.postgres.lease_rows import LeaseRows
+from partibus.control.postgres.listening import Listening
+from partibus.control.postgres.session import AsyncConnection, ControlSession, prepare
+from partibus.domain.clock import Clock, SystemClock
+from partibus.domain.errors import BusError
+
+_log: Final = logging.getLogger(__name__)
+
+
+class PostgresOwnership:
+    """The lanes of a cluster as one node sees them; keeps the `Ownership` protocol."""
+
+    def __init__(self, dsn: str, address: NodeAddress, clock: Clock | None = None) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._view = LeaseView(self._clock)
+        self._session = ControlSession(dsn, "leases")
+        self._address = address
+        self._databases: dict[int, int] = {}
+        self._news = asyncio.Event()
+        self._listening = Listening(dsn, lease_rows.CHANNEL, self._news.set)
+        self._task: asyncio.Task[None] | None = None
+        self._lapse: asyncio.TimerHandle | None = None
+        self.on_change: Callable[[], None] | None = None
+        self.node = 0
+        self.evicted = False
+        """An operator has removed this node: it serves no lane any more and should end."""
+
+    # --- questions ----------------------------------------------------------------------
+
+    def owner_of(self, lane: int) -> int | None:
+        """The node that holds a live lease, as far as is known here."""
+        return self._view.owner_of(lane)
+
+    def owned(self) -> frozenset[int]:
+        """The lanes whose lease this node holds by its own clock."""
+        return self._view.owned()
+
+    def nodes(self) -> dict[int, NodeAddress]:
+        """The live nodes, this one included."""
+        return self._view.nodes()
+
+    def wanted(self) -> frozenset[int]:
+        """The lanes that this node should hold."""
+        return self._view.wanted()
+
+    def databases(self) -> dict[int, int]:
+        """By lane, the number of the database that it lives in."""
+        return dict(self._databases)
+
+    # --- life ---------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join under a new number; StoreUnavailable when the database does not answer."""
+        await asyncio.to_thread(prepare, self._session.dsn)
+        self.node = await self._session.run(partial(lease_rows.join, address=self._address))
+        self._view.joined(self.node)
+        await self._renew()
+        self._listening.start()
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Give back every lease and leave; without the database they lapse."""
+        self.on_change = None
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._lapse is not None:
+            self._lapse.cancel()
+        self._view.left()
+        await self._listening.stop()
+        if self.node:
+            with contextlib.suppress(BusError):
+                await self._session.run(partial(lease_rows.remove, node=self.node))
+        await self._session.close()
+
+    async def _run(self) -> None:
+        """Renew each second, and look in between when there are news."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + RENEW_MS / 1000
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(due_s):
+                    await self._news.wait()
+            self._news.clear()
+            is_due = loop.time() >= due_s
+            if is_due:
+                due_s = loop.time() + RENEW_MS / 1000
+            try:
+                await (self._renew() if is_due else self._look())
+            except BusError as error:
+                _log.warning("%s Leases lapse until it does.", error)
+
+    # --- leases -------------------------------------------------------------------------
+
+    async def acquire(self, lane: int) -> bool:
+        """Take a lease that is free or has lapsed; False also without the database."""
+        if self._view.serve_ms_left() <= 0:
+            return False
+        try:
+            taken = await self._session.run(partial(lease_rows.acquire, node=self.node, lane=lane))
+        except BusError as error:
+            # Whether it was taken is not known; if so, it is a stray at the next look.
+            _log.warning("lane %s was not acquired: %s", lane, error)
+            return False
+        if taken:
+            self._view.acquired(lane)
+        return taken and lane in self._view.owned()
+
+    async def release(self, lane: int) -> None:
+        """Give a lease back; without the database it is given back at the next look, or lapses."""
+        self._view.released(lane)
+        try:
+            await self._session.run(partial(lease_rows.release, node=self.node, lanes=[lane]))
+        except BusError as error:
+            _log.warning("lane %s is not given back yet: %s", lane, error)
+
+    async def _renew(self) -> None:
+        begun_ms = self._clock.monotonic_ms()
+        found = await self._session.run(partial(lease_rows.renew, node=self.node))
+        self._view.renewed(begun_ms)
+        self._watch_lapse()
+        await self._take_over(found)
+
+    async def _look(self) -> None:
+        await self._take_over(await self._session.run(lease_rows.look))
+
+    async def _take_over(self, found: LeaseRows) -> None:
+        self._databases = {row.number: row.database for row in found.lanes}
+        self._view.looked(found.table())
+        if all(row.number != self.node for row in found.nodes):
+            self.evicted = True
+            self._view.left()
+        self._view.tell(self.on_change)
+        if self._view.strays():
+            await self._session.run(self._give_strays_back)
+
+    async def _give_strays_back(self, connection: AsyncConnection) -> None:
+        """Asked for again here: one may have been acquired since."""
+        await lease_rows.release(connection, self.node, sorted(self._view.strays()))
+
+    def _watch_lapse(self) -> None:
+        """Be there when the leases lapse, also while a statement hangs."""
+        if self._lapse is not None:
+            self._lapse.cancel()
+        delay_s = max(0, self._view.serve_ms_left()) / 1000
+        self._lapse = asyncio.get_running_loop().call_later(delay_s, self._lapsed)
+
+    def _lapsed(self) -> None:
+        if self._view.serve_ms_left() > 0:
+            self._watch_lapse()  # the timer came early
+            return
+        self._view.drop_lapsed()
+        self._view.tell(self.on_change)

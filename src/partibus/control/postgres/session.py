@@ -1,0 +1,136 @@
+"""A connection to the cluster's database that is made when it is used and never waited on for long.
+
+Owns connecting, the time that a piece of work may take, and what happens when it takes longer: the
+socket is shut down, so that a database that hangs is an error like one that is gone. A connection
+on which anything failed is not used again. Passwords never reach an error or the log. Called by all
+of the control plane in PostgreSQL.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import psycopg
+
+from partibus.control.postgres.schema import migrate
+from partibus.domain.errors import StoreUnavailable
+
+CONNECT_S: Final = 2
+"""The least that libpq takes for a number of seconds."""
+WORK_MS: Final = 2000
+"""What takes longer comes too late to renew a lease (`SERVE_MS`)."""
+
+AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
+SyncConnection = psycopg.Connection[tuple[Any, ...]]
+T = TypeVar("T")
+
+
+def database_name(dsn: str) -> str:
+    """What errors and the log call a database: its name and host, never a password."""
+    parts = urlsplit(dsn)
+    hosts = parts.netloc.rpartition("@")[2] or "localhost"
+    return f"cluster database {parts.path.strip('/') or 'postgres'} on {hosts}"
+
+
+def unreachable(dsn: str, error: BaseException) -> StoreUnavailable:
+    """The error of a database that does not answer."""
+    return StoreUnavailable(f"The {database_name(dsn)} does not answer: {error}. Try again.")
+
+
+def connect(dsn: str, purpose: str) -> SyncConnection:
+    """A connection that blocks; every statement is a transaction unless one is begun."""
+    try:
+        return psycopg.connect(dsn, **_options(purpose))
+    except psycopg.Error as error:
+        raise unreachable(dsn, error) from error
+
+
+def prepare(dsn: str) -> None:
+    """Bring the schema of the database to this release."""
+    with contextlib.closing(connect(dsn, "migrate")) as connection:
+        try:
+            migrate(connection)
+        except psycopg.Error as error:
+            raise unreachable(dsn, error) from error
+
+
+def _options(purpose: str) -> dict[str, Any]:
+    return {
+        "autocommit": True,
+        "connect_timeout": CONNECT_S,
+        "application_name": f"partibus-{purpose}",
+        "options": f"-c statement_timeout={WORK_MS}"
+        f" -c idle_in_transaction_session_timeout={WORK_MS}",
+        "tcp_user_timeout": WORK_MS,
+        "keepalives_idle": 2,
+        "keepalives_interval": 1,
+        "keepalives_count": 2,
+    }
+
+
+class ControlSession:
+    """One connection for pieces of work that follow each other."""
+
+    def __init__(self, dsn: str, purpose: str, work_ms: int = WORK_MS) -> None:
+        self.dsn = dsn
+        self._purpose = purpose
+        self._work_s = work_ms / 1000
+        self._connection: AsyncConnection | None = None
+        self._turn = asyncio.Lock()
+
+    async def run(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        """Do a piece of work; StoreUnavailable when the database failed or took too long. Whether
+        the work was done is not known then."""
+        async with self._turn:
+            connection = await self._get()
+            task = asyncio.ensure_future(work(connection))
+            try:
+                await asyncio.wait({task}, timeout=self._work_s)
+                if not task.done():
+                    _shut_down(connection)
+                return await task
+            except psycopg.Error as error:
+                await self._drop()
+                raise unreachable(self.dsn, error) from error
+            except asyncio.CancelledError:
+                _shut_down(connection)
+                with contextlib.suppress(psycopg.Error, asyncio.CancelledError):
+                    await task
+                await self._drop()
+                raise
+
+    async def close(self) -> None:
+        """Let go of the connection; the next piece of work makes another."""
+        async with self._turn:
+            await self._drop()
+
+    async def _get(self) -> AsyncConnection:
+        connection = self._connection
+        if connection is None or connection.closed:
+            try:
+                async with asyncio.timeout(self._work_s):
+                    connection = await psycopg.AsyncConnection.connect(
+                        self.dsn, **_options(self._purpose)
+                    )
+            except (psycopg.Error, TimeoutError) as error:
+                raise unreachable(self.dsn, error) from error
+            self._connection = connection
+        return connection
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                await connection.close()
+
+
+def _shut_down(connection: AsyncConnection) -> None:
+    """End the wait for an answer. Cancelling asks the database, which may be what hangs."""
+    with contextlib.suppress(psycopg.Error, OSError):
+        stream = socket.socket(fileno=os.dup(connection.pgconn.socket))
+        with stream:
+            stream.shutdown(socket.SHUT_RDWR)
