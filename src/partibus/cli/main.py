@@ -13,6 +13,7 @@ from partibus.cli.verbs import (
     backup,
     cert,
     clock,
+    cluster,
     config,
     connection,
     context,
@@ -56,7 +57,7 @@ PIPELINES: Final = "Pipelines"
 TOOLS: Final = "Tools"
 
 ORDER: Final = (
-    *("serve", "config", "store", "backup", "restore", "connection"),
+    *("serve", "config", "store", "cluster", "backup", "restore", "connection"),
     *("events", "top", "log"),
     *("fault", "clock"),
     *("send", "receive", "peek", "tail", "purge", "dlq", "schedule", "session"),
@@ -99,6 +100,7 @@ app.command("serve", rich_help_panel=SERVER)(serve.serve)
 app.add_typer(config.app, name="config", rich_help_panel=SERVER)
 app.add_typer(cert.app, name="cert", rich_help_panel=SERVER)
 app.add_typer(store.app, name="store", rich_help_panel=SERVER)
+app.add_typer(cluster.app, name="cluster", rich_help_panel=SERVER)
 app.add_typer(backup.app, name="backup", rich_help_panel=SERVER)
 app.command("restore", rich_help_panel=SERVER)(backup.restore)
 app.add_typer(connection.app, name="connection", rich_help_panel=SERVER)

@@ -138,6 +138,12 @@ class PeerChannel(asyncio.Protocol):
 
     # --- the connection -------------------------------------------------------------------
 
+    @property
+    def certificate(self) -> dict[str, object] | None:
+        """What the other end has shown of itself, verified; None on a socket of this machine."""
+        transport = self._transport
+        return None if transport is None else transport.get_extra_info("peercert")
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(WRITE_BUFFER_BYTES_HIGH, WRITE_BUFFER_BYTES_LOW)

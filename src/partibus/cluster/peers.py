@@ -19,10 +19,12 @@ import msgspec
 from partibus.cluster.channel import PeerChannel
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.cluster.hosting import Host
-from partibus.cluster.membership import Membership
+from partibus.cluster.lane_table import LaneTable
+from partibus.cluster.membership import PeerGroup
 from partibus.cluster.remote import FarBroker, RemoteFragment
-from partibus.cluster.rows import PING, QUIET, ROW_BYTES, STORES_DOWN, Row, StoreFacts
+from partibus.cluster.rows import LANES, PING, QUIET, ROW_BYTES, STORES_DOWN, Row, StoreFacts
 from partibus.cluster.store_facts import LIVE_BYTES, facts_of
+from partibus.cluster.transport import PeerDoor
 from partibus.control.record import Placement
 from partibus.domain.errors import BusError, OperationTimeout
 from partibus.fragment.broker import Broker, Scheduler
@@ -30,8 +32,10 @@ from partibus.fragment.commands import Question
 from partibus.fragment.handle import Fragment
 from partibus.store.interface import StoreState
 
-VERSION: Final = 1
-"""Of the rows; workers of one server are of one release, so others are simply refused."""
+VERSION: Final = 2
+"""Of the rows."""
+VERSION_MIN: Final = 1
+"""Nodes are upgraded one after the other, so the rows of the release before are spoken too."""
 HELLO: Final = 0
 RETRY_S_MIN: Final = 0.02
 RETRY_S_MAX: Final = 0.5
@@ -52,7 +56,7 @@ class Peers:
 
     def __init__(
         self,
-        membership: Membership,
+        membership: PeerGroup,
         loop: asyncio.AbstractEventLoop,
         scheduler: Scheduler,
         find: Callable[[int], Fragment | None],
@@ -62,19 +66,31 @@ class Peers:
         self.loop = loop
         self._find = find
         self._control = control
-        self._far = {worker: FarBroker(worker, scheduler) for worker in membership.others}
-        self._connectors: list[asyncio.Task[None]] = []
+        self._scheduler = scheduler
+        self._far: dict[int, FarBroker] = {}
+        self._connectors: dict[int, asyncio.Task[None]] = {}
         self._answering: set[asyncio.Task[bytes]] = set()
         """Answers that wait for a store; the loop itself keeps only weak references."""
         self._all_connected = asyncio.Event()
-        self._heard_from = {worker: asyncio.Event() for worker in membership.others}
+        self._heard_from: dict[int, asyncio.Event] = {}
         """Set by the greeting of a worker, which can be reached at that moment."""
-        self._server: asyncio.AbstractServer | None = None
+        self.transport = membership.transport
+        self._door: PeerDoor | None = None
         self._guests: dict[Guest, None] = {}
         self._callers: dict[Caller, None] = {}
         self._brokers: Mapping[int, Broker] = {}
         self.is_serving = True
+        self.lanes: LaneTable | None = None
+        """Where lanes are served, when that changes; None where each store has its worker."""
+        self._own_lanes: Mapping[int, int] = {}
+        for number in membership.others:
+            self._know(number)
         control.reach(self)
+
+    def _know(self, number: int) -> FarBroker:
+        far = self._far[number] = FarBroker(number, self._scheduler)
+        self._heard_from[number] = asyncio.Event()
+        return far
 
     def watch(self, brokers: Mapping[int, Broker]) -> None:
         """Tell the others how these stores answer."""
@@ -84,16 +100,28 @@ class Peers:
 
     def fragment(self, placement: Placement, index: int) -> RemoteFragment:
         """The handle of a fragment that another worker runs."""
-        far = self._far[self.membership.owner_of(placement.store)]
+        far = self._owner(placement.store)
+        assert far is not None, "each store has its worker"
         return RemoteFragment(far, placement.fragment_id, index, placement.store)
+
+    def far(self, number: int) -> FarBroker | None:
+        """The fragments of one of the others; None when it is not there any more."""
+        return self._far.get(number)
+
+    def _owner(self, store: int) -> FarBroker | None:
+        number = self.membership.owner_of(store)
+        return None if number is None else self._far.get(number)
 
     def is_available(self, store: int) -> bool:
         """Whether a store of another worker answers, as far as is known here."""
-        return self._far[self.membership.owner_of(store)].is_available(store)
+        far = self._owner(store)
+        return far is not None and far.is_available(store)
 
     def is_down(self, store: int) -> bool:
-        """Whether another worker has said that a store of its own does not answer."""
-        return self._far[self.membership.owner_of(store)].is_down(store)
+        """Whether another worker has said that a store of its own does not answer, or nobody has
+        it."""
+        far = self._owner(store)
+        return far is None or far.is_down(store)
 
     def live_bytes(self, store: int) -> int:
         """What a store of another worker holds, as of its last answer."""
@@ -101,22 +129,48 @@ class Peers:
 
     def facts(self, store: int) -> StoreFacts:
         """How a store of another worker is, as of its last answer."""
-        known = self._far[self.membership.owner_of(store)].store_facts
-        return known.get(store, (store, 0, 0, 0))
+        far = self._owner(store)
+        nothing = (store, 0, 0, 0)
+        return nothing if far is None else far.store_facts.get(store, nothing)
 
     # --- life -----------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Let the others in, and wait until all of them can be asked and can ask, but not for
         ever. A worker that nobody can ask would serve clients and miss changes of the catalog."""
-        path = self.membership.socket_path(self.membership.worker)
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-        self._server = await self.loop.create_unix_server(lambda: Guest(self).channel, str(path))
+        self._door = await self.transport.listen(self.loop, lambda: Guest(self).channel)
+        self.membership.watch(self._follow)
         for far in self._far.values():
-            self._connectors.append(self.loop.create_task(self._keep_connected(far)))
+            self._reach(far)
+        self._follow()
+        self.count_connected()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._all_connected.wait(), GATHERING_S)
+
+    def _reach(self, far: FarBroker) -> None:
+        if self.lanes is not None:
+            far.on_lanes = self.lanes.reported
+        task = self.loop.create_task(self._keep_connected(far))
+        self._connectors[far.worker] = task
+
+    def _follow(self) -> None:
+        """Connect to those that came, and let go of those that went."""
+        others = self.membership.others
+        for number in [number for number in self._far if number not in others]:
+            del self._far[number], self._heard_from[number]
+            self._connectors.pop(number).cancel()
+        for number in others:
+            if number not in self._far:
+                self._reach(self._know(number))
+
+    def serve_lanes(self, lanes: Mapping[int, int]) -> None:
+        """Let the others know which lanes are served here, by their epochs."""
+        self._own_lanes = dict(lanes)
+        for guest in self._guests:
+            guest.channel.post(self._lanes_row(), ROW_BYTES)
+
+    def _lanes_row(self) -> Row:
+        return (LANES, 0, list(self._own_lanes.items()))
 
     @property
     def is_at_rest(self) -> bool:
@@ -140,11 +194,12 @@ class Peers:
 
     async def close(self) -> None:
         """Send the last answers and leave."""
-        for connector in self._connectors:
+        connectors = list(self._connectors.values())
+        for connector in connectors:
             connector.cancel()
-        await asyncio.gather(*self._connectors, return_exceptions=True)
-        if self._server is not None:
-            self._server.close()
+        await asyncio.gather(*connectors, return_exceptions=True)
+        if self._door is not None:
+            self._door.close()
         for guest in list(self._guests):
             guest.channel.close()
 
@@ -187,9 +242,12 @@ class Peers:
         """Serve a worker that has greeted."""
         host = Host(guest.channel, self._find, self._answer, self._store_facts)
         self._guests[guest] = None
-        self._heard_from[guest.worker].set()
+        if guest.worker in self._heard_from:
+            self._heard_from[guest.worker].set()
         self.count_connected()
         guest.channel.post(self._stores_row(), ROW_BYTES)
+        if self.lanes is not None:
+            guest.channel.post(self._lanes_row(), ROW_BYTES)
         if not self.is_serving:
             guest.channel.pause_reading()
         return host
@@ -213,7 +271,7 @@ class Peers:
 
     @property
     def numbers(self) -> list[int]:
-        return self.membership.others
+        return list(self._far)
 
     async def ask(self, worker: int, name: str, payload: Payload) -> Payload:
         """Put a question to another worker; a BusError when it does not answer in time."""
@@ -253,16 +311,28 @@ def _failures_of(name: str) -> Iterator[None]:
         raise BusError(f"The question '{name}' failed; see the log.") from cause
 
 
-def greeting(membership: Membership) -> Row:
-    """What both ends say first."""
-    return (HELLO, VERSION, membership.run, membership.worker)
+def greeting(membership: PeerGroup) -> Row:
+    """What both ends say first: the newest and the oldest rows that they speak, the run or
+    cluster that they are of, and their number."""
+    return (HELLO, VERSION, membership.run, membership.worker, VERSION_MIN)
 
 
-def is_greeting(rows: Sequence[Row], membership: Membership) -> bool:
-    """Whether the peer is a worker of the same run and release."""
-    greeting_row = rows[0]
-    is_ours = list(greeting_row[:3]) == [HELLO, VERSION, membership.run]
-    return is_ours and len(greeting_row) == 4 and greeting_row[3] in membership.others
+def objection(channel: PeerChannel, rows: Sequence[Row], membership: PeerGroup) -> str | None:
+    """Why the other end is not to be spoken to; None when it is one of the others."""
+    row = rows[0]
+    if len(row) < 4 or row[0] != HELLO or not isinstance(row[1], int):
+        return "it does not greet as a process of this bus does"
+    oldest = row[4] if len(row) > 4 else row[1]
+    if row[1] < VERSION_MIN or not isinstance(oldest, int) or oldest > VERSION:
+        return (
+            f"it speaks version {row[1]} of the protocol, this one {VERSION_MIN} to {VERSION}. "
+            "Upgrade one release at a time"
+        )
+    if row[2] != membership.run:
+        return "it is of another server or cluster"
+    if not membership.is_member(row[3], channel.certificate):
+        return f"number {row[3]} is not known here under the certificate that it shows"
+    return None
 
 
 class Caller:
@@ -279,9 +349,8 @@ class Caller:
     async def connect(self) -> bool:
         """Whether it answers."""
         loop, membership = self._peers.loop, self._peers.membership
-        path = str(membership.socket_path(self._far.worker))
         try:
-            await loop.create_unix_connection(lambda: self.channel, path)
+            await self._peers.transport.connect(loop, self._far.worker, self.channel)
         except OSError:
             return False
         self.channel.post(greeting(membership), ROW_BYTES)
@@ -305,8 +374,11 @@ class Caller:
                 return
 
     def _hear_greeting(self, rows: Sequence[Row]) -> None:
-        if not is_greeting(rows, self._peers.membership):
-            log.error("worker %d is of another run or release", self._far.worker)
+        why = objection(self.channel, rows, self._peers.membership)
+        if why is None and rows[0][3] != self._far.worker:
+            why = f"it has the number {rows[0][3]}"
+        if why is not None:
+            log.error("what answers as worker %d is not spoken to: %s", self._far.worker, why)
             self.channel.abort()
         elif not self._greeted.done():
             self._greeted.set_result(True)
@@ -339,8 +411,9 @@ class Guest:
         self.channel.on_blocked = self._blocked
 
     def _hear_greeting(self, rows: Sequence[Row]) -> None:
-        if not is_greeting(rows, self._peers.membership):
-            log.error("an unknown process connected to the socket of the workers")
+        why = objection(self.channel, rows, self._peers.membership)
+        if why is not None:
+            log.error("an unknown process connected and is refused: %s", why)
             self.channel.abort()
             return
         self.worker = rows[0][3]

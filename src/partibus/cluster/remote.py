@@ -25,6 +25,7 @@ from partibus.cluster.rows import (
     DETACHED,
     DRAINED,
     INTEREST,
+    LANES,
     NOT_ACCEPTED,
     OPEN,
     OPEN_SESSION,
@@ -122,7 +123,10 @@ class FarBroker:
             SESSION_LOST: self._session_lost,
             UNSENDABLE: self._answer_missing,
             PONG: self._pong,
+            LANES: self._lanes_changed,
         }
+        self.on_lanes: Callable[[int, dict[int, int]], None] | None = None
+        """Who wants to hear which lanes the far process serves, by their epochs."""
 
     @property
     def is_connected(self) -> bool:
@@ -182,6 +186,7 @@ class FarBroker:
                 fail(command, self._outcome_unknown())
         for far in list(self._consumers.values()):
             self._interrupt(far)
+        self._report_lanes({})
 
     def unsendable(self, row: Row) -> None:
         """A row could not be encoded and was never sent: refuse its command alone."""
@@ -404,6 +409,13 @@ class FarBroker:
 
     def _pong(self, row: Row) -> None:
         self.store_facts = {facts[0]: facts for facts in row[2]}
+
+    def _lanes_changed(self, row: Row) -> None:
+        self._report_lanes(dict(row[2]))
+
+    def _report_lanes(self, lanes: dict[int, int]) -> None:
+        if self.on_lanes is not None:
+            self.on_lanes(self.worker, lanes)
 
     def _stores_changed(self, row: Row) -> None:
         self._stores_down = frozenset(row[2])

@@ -96,6 +96,8 @@ NOT_ACCEPTED: Final = 55
 SESSION_LOST: Final = 56
 UNSENDABLE: Final = 57
 """The answer to a request exists but cannot be encoded; an error takes its place."""
+LANES: Final = 58
+"""Which lanes the node serves, with their epochs; when it changes, and first after the greeting."""
 
 ROW_BYTES: Final = 256
 """What a row is counted as beside its messages: about its size in memory."""

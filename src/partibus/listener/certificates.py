@@ -54,11 +54,17 @@ class Authority:
     def key_pem(self) -> bytes:
         return _key_pem(self._key)
 
-    def issue(self, names: tuple[str, ...], now_ms: int, until_ms: int) -> tuple[bytes, bytes]:
-        """A server certificate with the CA's behind it, and its private key, as PEM."""
+    def issue(
+        self, names: tuple[str, ...], now_ms: int, until_ms: int, *, is_peer: bool = False
+    ) -> tuple[bytes, bytes]:
+        """A server certificate with the CA's behind it, and its private key, as PEM; that of a
+        peer is shown when it connects as well."""
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
-        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        purposes = [ExtendedKeyUsageOID.SERVER_AUTH]
+        if is_peer:
+            purposes.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+        usage = x509.ExtendedKeyUsage(purposes)
         authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
             _builder(SERVER_COMMON_NAME, key, now_ms, until_ms)
@@ -74,12 +80,12 @@ class Authority:
         return chain, _key_pem(key)
 
 
-def make_authority(now_ms: int, until_ms: int) -> Authority:
+def make_authority(now_ms: int, until_ms: int, name: str = CA_COMMON_NAME) -> Authority:
     """A new CA with a new key."""
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
-        _builder(CA_COMMON_NAME, key, now_ms, until_ms)
-        .issuer_name(_name(CA_COMMON_NAME))
+        _builder(name, key, now_ms, until_ms)
+        .issuer_name(_name(name))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())

@@ -1,0 +1,57 @@
+"""The nodes of a cluster, as one of them sees the others.
+
+Owns who belongs to the cluster for `cluster.peers`: the live nodes of the lease table, reached over
+TLS. A node that connects before this one has read of it is let in, since its certificate is of the
+cluster's authority and it only asks. Where a lane is served is the lane table's. Made by the node.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from partibus.cluster.lane_table import LaneTable
+from partibus.cluster.tls_transport import TlsTransport, named_node
+
+
+class NodeGroup:
+    """The `PeerGroup` of a node; `nodes` are the addresses of the live ones by their numbers."""
+
+    def __init__(
+        self,
+        cluster: str,
+        directory: Path,
+        host: str,
+        port: int,
+        nodes: Callable[[], Mapping[int, tuple[str, int]]],
+    ) -> None:
+        self.worker = 0
+        """Known when the node has joined."""
+        self.run = cluster
+        self.lanes = LaneTable()
+        self._nodes = nodes
+        self._changed: Callable[[], None] | None = None
+        self.transport = TlsTransport(directory, host, port, self._address)
+
+    @property
+    def others(self) -> list[int]:
+        """The live nodes beside this one."""
+        return sorted(number for number in self._nodes() if number != self.worker)
+
+    def owner_of(self, store: int) -> int | None:
+        """The node that serves a lane."""
+        return self.lanes.server_of(store)
+
+    def is_member(self, number: int, certificate: dict[str, object] | None) -> bool:
+        """Whether it has shown a certificate that names a node, and has a number of its own."""
+        return named_node(certificate) is not None and number != self.worker
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have this called when a node came or went."""
+        self._changed = changed
+
+    def changed(self) -> None:
+        """A node came or went."""
+        if self._changed is not None:
+            self._changed()
+
+    def _address(self, number: int) -> tuple[str, int] | None:
+        return self._nodes().get(number)

@@ -1,0 +1,217 @@
+"""Connections between the nodes of a cluster: TCP with TLS 1.3, both ends verified.
+
+Owns the port on which a node is reached by the others and the certificates that both ends show. A
+certificate that the cluster's own authority did not sign, or that has expired, is refused before a
+row is read, with one line in the log. The certificate names the node; whether that node belongs to
+the cluster is `cluster.peers`'s to ask. Makes no certificate, as `partibus cluster init` does.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from partibus.cluster.channel import PeerChannel
+from partibus.cluster.transport import PeerDoor
+from partibus.domain.errors import ConfigError
+
+HANDSHAKE_S: Final = 5.0
+HANDSHAKES_MAX: Final = 64
+"""Connections that have not shown a certificate yet; the next ones wait in the socket's queue."""
+BACKLOG: Final = 128
+REFUSALS_MAX: Final = 256
+CONNECT_S: Final = 5.0
+ACCEPT_RETRY_S: Final = 0.1
+CA_FILE: Final = "ca.pem"
+CA_KEY_FILE: Final = "ca-key.pem"
+CERTIFICATE_FILE: Final = "node.pem"
+KEY_FILE: Final = "node-key.pem"
+
+log = logging.getLogger(__name__)
+
+
+def peer_context(directory: Path, purpose: ssl.Purpose) -> ssl.SSLContext:
+    """A context that shows the certificate in the directory, and accepts those of its CA alone."""
+    context = ssl.SSLContext(
+        ssl.PROTOCOL_TLS_SERVER if purpose is ssl.Purpose.CLIENT_AUTH else ssl.PROTOCOL_TLS_CLIENT
+    )
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # A node is known by its number and the name in its certificate, not by its address.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_verify_locations(directory / CA_FILE)
+        context.load_cert_chain(directory / CERTIFICATE_FILE, directory / KEY_FILE)
+    except OSError as error:
+        raise ConfigError(
+            f"{directory} does not hold the certificates of a node ({error}). Make them with "
+            "`partibus cluster init` on the first node and `partibus cluster join` for the others."
+        ) from error
+    return context
+
+
+class TlsTransport:
+    """Reaches the other nodes, and is reached by them."""
+
+    def __init__(
+        self, directory: Path, host: str, port: int, find: Callable[[int], tuple[str, int] | None]
+    ) -> None:
+        self._server_context = peer_context(directory, ssl.Purpose.CLIENT_AUTH)
+        self._client_context = peer_context(directory, ssl.Purpose.SERVER_AUTH)
+        self._find = find
+        self._refusals = Refusals()
+        self._sock = _bind(host, port)
+        self.port = int(self._sock.getsockname()[1])
+        """Where this node is reached; a port of 0 is settled before the node is announced."""
+
+    async def listen(
+        self, loop: asyncio.AbstractEventLoop, make: Callable[[], PeerChannel]
+    ) -> PeerDoor:
+        return _TlsDoor(loop, self._sock, self._server_context, make, self._refusals)
+
+    async def connect(
+        self, loop: asyncio.AbstractEventLoop, number: int, channel: PeerChannel
+    ) -> None:
+        address = self._find(number)
+        if address is None:
+            raise ConnectionError(f"node {number} has no address")
+        host, port = address
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await loop.create_connection(
+                    lambda: channel,
+                    host,
+                    port,
+                    ssl=self._client_context,
+                    server_hostname="",
+                    ssl_handshake_timeout=HANDSHAKE_S,
+                )
+        except ssl.SSLError as error:
+            self._refusals.note(f"node {number} at {host}:{port} is not trusted", error)
+            raise
+        except TimeoutError as error:
+            raise ConnectionError(f"node {number} does not answer") from error
+
+    def close(self) -> None:
+        """Give the port back."""
+        self._sock.close()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.listen(BACKLOG)
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen for the other nodes on {host}:{port}: {error.strerror}"
+        ) from error
+    return sock
+
+
+class _TlsDoor:
+    """Accepts connections and lets in who shows a certificate of the cluster."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        make: Callable[[], PeerChannel],
+        refusals: "Refusals",
+    ) -> None:
+        self._loop = loop
+        self._refusals = refusals
+        self._sock = sock
+        self._context = context
+        self._make = make
+        self._room = asyncio.Semaphore(HANDSHAKES_MAX)
+        self._admitting: set[asyncio.Task[None]] = set()
+        self._accepting = loop.create_task(self._accept())
+
+    def close(self) -> None:
+        self._accepting.cancel()
+        for task in self._admitting:
+            task.cancel()
+        self._sock.close()
+
+    async def _accept(self) -> None:
+        while True:
+            await self._room.acquire()
+            try:
+                sock, address = await self._loop.sock_accept(self._sock)
+            except OSError as error:
+                self._room.release()
+                log.error("a connection of another node could not be accepted: %s", error)
+                await asyncio.sleep(ACCEPT_RETRY_S)
+                continue
+            task = self._loop.create_task(self._admit(sock, str(address[0])))
+            self._admitting.add(task)
+            task.add_done_callback(self._admitted)
+
+    def _admitted(self, task: asyncio.Task[None]) -> None:
+        self._admitting.discard(task)
+        self._room.release()
+
+    async def _admit(self, sock: socket.socket, where: str) -> None:
+        sock.setblocking(False)
+        try:
+            await self._loop.connect_accepted_socket(
+                self._make, sock, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        except ConnectionError:
+            sock.close()  # it hangs up, or says nothing: it may be stopping
+        except OSError as error:
+            self._refusals.note(f"{where} connects to the port of the nodes and is refused", error)
+            sock.close()
+
+
+class Refusals:
+    """Why connections were refused: one line in the log for each end and reason, since who is
+    refused tries again and again."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}
+
+    def note(self, what: str, error: OSError) -> None:
+        """A connection was refused."""
+        reason = _reason(error)
+        if self._told.get(what) == reason:
+            return
+        if len(self._told) >= REFUSALS_MAX:
+            self._told.clear()
+        self._told[what] = reason
+        log.error("%s: %s", what, reason)
+
+
+def _reason(error: OSError) -> str:
+    """What is wrong with the other end, in the words of an operator."""
+    text = str(error)
+    if "certificate has expired" in text:
+        return "its certificate has expired; make a new one with `partibus cluster join`"
+    if "not yet valid" in text:
+        return "its certificate is not valid yet: one of the two clocks is wrong"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not signed by the authority of this cluster ({text})"
+    if "PEER_DID_NOT_RETURN_A_CERTIFICATE" in text:
+        return "it shows no certificate"
+    return text or type(error).__name__
+
+
+def named_node(certificate: dict[str, object] | None) -> str | None:
+    """The node that a verified certificate names; None without a certificate."""
+    names = (certificate or {}).get("subjectAltName", ())
+    assert isinstance(names, tuple)
+    return next((str(name) for kind, name in names if kind == "DNS"), None)

@@ -1,0 +1,65 @@
+"""The certificates by which the nodes of a cluster know each other.
+
+Owns the files of the cluster's authority and of a node: an authority of the cluster alone, which
+signs nothing else, and one certificate for each node that bears its name. The key of the authority
+stays where the cluster was made; a node needs only its own. Called by `partibus cluster`.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from partibus.cluster.tls_transport import CA_FILE, CA_KEY_FILE, CERTIFICATE_FILE, KEY_FILE
+from partibus.domain.clock import Clock
+from partibus.domain.errors import ArgumentError, ConfigError
+from partibus.files.private import make_private_directory, write_private
+from partibus.listener.certificates import Authority, load_authority, make_authority
+from partibus.listener.served_certificate import DAY_MS
+from partibus.listener.tls import CA_VALIDITY_DAYS, VALIDITY_DAYS
+
+AUTHORITY_NAME: Final = "Partibus cluster CA"
+_NODE_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+
+
+def make_cluster(directory: Path, name: str, clock: Clock) -> None:
+    """A new authority, and the certificate of the first node."""
+    if (directory / CA_FILE).exists():
+        raise ConfigError(
+            f"{directory} already holds the authority of a cluster, which its nodes trust. Make "
+            "the certificate of a further node with `partibus cluster join`, or use another one."
+        )
+    _check_name(name)
+    now_ms = clock.now_ms()
+    authority = make_authority(now_ms, now_ms + CA_VALIDITY_DAYS * DAY_MS, AUTHORITY_NAME)
+    make_private_directory(directory)
+    write_private(directory / CA_KEY_FILE, authority.key_pem())
+    _write_node(directory, name, authority, now_ms)
+
+
+def make_node(authority_directory: Path, directory: Path, name: str, clock: Clock) -> None:
+    """The certificate of a further node, or a new one of the same node."""
+    _check_name(name)
+    ca, key = authority_directory / CA_FILE, authority_directory / CA_KEY_FILE
+    if not ca.exists() or not key.exists():
+        raise ConfigError(
+            f"{authority_directory} does not hold the authority of a cluster ({CA_FILE} and "
+            f"{CA_KEY_FILE}). Run this where `partibus cluster init` was run."
+        )
+    _write_node(directory, name, load_authority(ca, key), clock.now_ms())
+
+
+def _write_node(directory: Path, name: str, authority: Authority, now_ms: int) -> None:
+    until_ms = min(now_ms + VALIDITY_DAYS * DAY_MS, authority.until_ms)
+    certificate, key = authority.issue((name,), now_ms, until_ms, is_peer=True)
+    make_private_directory(directory)
+    write_private(directory / KEY_FILE, key)
+    write_private(directory / CERTIFICATE_FILE, certificate)
+    write_private(directory / CA_FILE, authority.certificate_pem())
+
+
+def _check_name(name: str) -> None:
+    if not _NODE_NAME.fullmatch(name):
+        raise ArgumentError(
+            f"'{name}' is not a valid name of a node: up to 63 lower-case letters, digits and "
+            "hyphens, with a letter or digit at both ends."
+        )
