@@ -46,21 +46,21 @@ class Bug:
 BUGS = (
     Bug(
         "acknowledge before fsync",
-        "store/commit.py",
+        "store/segment_writer.py",
         "        self._disk.sync(self._fd)\n        self._advance(group[-1].end)",
         "        self._advance(group[-1].end)",
     ),
     Bug(
         "tell of a commit before it is made",
-        "store/commit.py",
-        "                self._commit_somehow(group)\n",
-        "                self._tell(partial(self._owner.committed, group, 0.0)); "
-        "self._commit_somehow(group); continue\n",
+        "store/lane/commit.py",
+        "        self._engine.finish(oldest)\n        now_s = time.monotonic()\n",
+        "        self._report(partial(self._owner.committed, oldest, 0.0)); "
+        "self._engine.finish(oldest); self._in_flight.popleft(); return\n",
     ),
     Bug(
         "leave a refused entry in the log",
-        "store/commit.py",
-        "        self._cut_refused()\n",
+        "store/lane/commit.py",
+        "        self._engine.withdraw()\n",
         "",
     ),
     Bug(
@@ -121,7 +121,7 @@ BUGS = (
     ),
     Bug(
         "keep a checkpoint of a later position than its states",
-        "store/log.py",
+        "store/lane/log.py",
         "self._acknowledged if increment is None else increment.position",
         "self._tail",
     ),

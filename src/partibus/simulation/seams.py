@@ -15,8 +15,9 @@ from partibus.client import connection as client_connection
 from partibus.simulation.clock import SimulatedClock
 from partibus.simulation.threads import Threads
 from partibus.simulation.world import World
-from partibus.store import commit, log, pins, worker
+from partibus.store import log, pins, segment_writer, worker
 from partibus.store.compaction import compactor
+from partibus.store.lane import commit
 
 
 @contextlib.contextmanager
@@ -28,6 +29,8 @@ def simulated(world: World, threads: Threads) -> Iterator[None]:
         (commit, "threading", threads),
         (commit, "time", threads),
         (log, "time", threads),
+        (segment_writer, "threading", threads),
+        (segment_writer, "time", threads),
         (compactor, "threading", threads),
         (compactor, "time", threads),
         (pins, "threading", threads),

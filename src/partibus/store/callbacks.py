@@ -1,7 +1,8 @@
 """Telling callers what became of their requests.
 
-Owns one promise: a callback that raises does not keep the others from being told. Called
-on the loop thread by the stores, never by the threads that do the work.
+Owns two promises: a callback that raises does not keep the others from being told, and a thread
+that does the work outlives the loop. The callers' callbacks run on the loop thread; the threads
+only hand their news there.
 """
 
 import logging
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 from partibus.domain.errors import BusError
 
 if TYPE_CHECKING:
-    from partibus.store.interface import Done, ReadDone
+    from collections.abc import Callable
+
+    from partibus.store.interface import Done, Notify, ReadDone
 
 _log: Final = logging.getLogger(__name__)
 
@@ -29,3 +32,12 @@ def tell_read(done: "ReadDone", answer: list[bytes] | BusError) -> None:
         done(answer)
     except Exception:
         _log.exception("a callback of a read failed")
+
+
+def report(notify: "Notify", name: str, news: "Callable[[], None]") -> None:
+    """Hand news to the loop, from a thread of the store `name`."""
+    try:
+        notify(news)
+    except RuntimeError as error:
+        # The loop is closed: the process ends without closing its stores.
+        _log.warning("%s: no listener is left to notify: %r", name, error)

@@ -128,8 +128,8 @@ def test_an_entry_larger_than_a_segment_gets_one_of_its_own(stores: Any, pump: A
 def test_a_batch_beyond_all_measure_is_refused(
     stores: Any, pump: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = stores.ready()
     monkeypatch.setattr(log_module, "ENTRY_PAYLOAD_BYTES_MAX", 100)
+    store = stores.ready()
     with pytest.raises(MessageTooLarge):
         store.append(records_of(1), lambda error: None)
     assert store.live_bytes == 0

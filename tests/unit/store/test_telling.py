@@ -3,8 +3,8 @@
 from typing import Any
 
 from partibus.domain.errors import BusError, StoreUnavailable
-from partibus.store.commit import PendingEntry
-from partibus.store.log import TOLD_PER_TURN
+from partibus.store.lane.commit import PendingEntry
+from partibus.store.lane.log import TOLD_PER_TURN
 from partibus.store.record import Record, encode_payload
 
 COUNT = 5

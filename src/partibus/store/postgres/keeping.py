@@ -24,7 +24,7 @@ from partibus.store.worker import Worker
 _log: Final = logging.getLogger(__name__)
 
 
-class LaneKeeper:
+class DatabaseKeeper:
     """Writes checkpoints one after the other; `position` is that of the latest durable one."""
 
     def __init__(

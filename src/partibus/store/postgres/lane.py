@@ -16,6 +16,7 @@ from psycopg import sql
 
 from partibus.domain.errors import StoreUnavailable
 from partibus.store.interface import Ref
+from partibus.store.lane.commit import Fenced
 from partibus.store.postgres.address import lane_name
 from partibus.store.postgres.schema import SCHEMA, migrate, segment_table
 
@@ -29,10 +30,6 @@ LANE_LOCK: Final = 0x6C616E65
 """The first half of the key of the advisory locks; the number of the lane is the second."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-
-
-class Fenced(StoreUnavailable):
-    """Another server has taken the lane over, so this one can write to it no more."""
 
 
 class LaneRow(NamedTuple):
@@ -181,12 +178,12 @@ class Lane:
         return [row[0] for row in rows]
 
     def append(
-        self, connection: Connection, base: int, position: int, tail: int, end: int, entry: bytes
+        self, connection: Connection, base: int, position: int, end: int, entry: bytes
     ) -> None:
-        """Make an entry durable at `position` of the segment `base`, if the lane ends at `tail`."""
+        """Make an entry durable at `position` of the segment `base`, if the lane ends there."""
         cursor = connection.execute(
             self._append_statement(base),
-            (end, self.number, self.epoch, tail, position, self.epoch, entry),
+            (end, self.number, self.epoch, position, position, self.epoch, entry),
             binary=True,
         )
         if cursor.rowcount != 1:

@@ -13,8 +13,8 @@ import psycopg
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.callbacks import tell_read
 from partibus.store.interface import Notify, ReadDone, Ref
+from partibus.store.lane.recent import RecentEntries
 from partibus.store.postgres.lane import Lane, LaneConnection
-from partibus.store.postgres.recent import RecentEntries
 from partibus.store.record import BODY_CRC_BYTES, crc32c
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
@@ -25,7 +25,7 @@ Plan = dict[int, list[tuple[int, Ref]]]
 """By segment: which of the bodies asked for, and where it lies with its checksum."""
 
 
-class LaneReaders:
+class DatabaseReaders:
     """Reads bodies that were appended."""
 
     def __init__(

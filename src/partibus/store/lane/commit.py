@@ -1,0 +1,266 @@
+"""The commit thread: everything that waits becomes durable at once, in the order it came.
+
+Owns the grouping of entries, the groups that are on their way, the order in which they are
+reported, and what happens when the engine fails: all that waits is refused, then the engine is
+probed until it has cut what was refused and a durable write has succeeded. Never runs a
+caller's callback: it hands its news to the owner on the loop thread. Knows neither files nor
+databases, which are the engine's. Started by the lane log.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from functools import partial
+from itertools import chain
+from typing import Final, Protocol
+
+from partibus.domain.errors import StoreUnavailable
+from partibus.store.callbacks import report
+from partibus.store.interface import Done, Notify, StoreTimings
+from partibus.store.record import ENTRY_HEADER_BYTES, Payload
+
+# How often a store that is down is tried again: soon enough that a client's retries meet
+# it up, seldom enough not to burden a disk or a database that is being repaired.
+PROBE_INTERVAL_S: Final = 1.0
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Fenced(StoreUnavailable):
+    """Another writer has taken the lane over, so this one can write to it no more."""
+
+
+class PendingEntry:
+    """An encoded batch with its place in the log, on its way to the engine."""
+
+    __slots__ = ("base", "begun_s", "data", "done", "end", "payload", "position")
+
+    def __init__(self, base: int, position: int, payload: Payload, done: Done) -> None:
+        self.base = base
+        self.position = position
+        self.payload = payload
+        self.data = b""
+        """The whole entry with its header, when the log keeps recent entries in memory."""
+        self.end = position + ENTRY_HEADER_BYTES + payload.length
+        self.done = done
+        self.begun_s = time.monotonic()
+
+
+class CommitOwner(Protocol):
+    """Receives commits, on the loop thread, in their order."""
+
+    def committed(self, entries: list[PendingEntry], elapsed_s: float) -> None:
+        """These are durable."""
+        ...
+
+    def failed(self, entries: list[PendingEntry], error: StoreUnavailable) -> None:
+        """These are not, and nothing is taken until `restored`."""
+        ...
+
+    def restored(self, base: int, tail: int) -> None:
+        """The log continues at `tail` of segment `base`; call `resume` to start."""
+        ...
+
+
+class CommitEngine(Protocol):
+    """Where entries become durable. Blocks; all but `durable` belongs to the commit thread."""
+
+    @property
+    def name(self) -> str:
+        """What errors and the log call the store."""
+        ...
+
+    @property
+    def durable(self) -> int:
+        """The end of the last entry that is durable; read by other threads too."""
+        ...
+
+    @property
+    def in_flight_max(self) -> int:
+        """How many groups may be begun and not finished."""
+        ...
+
+    @property
+    def idle_s(self) -> float:
+        """After how long without an entry `rest` is called."""
+        ...
+
+    def fitting(self, waiting: list[PendingEntry], in_flight: int) -> int:
+        """How many of those that wait make the next group; 0: first finish what is in flight."""
+        ...
+
+    def begin(self, group: list[PendingEntry]) -> None:
+        """Start to make a group durable, at its position and no other."""
+        ...
+
+    def finish(self, group: list[PendingEntry]) -> None:
+        """Wait until the oldest group that was begun is durable."""
+        ...
+
+    def rest(self) -> None:
+        """Nothing waits: time for what is not urgent."""
+        ...
+
+    def withdraw(self) -> None:
+        """What is not durable is being refused: take it back as far as possible now."""
+        ...
+
+    def restore(self) -> tuple[int, int]:
+        """Cut what is not durable, and prove that a durable write works.
+
+        Returns the segment and the position where the log goes on; raises `Fenced` when the
+        log has another writer, and nothing may ever be written here again."""
+        ...
+
+    def close(self) -> None:
+        """Give files or connections back."""
+        ...
+
+
+class CommitThread:
+    """Hands entries to the engine; `submit`, `resume` and `close` are the owner's."""
+
+    def __init__(
+        self,
+        engine: CommitEngine,
+        owner: CommitOwner,
+        notify: Notify,
+        *,
+        thread_name: str,
+        timings: StoreTimings,
+        probe_interval_s: float = PROBE_INTERVAL_S,
+    ) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._notify = notify
+        self._timings = timings
+        self._probe_interval_s = probe_interval_s
+        self._waiting: list[PendingEntry] = []
+        self._in_flight: deque[tuple[list[PendingEntry], float]] = deque()
+        """Groups that were begun, and when; of the thread."""
+        self._refusing = False
+        self._closing = False
+        self._wake = threading.Condition(threading.Lock())
+        self._thread = threading.Thread(target=self._run, name=thread_name, daemon=True)
+
+    @property
+    def durable(self) -> int:
+        """The end of the last entry that is durable."""
+        return self._engine.durable
+
+    def start(self) -> None:
+        """Begin to take entries."""
+        self._thread.start()
+
+    def submit(self, entry: PendingEntry) -> bool:
+        """Take an entry; False when the store is failing and it was not taken."""
+        with self._wake:
+            if self._refusing:
+                return False
+            self._waiting.append(entry)
+            if len(self._waiting) == 1:
+                self._wake.notify()
+        return True
+
+    def resume(self) -> None:
+        """Take entries again, now that every failure was told."""
+        with self._wake:
+            self._refusing = False
+
+    def close(self) -> None:
+        """Commit what waits, then end."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+        with self._wake:
+            self._refusing = True
+        self._engine.close()
+
+    # --- the thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (group := self._take()) is not None:
+            try:
+                self._go_on(group)
+            except Exception as error:
+                self._fail(error)
+                self._restore_until_done()
+
+    def _take(self) -> list[PendingEntry] | None:
+        """The next group; [] when there is none to begin now, None at the end."""
+        with self._wake:
+            if not self._waiting and not self._in_flight and not self._closing:
+                self._wake.wait(self._engine.idle_s)
+            waiting = self._waiting
+            if not waiting:
+                return None if self._closing and not self._in_flight else []
+            count = self._engine.fitting(waiting, len(self._in_flight))
+            self._waiting = waiting[count:]
+            return waiting[:count]
+
+    def _go_on(self, group: list[PendingEntry]) -> None:
+        """Begin a group, and finish the oldest when nothing can be begun behind it."""
+        if group:
+            self._in_flight.append((group, time.monotonic()))
+            self._engine.begin(group)
+            if len(self._in_flight) < self._engine.in_flight_max:
+                return
+        if not self._in_flight:
+            self._engine.rest()
+            return
+        oldest, begun_s = self._in_flight[0]
+        self._engine.finish(oldest)
+        now_s = time.monotonic()
+        self._timings.append.observe(now_s - oldest[0].begun_s)
+        self._in_flight.popleft()
+        self._report(partial(self._owner.committed, oldest, now_s - begun_s))
+
+    def _fail(self, error: Exception) -> None:
+        """Refuse all that waits; under the lock, so that refusals stay in order.
+
+        What was written is withdrawn before that: a process that ends now must not leave to the
+        next start an entry whose sender was told that it is not stored."""
+        name = self._engine.name
+        _log.error("%s: a commit failed, the store is down: %r", name, error)
+        text = f"The {name} is down: {error}. It is probed; try again."
+        self._engine.withdraw()
+        with self._wake:
+            self._refusing = True
+            groups = [group for group, _ in self._in_flight]
+            entries = [*chain.from_iterable(groups), *self._waiting]
+            self._in_flight.clear()
+            self._waiting = []
+            self._report(partial(self._owner.failed, entries, StoreUnavailable(text)))
+
+    def _restore_until_done(self) -> None:
+        """Probe until the engine answers, or until the store is closed."""
+        while True:
+            with self._wake:
+                if not self._closing:
+                    self._wake.wait(self._probe_interval_s)
+                if self._closing:
+                    return
+            try:
+                base, tail = self._engine.restore()
+            except Fenced as error:
+                _log.error("%s", error)
+                self._wait_for_end()
+                return
+            except Exception as error:
+                _log.info("%s: still down: %r", self._engine.name, error)
+            else:
+                _log.warning("%s: the store is up again", self._engine.name)
+                self._report(partial(self._owner.restored, base, tail))
+                return
+
+    def _wait_for_end(self) -> None:
+        """Another writer has the log: nothing here may ever be written again."""
+        with self._wake:
+            while not self._closing:
+                self._wake.wait()
+
+    def _report(self, news: "partial[None]") -> None:
+        report(self._notify, self._engine.name, news)

@@ -1,0 +1,370 @@
+"""The lane log: what every store with a log does in the same way, whatever keeps the entries.
+
+Owns the places of entries, the order in which appends are answered, the refusal of those that come
+while the store is down, the state that the broker sees, and the account of live bodies. What is
+durable where is the engine's: it hands in a commit thread over its own `CommitEngine`, readers and
+a keeper of checkpoints. Lives on the loop thread; the threads below it hand their news back through
+`notify`. Holds no body but those of recent entries, and knows no meaning. Called by the broker.
+"""
+
+import sys
+from array import array
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from partibus.domain.errors import BusError, InvalidOperation, MessageTooLarge, StoreUnavailable
+from partibus.store.callbacks import tell
+from partibus.store.interface import (
+    Done,
+    Increment,
+    Notify,
+    ReadDone,
+    Recovered,
+    Ref,
+    StoreState,
+    StoreTimings,
+)
+from partibus.store.lane.commit import CommitThread, PendingEntry
+from partibus.store.lane.recent import RecentEntries
+from partibus.store.record import (
+    ENTRY_HEADER_BYTES,
+    Payload,
+    Record,
+    encode_payload,
+    pack_header,
+    place_records,
+)
+from partibus.store.table import SegmentTable
+
+# A commit that takes longer means a disk or a database in trouble: clients lose patience within
+# seconds.
+SLOW_COMMIT_S: Final = 2.0
+# Records whose commit is carried out in one turn of the loop, one to two milliseconds: a disk
+# that took long to sync has thousands of them durable at once.
+TOLD_PER_TURN: Final = 256
+
+
+class LaneReaders(Protocol):
+    """Reads bodies that were appended."""
+
+    def read_now(self, refs: list[Ref]) -> list[bytes] | None:
+        """The bodies when all of them are in memory."""
+        ...
+
+    def read(self, refs: list[Ref], done: ReadDone) -> None:
+        """The bodies, however long it takes."""
+        ...
+
+
+class LaneKeeper(Protocol):
+    """Writes checkpoints."""
+
+    position: int
+    """Of the latest durable one."""
+    written_bytes: int
+    """What the latest one wrote."""
+    failing: bool
+    """Whether the last one could not be written."""
+
+
+class LaneLog:
+    """Keeps the contract of `Store`, but for what the engine alone knows."""
+
+    def __init__(
+        self,
+        name: str,
+        table: SegmentTable,
+        readers: LaneReaders,
+        keeper: LaneKeeper,
+        notify: Notify,
+        *,
+        segment_bytes: int,
+        segment_header_bytes: int,
+        entry_bytes_max: int,
+        slow_commit_s: float,
+        recent: RecentEntries | None = None,
+    ) -> None:
+        self.name = name
+        self.state = StoreState.UP
+        self.on_state: Callable[[StoreState], None] | None = None
+        self.shortage: str | None = None
+        self.timings = StoreTimings()
+        self._table = table
+        self._bodies = readers
+        self._latest = keeper
+        self._notify = notify
+        self._segment_bytes = segment_bytes
+        self._segment_header_bytes = segment_header_bytes
+        self._entry_bytes_max = entry_bytes_max
+        self._slow_commit_s = slow_commit_s
+        self._recent = recent
+        """None where the engine's own cache serves."""
+        self._log_id = b""
+        self._seed = 0
+        self._commit: CommitThread | None = None  # none before recovery ended, none after close
+        self._is_recovering = False
+        self._refused: list[tuple[Done, BusError]] = []
+        self._untold: deque[PendingEntry] = deque()  # durable, and their `done` is to run yet
+        self._down = False
+        self._slow = False
+        self._base = 0  # the segment that the next entry goes to, unless it is full
+        self._limit = 0  # where that segment is full
+        self._tail = 0  # where the next entry goes
+        self._acknowledged = 0  # the end of the last entry whose `done` ran
+        self._durable_end = 0  # where the log ended when that was last asked
+
+    # --- opening and closing ------------------------------------------------------------
+
+    engine_errors: tuple[type[Exception], ...] = (OSError,)
+    """What the engine raises when it cannot be reached."""
+
+    def open(self) -> Recovered:
+        """Become the writer of the log and begin to recover; an empty log is ready at once."""
+        self._is_recovering = True
+        try:
+            return self._recover()
+        except self.engine_errors as error:
+            self.close()
+            raise StoreUnavailable(f"The {self.name} cannot be opened: {error}.") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _recover(self) -> Recovered:
+        raise NotImplementedError
+
+    def _begin(self, commit: CommitThread, base: int, tail: int) -> None:
+        """Recovery is over: take appends."""
+        self._acknowledged = tail
+        self._table.begin(tail)
+        self._go_on_at(base, tail)
+        self._commit = commit
+        self._is_recovering = False
+        commit.start()
+
+    def _require_open(self) -> None:
+        if not self._is_recovering:
+            raise InvalidOperation("The store was closed while its records were read.")
+
+    def close(self) -> None:
+        """Commit what waits and end the commit thread."""
+        self._is_recovering = False
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.close()
+            self._durable_end = commit.durable
+
+    def _go_on_at(self, base: int, tail: int) -> None:
+        self._base = base
+        self._tail = tail
+        self._limit = base + self._segment_bytes
+
+    # --- appending ----------------------------------------------------------------------
+
+    def append(self, records: list[Record], done: Done) -> None:
+        """Encode the batch, give it its place and hand it to the commit thread."""
+        commit = self._commit
+        if commit is None or self._down:
+            self._refuse(done)
+            return
+        payload = encode_payload(records)
+        length = ENTRY_HEADER_BYTES + payload.length
+        if length > self._entry_bytes_max:
+            raise MessageTooLarge(f"A batch of {length} bytes does not fit into the log.")
+        position = self._tail
+        if position + length > self._limit and position > self._base + self._segment_header_bytes:
+            position = self._roll()
+        entry = PendingEntry(self._base, position, payload, done)
+        if self._recent is not None:
+            entry.data = self._whole_entry(position, payload)
+        if not commit.submit(entry):
+            self._refuse(done)
+            return
+        place_records(records, payload, position)
+        if self._recent is not None:
+            self._recent.add(position, entry.data)
+        self._tail = position + length
+        self._table.append(payload.body_bytes)
+
+    def _whole_entry(self, position: int, payload: Payload) -> bytes:
+        """In memory; how far the log is durable is nothing that such an engine needs to be told."""
+        header = pack_header(self._seed, position, 0, payload.length, payload.count, payload.crc)
+        return b"".join([header, *payload.parts])
+
+    def _roll(self) -> int:
+        """The next entry begins a new segment; the engine makes its file or table."""
+        base = self._tail
+        self._table.seal(base)
+        self._table.add(base)
+        self._go_on_at(base, base + self._segment_header_bytes)
+        return self._tail
+
+    def _refuse(self, done: Done) -> None:
+        if self._is_recovering:
+            raise InvalidOperation("Read the recovered records to their end before appending.")
+        why = "is down; it is probed, try again" if self._commit else "is closed"
+        if not self._refused:
+            self._notify(self._tell_refused)
+        self._refused.append((done, StoreUnavailable(f"The {self.name} {why}.")))
+
+    def _tell_refused(self) -> None:
+        refused, self._refused = self._refused, []
+        for done, error in refused:
+            tell(done, error)
+
+    # --- news of the commit thread, on the loop thread ------------------------------------
+
+    def committed(self, entries: list[PendingEntry], elapsed_s: float) -> None:
+        """These entries are durable."""
+        is_idle = not self._untold
+        self._untold += entries
+        if is_idle:
+            self._tell_some()
+        slow = elapsed_s > self._slow_commit_s
+        if slow is not self._slow:
+            self._slow = slow
+            self._update_state()
+
+    def _tell_some(self, most: int = TOLD_PER_TURN) -> None:
+        """Tell whose entries are durable, in their order; those beyond `most` in the next turn."""
+        untold = self._untold
+        while untold and most > 0:
+            entry = untold.popleft()
+            self._acknowledged = entry.end
+            most -= max(1, entry.payload.count)
+            tell(entry.done, None)
+        if untold:
+            self._notify(self._tell_some)
+
+    def failed(self, entries: list[PendingEntry], error: StoreUnavailable) -> None:
+        """These never will be: their places are void. Those before them hear first."""
+        self._tell_some(sys.maxsize)
+        self._down = True
+        self._update_state()
+        for entry in entries:
+            self._table.void(entry.position, entry.payload.body_bytes)
+            tell(entry.done, error)
+
+    def restored(self, base: int, tail: int) -> None:
+        """The engine answers again; refused callers learn it before appends continue."""
+        self._tell_refused()
+        self._table.reopen(base, tail)
+        self._go_on_at(base, tail)
+        if self._recent is not None:
+            self._recent.cut(tail)
+        self._was_cut(base)
+        self._down = False
+        if self._commit is not None:
+            self._commit.resume()
+        self._update_state()
+
+    def _was_cut(self, base: int) -> None:
+        """What was refused was cut from the segment `base`."""
+
+    def _update_state(self) -> None:
+        state = StoreState.UP
+        if self._down:
+            state = StoreState.DOWN
+        elif self._slow or self._latest.failing or self.shortage is not None:
+            state = StoreState.DEGRADED
+        if state is not self.state:
+            self.state = state
+            if self.on_state is not None:
+                self.on_state(state)
+
+    # --- reading, and what is kept --------------------------------------------------------
+
+    def read_now(self, refs: list[Ref]) -> list[bytes] | None:
+        """The bodies when all of them are in memory."""
+        return self._bodies.read_now(refs)
+
+    def read(self, refs: list[Ref], done: ReadDone) -> None:
+        """The bodies from the reader thread."""
+        self._bodies.read(refs, done)
+
+    def retain(self, position: int, length: int) -> None:
+        """Count a recovered body as live."""
+        if length:
+            self._table.retain(position, length)
+
+    def retain_many(self, positions: "array[int]", lengths: "array[int]") -> None:
+        """Count recovered bodies as live."""
+        self._table.retain_many(positions, lengths)
+
+    def release(self, position: int, length: int) -> None:
+        """Count a body as no longer needed."""
+        if length:
+            self._table.release(position, length)
+
+    def hold(self, positions: list[int]) -> None:
+        """Keep bodies that are about to be read."""
+        for position in positions:
+            self._table.hold(position)
+
+    def let_go(self, positions: list[int]) -> None:
+        """What was held was read."""
+        for position in positions:
+            self._table.let_go(position)
+
+    @property
+    def position(self) -> int:
+        """The end of the last entry whose `done` ran."""
+        return self._acknowledged
+
+    def checkpoint(
+        self, states: dict[int, bytes], done: Done, increment: Increment | None = None
+    ) -> None:
+        """Keep the states as of the increment's position, or as of the present one."""
+        if self._commit is None or self._down:
+            self._refuse(done)
+            return
+        position = self._acknowledged if increment is None else increment.position
+        self._keep(position, dict(states), increment, done)
+
+    def _keep(
+        self, position: int, states: dict[int, bytes], increment: Increment | None, done: Done
+    ) -> None:
+        raise NotImplementedError
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """What the last checkpoint wrote."""
+        return self._latest.written_bytes
+
+    @property
+    def tail(self) -> int:
+        """Where the next entry goes."""
+        return self._tail
+
+    @property
+    def log_end(self) -> tuple[bytes, int] | None:
+        """The id of the log, and how far it is durable, also when it was closed."""
+        if self._commit is not None:
+            self._durable_end = self._commit.durable
+        return (self._log_id, self._durable_end) if self._durable_end else None
+
+    @property
+    def bytes_since_checkpoint(self) -> int:
+        """What a recovery would have to read."""
+        return self._tail - self._latest.position
+
+    @property
+    def pending_bytes(self) -> int:
+        """What was appended and is not durable yet."""
+        return 0 if self._commit is None else self._tail - self._commit.durable
+
+    @property
+    def live_bytes(self) -> int:
+        """The bodies that are retained."""
+        return self._table.live_bytes
+
+    @property
+    def disk_bytes(self) -> int:
+        """What the store takes of the disk."""
+        raise NotImplementedError
+
+    @property
+    def dead_bytes(self) -> int:
+        """What the store takes beyond the bodies that are retained, those shared counted often."""
+        return self.disk_bytes - self._table.live_bytes
