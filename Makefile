@@ -75,7 +75,7 @@ $(PYTHON_STAMP): $(if $(STALE),FORCE)
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	@$(BIN)/python -c 'import pyspark' 2>/dev/null || echo "Apache Spark is built once, which takes a minute."
 	@$(PIP) install 'pip>=25.1'
-	$(PIP) install --editable '.[celery,flight,jwt,postgres,spark]' --group test
+	$(PIP) install --editable '.[celery,flight,jwt,otel,postgres,spark]' --group test
 	@$(PIP) install --group proton 2>.venv/proton.log \
 		|| echo "python-qpid-proton could not be built (see .venv/proton.log): its tests will be left out."
 	@if [ -n "$$(find src -name '*.so' -print -quit)" ]; then echo "The hot modules are compiled."; \

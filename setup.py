@@ -79,6 +79,7 @@ INTERPRETED: Final = {
     "message.damaged": "for damaged messages alone",
     "message.edits": "for copies that an action changes; the rules that it serves are interpreted",
     "message.forwarded": "called by the courier, which is interpreted",
+    "message.trace_context": "for servers that export traces alone",
     "message.view": "read by the rules, which are interpreted",
 }
 """What of the compiled packages stays as it is, and why; a tidy test keeps the list whole."""

@@ -22,6 +22,7 @@ EXTRAS = {
     "src/partibus/control/postgres/": "postgres",
     "src/partibus/integrations/kombu.py": "celery",
     "src/partibus/cli/": "spark",
+    "src/partibus/server/telemetry/": "otel",
     "src/partibus/store/postgres/": "postgres",
     "src/partibus/testing/": "testing",
     "src/partibus/testing/containers.py": "testcontainers",

@@ -30,6 +30,7 @@ from partibus.fragment.outbox.commands import (
 from partibus.fragment.outbox.state import Parcel, Purpose
 from partibus.fragment.ports import AnswerPort
 from partibus.gateway.namespace import Entity, Namespace, require_sendable
+from partibus.gateway.tracing import Tracing
 
 COLLECT_MESSAGES_MAX: Final = 500
 COLLECT_BYTES_MAX: Final = 1024 * 1024
@@ -51,6 +52,7 @@ class Courier:
         forward_failures: Lane,
     ) -> None:
         self.fragment = fragment
+        self.path = path
         self.scheduler = scheduler
         self._namespace = namespace
         self._desk = ParcelPacker(fragment.fragment_id, fragment.index, path)
@@ -162,6 +164,11 @@ class Courier:
     def forget(self, leg: Leg) -> None:
         """Nothing is left for a destination that is no more."""
         self._legs.pop(leg.fragment.fragment_id, None)
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """Makes the spans of traced messages; None unless the server exports them."""
+        return self._namespace.tracing
 
     # --- making ready -------------------------------------------------------------------------
 

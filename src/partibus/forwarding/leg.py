@@ -53,6 +53,8 @@ class Leg:
         """Parcels up to this number are never taken there under their numbers."""
         self._read_max = BATCH_MESSAGES_MAX
         self._verdict: tuple[list[int], ParcelOutcome] | None = None
+        self._begun_ns = 0
+        """When the batch under way was handed over, where messages are traced."""
 
     def put(self, item: Item, maybe_sent: bool) -> None:
         """One more parcel, with a higher number than all before it."""
@@ -181,12 +183,20 @@ class Leg:
         messages = [item.message for item in run]
         byte_count = sum([item.size for item in run])
         origin = Origin(self._courier.fragment.fragment_id, numbers)
+        tracing = self._courier.tracing
+        if tracing is not None:
+            self._begun_ns = tracing.now_ns()
         self.fragment.submit(Enqueue(self, messages, [0], byte_count, origin))
 
     def confirmed(
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
     ) -> None:
         """The batch is durable there, or was before."""
+        tracing = self._courier.tracing
+        if tracing is not None:
+            bodies = [item.message.body for item in self._batch]
+            index, origin = self.fragment.index, self._courier.path
+            tracing.forwarded(origin, self.path, index, bodies, self._begun_ns)
         numbers = [item.number for item in self._batch]
         self._drop(len(numbers))
         self._batch = []

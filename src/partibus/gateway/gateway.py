@@ -33,6 +33,7 @@ from partibus.gateway.meters import Meters
 from partibus.gateway.namespace import Namespace
 from partibus.gateway.reading_turns import ReadingTurns
 from partibus.gateway.rule_changes import RuleChanges
+from partibus.gateway.tracing import Tracing
 from partibus.gateway.wire import Wire
 from partibus.message.lock_token import TokenPrefix
 
@@ -99,6 +100,10 @@ class Gateway:
         self.turns = ReadingTurns(scheduler)
         self._give_back = give_back
         """Returns memory that is free to the system."""
+
+    def trace(self, tracing: Tracing) -> None:
+        """Make spans of traced messages, on links that come from now on and in couriers."""
+        self.namespace.tracing = tracing
 
     @property
     def profile(self) -> Profile:

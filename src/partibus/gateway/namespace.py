@@ -21,6 +21,7 @@ from partibus.domain.errors import EntityDisabled, EntityNotFound, InvalidOperat
 from partibus.fragment.commands import Lane
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
+from partibus.gateway.tracing import Tracing
 
 
 class Entity:
@@ -58,6 +59,8 @@ class Namespace:
         self._entities: dict[int, Entity] = {}
         """What links hold, by the entity's id."""
         self.profile = catalog.profile
+        self.tracing: Tracing | None = None
+        """Makes the spans of traced messages; None unless the server exports them."""
 
     def put_fragment(self, fragment: Fragment) -> None:
         """A fragment is being served."""

@@ -222,20 +222,41 @@ def _is_near(request: Request) -> bool:
 def render(figures: dict[str, Any]) -> bytes:
     """A scrape in the text format; plain strings, since there may be thousands of series."""
     lines: list[str] = []
-    entities, workers = figures["entities"], figures["workers"]
-    _write(lines, INFO, [((__version__,), 1)])
-    _write(lines, AGGREGATED, [((), figures["aggregated"])])
-    _write_entities(lines, entities)
-    for series in FRAGMENT:
-        _write(lines, series, _of_fragments(series, entities))
-    for series in STORE:
-        _write(lines, series, _of_stores(series, workers))
-    for series in WORKER:
-        _write(lines, series, _of_workers(series, workers))
-    _write(lines, CONNECTIONS, _connections(workers))
-    _write(lines, ERRORS, _errors(workers))
+    for series, rows in _heads(figures):
+        _write(lines, series, rows)
+    _write_entities(lines, figures["entities"])
+    for series, rows in _tails(figures):
+        _write(lines, series, rows)
     lines.append("")
     return "\n".join(lines).encode("utf-8", "replace")
+
+
+def families(figures: dict[str, Any]) -> Iterator[tuple[Series, list[Row]]]:
+    """The same as rows of labels and values, for who writes them otherwise."""
+    entities = figures["entities"]
+    yield from ((series, list(rows)) for series, rows in _heads(figures))
+    for series in (*ENTITY, *ENTITY_FRAGMENTS):
+        labels = [(entity["name"], entity["kind"]) for entity in entities]
+        yield series, list(zip(labels, _of_entities(series, entities), strict=True))
+    yield from ((series, list(rows)) for series, rows in _tails(figures))
+
+
+def _heads(figures: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
+    yield INFO, [((__version__,), 1)]
+    yield AGGREGATED, [((), figures["aggregated"])]
+
+
+def _tails(figures: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
+    """All that is not of entities."""
+    entities, workers = figures["entities"], figures["workers"]
+    for series in FRAGMENT:
+        yield series, _of_fragments(series, entities)
+    for series in STORE:
+        yield series, _of_stores(series, workers)
+    for series in WORKER:
+        yield series, _of_workers(series, workers)
+    yield CONNECTIONS, _connections(workers)
+    yield ERRORS, _errors(workers)
 
 
 def _write(lines: list[str], series: Series, rows: Iterable[Row]) -> None:

@@ -19,19 +19,20 @@ from partibus.gateway.router import Router
 class Sending:
     """The messages of one request."""
 
-    __slots__ = ("_ended", "_entity", "_missing", "path", "router")
+    __slots__ = ("_ended", "_entity", "_missing", "_tracing", "path", "router")
 
     def __init__(self, gateway: Gateway, entity: Entity) -> None:
         self._entity = entity
         splits = gateway.namespace.profile.splits_batches
         self.router = Router(entity.fragments, gateway.random_start(), splits)
         self.path = entity.record.path
+        self._tracing = gateway.namespace.tracing
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._missing = 0
 
     async def send(self, messages: list[NewMessage]) -> None:
         """Return when all are durable; raise when some were refused."""
-        submissions = Submissions(self, self._entity.fragments)
+        submissions = Submissions(self, self._entity.fragments, self._tracing)
         size = sum([len(message.body) for message in messages])
         self._missing = submissions.route(messages, 0, size)
         submissions.submit()

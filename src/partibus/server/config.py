@@ -29,6 +29,7 @@ of the profile may be set in the table [limits] of the file (`control.declared.l
 | log_format | PARTIBUS_LOG_FORMAT | text or json | text |
 | audit_log | PARTIBUS_AUDIT_LOG | file for what administrators change | in the log |
 | metrics | PARTIBUS_METRICS | who reads /metrics: loopback, token, open, off | loopback |
+| otel | PARTIBUS_OTEL | true or false: export traces and metrics by OTLP? | false |
 | console | PARTIBUS_CONSOLE | on, read-only or off | on |
 | faults | PARTIBUS_FAULTS | true or false: may faults be asked for? | false |
 | memory_limit | PARTIBUS_MEMORY_LIMIT | bytes, or with a unit: 64M, 2G | 512M, or a quarter |
@@ -59,6 +60,7 @@ from partibus.domain.quantities import size_bytes
 from partibus.ops.logging import LOG_FORMATS, LOG_LEVELS, TEXT
 from partibus.ops.metrics_access import ACCESS, LOOPBACK
 from partibus.server import emulator
+from partibus.server.telemetry import environment as telemetry
 from partibus.server.testing import reset as testing
 from partibus.store.postgres.address import SCHEMES, is_database, lane_name
 from partibus.store.room import FREE_MIN, FreeMin
@@ -110,6 +112,8 @@ class ServeSettings:
     encryption_key_command: str | None = None
     """Where the key of the data comes from; neither: it is not encrypted."""
     metrics: str = LOOPBACK
+    otel: bool = False
+    """Traces and metrics are exported for OpenTelemetry, as its OTEL_* variables say."""
     log_level: str = "info"
     log_format: str = TEXT
     audit_log: Path | None = None
@@ -216,6 +220,9 @@ def resolve_configuration(
     _check_ports(settings)
     _check_tls(settings)
     testing.check(settings)
+    if settings.otel:
+        telemetry.require_packages()
+        telemetry.exports_of(environment)
     for name in ServeSettings.__dataclass_fields__:
         origins.setdefault(name, "default")
     return Configuration(settings, definitions, origins)
@@ -465,6 +472,7 @@ _READERS: Final[dict[str, Reader]] = {
     "log_format": lambda value: _read_word(value, "log_format", LOG_FORMATS),
     "audit_log": lambda value: _read_path(value, "audit_log", "file"),
     "metrics": lambda value: _read_word(value, "metrics", ACCESS),
+    "otel": lambda value: _read_switch(value, "otel"),
     "forward_failures_to_transfer": lambda value: _read_switch(
         value, "forward_failures_to_transfer"
     ),

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
+    from partibus.gateway.tracing import Tracing
     from partibus.ops.admin import Administration
+    from partibus.server.telemetry.export import Telemetry
     from partibus.server.testing.namespaces import HostedNamespaces
 
 READY_WORD: Final = "PARTIBUS READY"
@@ -46,6 +48,8 @@ class AmqpDoor(Protocol):
     """The gateway, as the listener sees it."""
 
     def connect(self, wire: AmqpProtocol) -> Client: ...
+
+    def trace(self, tracing: "Tracing") -> None: ...
 
 
 class BulkDoor(Protocol):
@@ -124,6 +128,7 @@ class Service:
         self._cleanup = contextlib.ExitStack()
         self._listener: Listener | None = None
         self._is_stopping = False
+        self._telemetry: Telemetry | None = None
 
     async def start(self) -> Endpoints:
         """Bind, open, and let clients in; nothing is left behind when it fails."""
@@ -140,6 +145,8 @@ class Service:
         self._listener.close_ports()
         await self._node.stop()
         await self._listener.drain()
+        if self._telemetry is not None:
+            await self._telemetry.stop()
         self._cleanup.close()
 
     def health(self) -> tuple[bool, str]:
@@ -166,6 +173,7 @@ class Service:
         if isinstance(made, BaseException):
             await self._node.stop()
             raise made
+        self._open_telemetry()
         ports = ports or self._bind()
         self._listener = self._listen(loop, identity)
         self._node.bulk.certificates = identity.server_pair
@@ -173,6 +181,18 @@ class Service:
             for sock in sockets:
                 self._listener.accept_from(sock)
         return self._endpoints(ports, identity.ca_path)
+
+    def _open_telemetry(self) -> None:
+        """Export traces and metrics where that is asked for; the SDK is not loaded otherwise."""
+        if not self._settings.otel:
+            return
+        from partibus.server.telemetry.export import open_telemetry
+
+        worker = 0 if self._membership is None else self._membership.worker
+        self._telemetry = open_telemetry(worker)
+        if self._telemetry.tracing is not None:
+            self._node.gateway.trace(self._telemetry.tracing)
+        self._telemetry.start(self._node.administration.signals.gather)
 
     def _bind(self) -> dict[str, list[socket.socket]]:
         """The listening sockets by flag, in the order in which a flag stands in for another."""

@@ -119,6 +119,7 @@ def test_every_setting_from_the_environment() -> None:
         "fake_time": "off",
         "testing": "off",
         "metrics": "token",
+        "otel": "on",
         "log_level": "debug",
         "log_format": "json",
         "audit_log": "/srv/audit.log",
@@ -150,12 +151,18 @@ def test_every_setting_from_the_environment() -> None:
         memory_limit=2 << 30,
         emulator=True,
         metrics="token",
+        otel=True,
         log_level="debug",
         log_format="json",
         audit_log=Path("/srv/audit.log"),
         encryption_key_file=Path("/srv/bus.key"),
         encryption_key_command="print-key --of bus",
     )
+
+
+def test_telemetry_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("partibus.server.telemetry.environment.find_spec", lambda name: None)
+    assert "pip install 'partibus[otel]'" in complaint({"otel": True}, {})
 
 
 @pytest.mark.parametrize(

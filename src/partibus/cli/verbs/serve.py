@@ -204,6 +204,15 @@ def serve(
             rich_help_panel=_SHOWS,
         ),
     ] = None,
+    otel: Annotated[
+        bool,
+        typer.Option(
+            "--otel",
+            help="Export traces and metrics for OpenTelemetry over OTLP/HTTP, as the OTEL_*"
+            " variables say: OTEL_EXPORTER_OTLP_ENDPOINT and others. Needs the extra otel.",
+            rich_help_panel=_SHOWS,
+        ),
+    ] = False,
     console: Annotated[
         str | None,
         typer.Option(
@@ -279,6 +288,7 @@ def serve(
         log_format=log_format,
         audit_log=audit_log,
         metrics=metrics,
+        otel=otel,
         console=console,
         faults=faults,
         emulator=emulator,
@@ -293,6 +303,7 @@ def serve_flags(
     memory: bool,
     faults: bool,
     emulator: bool,
+    otel: bool = False,
     fake_time: bool = False,
     testing: bool = False,
     stores: str | None,
@@ -307,6 +318,7 @@ def serve_flags(
         "memory": memory,
         "faults": faults,
         "emulator": emulator,
+        "otel": otel,
         "fake_time": fake_time,
         "testing": testing,
     }

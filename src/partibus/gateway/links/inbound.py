@@ -97,7 +97,7 @@ class InboundLink:
         """The send whose time is taken now, and when it came; 0.0 when there is none."""
         self._unconfirmed: dict[int, int] = {}
         """Bytes of each send under way, by delivery id; those sent settled have negative ids."""
-        self._submissions = Submissions(self, entity.fragments)
+        self._submissions = Submissions(self, entity.fragments, gateway.namespace.tracing)
         """What this read brought."""
         self._parts: dict[int, int] = {}
         """Parts of a split batch that are not confirmed yet, by delivery id."""

@@ -24,6 +24,7 @@ from partibus.gateway.links.source import Lock, Source, lock_of
 from partibus.gateway.transactions.settlement import settle_in_transaction
 from partibus.message.envelope import header_bytes, to_delivery
 from partibus.message.lock_token import pack_number
+from partibus.message.trace_context import TracedMessage
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -38,11 +39,12 @@ MESSAGE_BYTES_GUESS: Final = 256 * 1024
 class Settlement:
     """Deliveries that a client settles in one go, and how to answer it."""
 
-    __slots__ = ("answer", "begun_s", "deliveries")
+    __slots__ = ("answer", "begun_s", "deliveries", "outcome")
 
-    def __init__(self, deliveries: Sequence[Delivery], answer: bytes) -> None:
+    def __init__(self, deliveries: Sequence[Delivery], answer: bytes, outcome: Outcome) -> None:
         self.deliveries = deliveries
         self.answer = answer
+        self.outcome = outcome
         self.begun_s = time.monotonic()
 
 
@@ -198,18 +200,26 @@ class OutboundLink:
             waited_ms = gateway.now_ms() - messages[0].enqueued_ms
             gateway.meters.delivery.observe(waited_ms / 1000)
         base = source.sequence_base
+        tracing = gateway.namespace.tracing
+        traced: dict[int, TracedMessage] | None = None
+        if not self._deletes:
+            messages = self._within_credit(source, messages)
+        if tracing is not None:
+            index = source.fragment.index
+            traced = tracing.delivered(self.path, index, messages, bodies, gateway.now_ms())
         if self._deletes:
             for held, body in zip(messages, bodies, strict=True):
                 self._unsent.append(to_delivery(body, held, base | held.sequence, b""))
             self._send_unsent()
         else:
-            messages = self._within_credit(source, messages)
             send = self._link.send
             in_tags, in_uuids = source.token_prefix.in_tags, source.token_prefix.in_uuids
             for held, body in zip(messages, bodies, strict=False):
                 number = pack_number(held.token)
                 payload = to_delivery(body, held, base | held.sequence, in_uuids + number)
                 lock = Lock(source, held.token, header_bytes(body, held))
+                if traced is not None:
+                    lock.trace = traced.get(held.token)
                 send(payload, in_tags + number, False, 0, lock)
         self._connection.has_output()
         self.pull()
@@ -285,29 +295,50 @@ class OutboundLink:
                 groups[lock.source] = [delivery]
         for source, group in groups.items():
             tokens = [lock_of(delivery).token for delivery in group]
-            request = None if is_settled else Settlement(group, answer)
+            request = None if is_settled else Settlement(group, answer, outcome)
             source.settle(request, tokens, outcome, overlay)
         for delivery in swollen:
             lock = lock_of(delivery)
-            request = None if is_settled else Settlement([delivery], answer)
+            request = None if is_settled else Settlement([delivery], answer, Outcome.DEAD_LETTER)
             lock.source.settle(request, [lock.token], Outcome.DEAD_LETTER, HEADER_SIZE_EXCEEDED)
+        if is_settled:
+            self._trace(deliveries, outcome, 0.0, None)
 
     def settled(self, request: object, lost: Sequence[int], error: BusError | None) -> None:
         """The fragment has settled, or could not."""
         assert isinstance(request, Settlement)
         meter = self._connection.gateway.meters.settlement
-        meter.observe(time.monotonic() - request.begun_s)
+        elapsed_s = time.monotonic() - request.begun_s
+        meter.observe(elapsed_s)
         if error is not None:
             self._answer(request.deliveries, rejection(error))
+            self._trace(request.deliveries, request.outcome, elapsed_s, error)
         elif not lost:
             self._answer(request.deliveries, request.answer)
+            self._trace(request.deliveries, request.outcome, elapsed_s, None)
         else:
             gone = set(lost)
             done = [d for d in request.deliveries if lock_of(d).token not in gone]
             failed = [d for d in request.deliveries if lock_of(d).token in gone]
             self._answer(done, request.answer)
             self._answer(failed, rejection(self._lock_lost()))
+            self._trace(done, request.outcome, elapsed_s, None)
+            self._trace(failed, request.outcome, elapsed_s, self._lock_lost())
         self._go_on()
+
+    def _trace(
+        self,
+        deliveries: Sequence[Delivery],
+        outcome: Outcome,
+        elapsed_s: float,
+        error: BusError | None,
+    ) -> None:
+        """A settlement is over: let its spans be made where messages are traced."""
+        tracing = self._connection.gateway.namespace.tracing
+        if tracing is not None:
+            traces = [lock_of(delivery).trace for delivery in deliveries]
+            found = [trace for trace in traces if trace is not None]
+            tracing.settled(self.path, found, outcome, elapsed_s, error)
 
     def _lock_lost(self) -> BusError:
         return MessageLockLost()

@@ -14,6 +14,7 @@ from partibus.domain.sequence import client_sequence
 from partibus.fragment.commands import Consumer, Demand, Detach, Interest, Lane, Outcome, Settle
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held, Overlay
+from partibus.message.trace_context import TracedMessage
 
 if TYPE_CHECKING:
     from partibus.gateway.gateway import Gateway
@@ -150,13 +151,15 @@ class Source:
 class Lock:
     """What a delivery carries along for its settlement."""
 
-    __slots__ = ("header_bytes", "source", "token")
+    __slots__ = ("header_bytes", "source", "token", "trace")
 
     def __init__(self, source: Source, token: int, header_bytes: int) -> None:
         self.source = source
         self.token = token
         self.header_bytes = header_bytes
         """Size of the message's header and properties as it was delivered."""
+        self.trace: TracedMessage | None = None
+        """What the span of its settlement must know, where there is one."""
 
 
 def lock_of(delivery: Delivery) -> Lock:

@@ -16,6 +16,7 @@ from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
 from partibus.fragment.ports import SendPort
 from partibus.gateway.router import Router
+from partibus.gateway.tracing import SendTraces, Tracing
 
 
 class Sender(SendPort, Protocol):
@@ -35,10 +36,13 @@ class Submission:
         "_messages",
         "_requests",
         "_sender",
+        "_traces",
         "_tried",
     )
 
-    def __init__(self, sender: Sender, fragment: Fragment, is_keyed: bool) -> None:
+    def __init__(
+        self, sender: Sender, fragment: Fragment, is_keyed: bool, traces: SendTraces | None
+    ) -> None:
         self._sender = sender
         self._fragment = fragment
         self._is_keyed = is_keyed
@@ -46,15 +50,21 @@ class Submission:
         self._requests: list[int] = []
         self._byte_count = 0
         self._tried: frozenset[int] = frozenset()
+        self._traces = traces
+        """None unless the server exports traces."""
 
     def add(self, messages: list[NewMessage], request: int, byte_count: int) -> None:
         """Add the messages of one send, or of one part of a batch."""
         self._messages += messages
         self._requests.append(request)
         self._byte_count += byte_count
+        if self._traces is not None:
+            self._traces.add(messages)
 
     def submit(self) -> None:
         """Hand over to the fragment."""
+        if self._traces is not None:
+            self._traces.storing(self._fragment.index)
         command = Enqueue(self, self._messages, self._requests, self._byte_count)
         self._fragment.submit(command)
 
@@ -62,34 +72,48 @@ class Submission:
         self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
     ) -> None:
         """All is durable."""
+        if self._traces is not None:
+            self._traces.answered(None)
         self._sender.confirmed(requests, first_sequence, dropped)
+        if self._traces is not None:
+            self._traces.ended()
 
     def refused(self, requests: Sequence[int], error: BusError) -> None:
         """Try another fragment for messages without a key; report the error otherwise."""
+        if self._traces is not None:
+            self._traces.answered(error)
         if not isinstance(error, StoreUnavailable):
-            self._sender.refused(requests, error)
+            self._give_up(requests, error)
         elif self._is_keyed:
             if not isinstance(error, StoreFull):
                 error = fragment_unavailable(self._fragment, self._sender.path)
-            self._sender.refused(requests, error)
+            self._give_up(requests, error)
         else:
             self._tried |= {self._fragment.index}
             other = self._sender.router.next_keyless(self._tried)
             if other is None:
-                self._sender.refused(requests, error)
+                self._give_up(requests, error)
             else:
                 self._fragment = other
                 self.submit()
+
+    def _give_up(self, requests: Sequence[int], error: BusError) -> None:
+        self._sender.refused(requests, error)
+        if self._traces is not None:
+            self._traces.ended(error)
 
 
 class Submissions:
     """What a sender has gathered: one command for each fragment, and for keyed and keyless."""
 
-    __slots__ = ("_by_place", "_fragments", "_sender")
+    __slots__ = ("_by_place", "_fragments", "_sender", "_tracing")
 
-    def __init__(self, sender: Sender, fragments: Sequence[Fragment]) -> None:
+    def __init__(
+        self, sender: Sender, fragments: Sequence[Fragment], tracing: Tracing | None = None
+    ) -> None:
         self._sender = sender
         self._fragments = fragments
+        self._tracing = tracing
         self._by_place: dict[int, Submission] = {}
 
     @property
@@ -119,7 +143,10 @@ class Submissions:
         place = fragment.index * 2 + is_keyed
         submission = self._by_place.get(place)
         if submission is None:
-            submission = self._by_place[place] = Submission(self._sender, fragment, is_keyed)
+            tracing = self._tracing
+            traces = None if tracing is None else tracing.sends(self._sender.path)
+            submission = Submission(self._sender, fragment, is_keyed, traces)
+            self._by_place[place] = submission
         return submission
 
     def _require_available(self, groups: list[tuple[str | None, list[NewMessage]]]) -> None:

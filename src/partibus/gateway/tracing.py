@@ -1,0 +1,232 @@
+"""The spans of traced messages: send, store, deliver, settle and forward.
+
+Owns what is a span of the server, when it begins and ends, and what is told with it, by the
+messaging conventions of OpenTelemetry. A span is recorded when it has ended, so nothing is held
+for messages that wait. Only messages whose sender sampled its trace have spans. What a recorder
+does with them is `server.telemetry`'s; without one, links and couriers hold None and do nothing.
+"""
+
+import enum
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from partibus.domain.address import parse_address
+from partibus.domain.errors import BusError
+from partibus.fragment.commands import Outcome
+from partibus.fragment.message import Held, NewMessage
+from partibus.message.trace_context import TraceContext, TracedMessage, traced_message
+
+NS_PER_MS: Final = 1_000_000
+NS_PER_S: Final = 1_000_000_000
+
+
+class Operation(enum.Enum):
+    """What the server did with a message; the values are messaging.operation.type."""
+
+    SEND = "send"
+    STORE = "store"
+    DELIVER = "deliver"
+    SETTLE = "settle"
+    FORWARD = "forward"
+
+
+DISPOSITIONS: Final = {
+    Outcome.COMPLETE: "complete",
+    Outcome.ABANDON: "abandon",
+    Outcome.DEFER: "defer",
+    Outcome.DEAD_LETTER: "dead_letter",
+    Outcome.RELEASE: "release",
+}
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class EndedSpan:
+    """One span, over."""
+
+    operation: Operation
+    name: str
+    parent: TraceContext
+    start_ns: int
+    end_ns: int
+    attributes: dict[str, str | int]
+    error: BusError | None = None
+
+
+class SpanRecorder(Protocol):
+    """Where spans go; it must not wait."""
+
+    def record(self, span: EndedSpan) -> TraceContext:
+        """Take a span over; answers the context that its children hang on."""
+        ...
+
+
+class Tracing:
+    """Makes the spans of one process."""
+
+    def __init__(self, recorder: SpanRecorder, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._recorder = recorder
+        self.now_ns = now_ns
+
+    def sends(self, path: str) -> "SendTraces":
+        """The traces of what one sender gathers for one fragment."""
+        return SendTraces(self, path)
+
+    def delivered(
+        self,
+        path: str,
+        fragment: int,
+        messages: Sequence[Held],
+        bodies: Sequence[bytes],
+        now_ms: int,
+    ) -> dict[int, TracedMessage]:
+        """Messages are handed to a receiver; answers the traced ones by their lock's number.
+
+        The span begins when the message was stored: it shows how long the message has waited."""
+        traced: dict[int, TracedMessage] = {}
+        end_ns = self.now_ns()
+        for held, body in zip(messages, bodies, strict=False):
+            message = traced_message(body)
+            if message is None:
+                continue
+            traced[held.token] = message
+            attributes: dict[str, str | int] = {
+                "messaging.destination.partition.id": str(fragment),
+                "messaging.servicebus.message.delivery_count": held.delivery_count + 1,
+                "messaging.servicebus.message.enqueued_time": held.enqueued_ms // 1000,
+            }
+            start_ns = end_ns - max(0, now_ms - held.enqueued_ms) * NS_PER_MS
+            self.record(Operation.DELIVER, "deliver", path, message, start_ns, end_ns, attributes)
+        return traced
+
+    def settled(
+        self,
+        path: str,
+        messages: Sequence[TracedMessage],
+        outcome: Outcome,
+        elapsed_s: float,
+        error: BusError | None,
+    ) -> None:
+        """A receiver's settlement was answered."""
+        word = DISPOSITIONS[outcome]
+        end_ns = self.now_ns()
+        start_ns = end_ns - int(elapsed_s * NS_PER_S)
+        for message in messages:
+            attributes: dict[str, str | int] = {"messaging.servicebus.disposition_status": word}
+            self.record(Operation.SETTLE, word, path, message, start_ns, end_ns, attributes, error)
+
+    def forwarded(
+        self, origin: str, path: str, fragment: int, bodies: Sequence[bytes], start_ns: int
+    ) -> None:
+        """Messages of one entity are durable in another."""
+        end_ns = self.now_ns()
+        for body in bodies:
+            message = traced_message(body)
+            if message is not None:
+                attributes: dict[str, str | int] = {
+                    "messaging.destination.partition.id": str(fragment),
+                    "partibus.forward.source": origin,
+                }
+                self.record(
+                    Operation.FORWARD, "forward", path, message, start_ns, end_ns, attributes
+                )
+
+    def record(
+        self,
+        operation: Operation,
+        name: str,
+        path: str,
+        message: TracedMessage,
+        start_ns: int,
+        end_ns: int,
+        attributes: dict[str, str | int],
+        error: BusError | None = None,
+        parent: TraceContext | None = None,
+    ) -> TraceContext:
+        """Hand one span over."""
+        facts: dict[str, str | int] = {
+            "messaging.system": "servicebus",
+            "messaging.operation.type": operation.value,
+            "messaging.operation.name": name,
+            **_destination(path),
+            **attributes,
+        }
+        if message.message_id:
+            facts["messaging.message.id"] = message.message_id
+        span = EndedSpan(
+            operation=operation,
+            name=f"{name} {path}",
+            parent=message.context if parent is None else parent,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            attributes=facts,
+            error=error,
+        )
+        return self._recorder.record(span)
+
+
+class SendTraces:
+    """Traced messages of one submission, from their arrival to the answer."""
+
+    __slots__ = ("_attempts", "_begun_ns", "_fragment", "_messages", "_path", "_tracing")
+
+    def __init__(self, tracing: Tracing, path: str) -> None:
+        self._tracing = tracing
+        self._path = path
+        self._messages: list[tuple[TracedMessage, int]] = []
+        """Each with the time when it came."""
+        self._attempts: list[tuple[int, int, int, BusError | None]] = []
+        """The fragments that were asked: index, begin, end, and why it did not take them."""
+        self._fragment = 0
+        self._begun_ns = 0
+
+    def add(self, messages: Sequence[NewMessage]) -> None:
+        """Messages have come."""
+        now_ns = self._tracing.now_ns()
+        for message in messages:
+            traced = traced_message(message.body)
+            if traced is not None:
+                self._messages.append((traced, now_ns))
+
+    def storing(self, fragment: int) -> None:
+        """They are handed to a fragment."""
+        self._fragment = fragment
+        self._begun_ns = self._tracing.now_ns()
+
+    def answered(self, error: BusError | None) -> None:
+        """The fragment has stored them, or has not."""
+        now_ns = self._tracing.now_ns()
+        self._attempts.append((self._fragment, self._begun_ns, now_ns, error))
+
+    def ended(self, error: BusError | None = None) -> None:
+        """The sender has its answer."""
+        end_ns = self._tracing.now_ns()
+        for message, start_ns in self._messages:
+            sent = self._tracing.record(
+                Operation.SEND, "send", self._path, message, start_ns, end_ns, {}, error
+            )
+            for fragment, begun_ns, over_ns, refusal in self._attempts:
+                place: dict[str, str | int] = {"messaging.destination.partition.id": str(fragment)}
+                self._tracing.record(
+                    Operation.STORE,
+                    "store",
+                    self._path,
+                    message,
+                    begun_ns,
+                    over_ns,
+                    place,
+                    refusal,
+                    sent,
+                )
+
+
+def _destination(path: str) -> dict[str, str | int]:
+    """Where a message went or comes from, in the words of the conventions."""
+    address = parse_address(path)
+    if address.subscription is None:
+        return {"messaging.destination.name": path}
+    return {
+        "messaging.destination.name": address.entity,
+        "messaging.destination.subscription.name": address.subscription,
+    }

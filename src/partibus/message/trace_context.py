@@ -1,0 +1,89 @@
+"""The trace that a stored message belongs to, as its sender wrote it.
+
+Owns the reading of `traceparent`, `tracestate` and the older `Diagnostic-Id` among the application
+properties. Never changes a message, and never decodes one that names neither. Called for servers
+that export traces alone.
+"""
+
+import re
+from typing import Final
+
+from partibus.amqp.codec.decode import DecodeError
+from partibus.amqp.codec.text import text_of
+from partibus.domain.limits import HEADER_BYTES_MAX
+from partibus.message.view import StoredView
+
+TRACEPARENT: Final = "traceparent"
+DIAGNOSTIC_ID: Final = "Diagnostic-Id"
+TRACESTATE: Final = "tracestate"
+STATE_CHARS_MAX: Final = 512
+"""A longer tracestate is left out, as W3C Trace Context (3.3.1.5) allows."""
+_NAMES: Final = (TRACEPARENT.encode(), DIAGNOSTIC_ID.encode())
+# Versions after 00 may append fields [W3C Trace Context 3.2.4].
+_FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_SEARCHED_BYTES: Final = 2 * HEADER_BYTES_MAX
+"""Properties come before the body, and these bytes hold all of them."""
+
+
+class TraceContext:
+    """A span of somebody else that ours hang on."""
+
+    __slots__ = ("is_sampled", "span_id", "state", "trace_id")
+
+    def __init__(self, trace_id: int, span_id: int, is_sampled: bool, state: str = "") -> None:
+        self.trace_id = trace_id
+        self.span_id = span_id
+        self.is_sampled = is_sampled
+        self.state = state
+
+
+class TracedMessage:
+    """A message that is part of a sampled trace."""
+
+    __slots__ = ("context", "message_id")
+
+    def __init__(self, context: TraceContext, message_id: str) -> None:
+        self.context = context
+        self.message_id = message_id
+
+
+def traced_message(stored: bytes) -> TracedMessage | None:
+    """What a trace must know of a stored message; None when its sender samples none."""
+    if not any(stored.find(name, 0, _SEARCHED_BYTES) >= 0 for name in _NAMES):
+        return None
+    view = StoredView(stored, 0, 0)
+    try:
+        context = context_of(view.application)
+        if context is None or not context.is_sampled:
+            return None
+        return TracedMessage(context, str(view.system("messageid") or ""))
+    except DecodeError:
+        return None
+
+
+def context_of(properties: dict[str, object]) -> TraceContext | None:
+    """The context among application properties; `traceparent` wins over `Diagnostic-Id`."""
+    for name in (TRACEPARENT, DIAGNOSTIC_ID):
+        context = parse_traceparent(_text(properties.get(name)))
+        if context is not None:
+            state = _text(properties.get(TRACESTATE))
+            context.state = state if len(state) <= STATE_CHARS_MAX else ""
+            return context
+    return None
+
+
+def parse_traceparent(text: str) -> TraceContext | None:
+    """A `traceparent`; None for what is not well-formed, which starts no trace [3.2.2]."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        return None
+    version, trace_id, span_id, flags, rest = match.groups()
+    if version == "ff" or (version == "00" and rest):
+        return None
+    if not int(trace_id, 16) or not int(span_id, 16):
+        return None
+    return TraceContext(int(trace_id, 16), int(span_id, 16), bool(int(flags, 16) & 1))
+
+
+def _text(value: object) -> str:
+    return text_of(value) or ""
