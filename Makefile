@@ -13,13 +13,24 @@ JAVA_CLIENT := tests/conformance/java
 CONSOLE := console
 CONSOLE_FILES := src/partibus/console/static
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# More workers than cores: most of the time a stock client is waiting. A Spark session is not, so the
-# Spark tests come after the others, in two sessions; without Java there are none of them (code 5).
+# More workers than cores: most of the time a stock client is waiting. A Spark session is not, so there
+# are two of them; without Java there are no Spark tests (code 5).
 # A worker that has nothing left takes tests from another, so that none idles at the end.
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist worksteal --ignore=tests/spark --ignore=tests/console
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/console
 SPARK_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/spark
+# The Spark tests compute while the others mostly wait, so they run beside them and print afterwards.
+# Every part runs to its end, so that one run shows all that fails.
+define all_tests
+echo "The Spark tests run beside the others; what they print follows at the end."; \
+	$(SPARK_PYTEST) $(1) >.stamps/spark-tests.log 2>&1 & spark=$$!; \
+	code=0; $(PYTEST) $(1) || code=$$?; \
+	$(CONSOLE_PYTEST) $(1) || code=$$?; \
+	wait $$spark && spark=0 || spark=$$?; cat .stamps/spark-tests.log; \
+	[ $$spark -eq 0 ] || [ $$spark -eq 5 ] || code=$$spark; \
+	exit $$code
+endef
 # Quick tests write their files to memory where there is enough: what they wait for else is fsync.
 IN_MEMORY := $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 1000000 ] 2>/dev/null \
 	&& echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
@@ -147,9 +158,7 @@ check: lint ## lint, all unit tests and all property tests: under two minutes, f
 	$(IN_MEMORY) $(BIN)/python -m pytest --numprocesses auto --quiet tests/unit tests/property
 
 test: lint ## the test suite, what CI runs
-	$(PYTEST) -m "not slow"
-	$(CONSOLE_PYTEST) -m "not slow"
-	$(SPARK_PYTEST) -m "not slow" || [ $$? -eq 5 ]
+	@$(call all_tests,-m "not slow")
 	@$(MAKE) --no-print-directory test-spark42
 
 # In CI nothing may be left out.
@@ -162,9 +171,7 @@ test-spark42: install ## some of the Spark tests with Spark 4.2, if make spark42
 	fi
 
 test-all: lint ## the test suite with the slow tests
-	$(PYTEST)
-	$(CONSOLE_PYTEST)
-	$(SPARK_PYTEST) || [ $$? -eq 5 ]
+	@$(call all_tests,)
 	@$(MAKE) --no-print-directory test-spark42
 
 sim: install ## a thousand seeds of the simulator; SEED=N STEPS=M for one
