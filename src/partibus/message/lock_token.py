@@ -13,6 +13,8 @@ from typing import Final
 
 _NUMBER: Final = struct.Struct(">Q")
 pack_number: Final = _NUMBER.pack
+NO_LOCK: Final = bytes(16)
+"""The delivery tag of a message that nobody locks: some clients read a token out of every tag."""
 
 
 class TokenPrefix:

@@ -67,6 +67,21 @@ def test_a_send_is_accepted_and_received() -> None:
     assert isinstance(settled, IncomingSettled) and isinstance(settled.state, Accepted)
 
 
+@pytest.mark.rule("SEED-93")
+def test_a_delivery_that_nobody_locks_has_the_tag_of_no_lock() -> None:
+    """Clients that read a lock token out of every tag refuse one that is not 16 bytes long."""
+    bus = BusBench()
+    bus.queue("q")
+    client = bus.client()
+    client.send(client.attach("q", sends=True), [plain(n) for n in range(2)])
+    receiver = client.attach("q", sends=False, settled=True)
+    receiver.set_credit(10)
+    client.run()
+    got = transfers(client)
+    assert bodies(got) == [b"00", b"01"]
+    assert [event.tag for event in got] == [bytes(16)] * 2
+
+
 def test_no_right_no_link() -> None:
     bus = BusBench()
     bus.queue("q")

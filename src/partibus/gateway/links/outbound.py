@@ -23,7 +23,7 @@ from partibus.gateway.links.outcomes import HEADER_SIZE_EXCEEDED, outcome_of, ou
 from partibus.gateway.links.source import Lock, Source, lock_of
 from partibus.gateway.transactions.settlement import settle_in_transaction
 from partibus.message.envelope import header_bytes, to_delivery
-from partibus.message.lock_token import pack_number
+from partibus.message.lock_token import NO_LOCK, pack_number
 from partibus.message.trace_context import TracedMessage
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class OutboundLink:
         """Messages of receive-and-delete are gone from the queue: they wait here for credit."""
         link = self._link
         while self._unsent and link.credit > 0:
-            link.send(self._unsent.popleft(), b"", True, 0, None)
+            link.send(self._unsent.popleft(), NO_LOCK, True, 0, None)
 
     def ran_dry(self, source: Source, unused: int) -> None:
         """A source gave what it had; what it did not use goes to the others."""
