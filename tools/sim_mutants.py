@@ -73,8 +73,8 @@ BUGS = (
     Bug(
         "forget the abort of a settlement",
         "fragment/queue/settlement.py",
-        "            lane.stay_locked(held)\n        else:",
-        "            pass\n        else:",
+        ".stay_locked(held)\n        else:",
+        ".stay_locked if held else None\n        else:",
     ),
     Bug(
         "forget what was sent before",
@@ -91,21 +91,21 @@ BUGS = (
     Bug(
         "settle with a lock that is lost",
         "fragment/queue/settlement.py",
-        "        if message is None:\n            lost.append(token)\n        else:\n"
-        "            held.append(message)\n    refusal",
-        "        if message is not None:\n            held.append(message)\n    refusal",
+        "            lost.append(token)\n        else:\n"
+        "            held.append(message)\n    state.tally.lost += len(lost)",
+        "            pass\n        else:\n            held.append(message)",
     ),
     Bug(
         "never release the room of a settled message",
         "fragment/queue/settlement.py",
-        "    out.released.extend(change.messages)\n    if lane.sessions",
-        "    if lane.sessions",
+        "    keep(state, change.messages, out)\n    out.released.extend(change.messages)\n",
+        "    keep(state, change.messages, out)\n",
     ),
     Bug(
         "release a settled message twice",
         "fragment/queue/settlement.py",
-        "    out.released.extend(change.messages)\n    if lane.sessions",
-        "    out.released.extend(change.messages * 2)\n    if lane.sessions",
+        "    keep(state, change.messages, out)\n    out.released.extend(change.messages)\n",
+        "    keep(state, change.messages, out)\n    out.released.extend(change.messages * 2)\n",
     ),
     Bug(
         "give a session to two receivers",
@@ -170,14 +170,58 @@ BUGS = (
     Bug(
         "ignore the locks of a transaction",
         "fragment/transactions/atomic.py",
-        "            lost = lost or len(change.lost) > 0\n    if not lost:",
-        "            lost = False\n    if not lost:",
+        "    if not lost:\n        return None\n",
+        "    return None\n",
     ),
     Bug(
         "forget the abort of an arrival's identities",
         "fragment/queue/arrivals.py",
-        "    if change.sieve is not None:\n        let_go(state, change.sieve)\n    out.outward",
+        "    if change.check is not None:\n        let_go(state, change.check)\n    out.outward",
         "    out.outward",
+    ),
+    Bug(
+        "commit half of a transaction",
+        "fragment/transactions/atomic.py",
+        "            _take_back(prepared, error)\n",
+        "            return prepared\n",
+    ),
+    Bug(
+        "rely on an entry that a failed sync dropped",
+        "store/recovery.py",
+        "        _write_again(disk, fd, max(0, scan.known_durable - base), scan.end - base)\n",
+        "",
+    ),
+    Bug(
+        "hand out bytes that fail their checksum",
+        "store/reading.py",
+        "            if crc32c(body) != _unpack_crc(view, offset - BODY_CRC_BYTES)[0]:",
+        "            if False:",
+    ),
+    Bug(
+        "let go of what a cursor has not read",
+        "fragment/cursors/retention.py",
+        "        if held.sequence >= retention.low:\n            retention.add(held)\n"
+        "            out.retained",
+        "        if held.sequence > retention.low + 3:\n            retention.add(held)\n"
+        "            out.retained",
+    ),
+    Bug(
+        "publish a batch again",
+        "fragment/stages/behaviour.py",
+        "    writer.note(command.series, command.batch)\n    writer.used_ms",
+        "    writer.used_ms",
+    ),
+    Bug(
+        "keep the memory of a connection that is gone",
+        "gateway/connection.py",
+        "            self._share.update(0, 0, 0)\n",
+        "",
+    ),
+    Bug(
+        "keep a receiver in line that has left",
+        "fragment/sessions/lane.py",
+        "            self.in_sessions.acceptors.pop(consumer, None)\n",
+        "            pass\n",
     ),
 )
 

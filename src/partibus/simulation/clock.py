@@ -1,6 +1,7 @@
 """The clock of one simulated machine: time that passes, and a wall clock that somebody sets.
 
-Owns the difference between the two, as the server's own clock does.
+Owns the difference between the two, as the server's own clock does, and the rate at which the
+machine's time goes: a bad quartz counts more or fewer milliseconds than the timers of its loop.
 """
 
 from partibus.simulation.world import START_MS, World
@@ -13,14 +14,24 @@ class SimulatedClock:
         self._world = world
         self._offset_ms = START_MS
         self._unseen_ms = 0
+        self._rate = 1.0
+        self._since_us = 0
+        self._counted_us = 0.0
 
     def now_ms(self) -> int:
         """The time of day."""
-        return self._world.now_us // 1000 + self._offset_ms
+        return self.monotonic_ms() + self._offset_ms
 
     def monotonic_ms(self) -> int:
         """The time that has passed."""
-        return self._world.now_us // 1000
+        passed_us = self._world.now_us - self._since_us
+        return int(self._counted_us + passed_us * self._rate) // 1000
+
+    def drift(self, rate: float) -> None:
+        """From now on count so many seconds in each."""
+        now_us = self._world.now_us
+        self._counted_us += (now_us - self._since_us) * self._rate
+        self._since_us, self._rate = now_us, rate
 
     def jump(self, delta_ms: int) -> None:
         """Set the wall clock; it shows when it is followed."""

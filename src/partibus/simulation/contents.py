@@ -3,10 +3,21 @@
 Owns the checks that look into a process between two steps. They read and change nothing.
 """
 
+from partibus.fragment.sessions.state import NO_STATE
+from partibus.fragment.state import State
 from partibus.fragment.upkeep.removal import all_bodies
+from partibus.simulation.disk import SimulatedDisk
 from partibus.simulation.process import SimulatedProcess
 from partibus.simulation.world import Violation
+from partibus.store.interface import Store
 
+OWN_BYTES_MAX = 256 << 10
+"""What a connection may hold beyond the limit of all: a client that holds little is never stopped,
+and what is being read or written at the moment counts as well."""
+ROOM_FACTOR = 4
+"""How much of the log may be dead before its space is given back, with room for what is
+being written beside it."""
+SEGMENTS_BESIDE = 8
 BOOKS_BYTES_MAX = 128 << 10
 """What a store keeps beside its log: states of fragments, ids of duplicates, the watermark."""
 
@@ -24,6 +35,82 @@ def check_contents(process: SimulatedProcess) -> None:
                 f"store {number} counts {broker.store.live_bytes} live bytes, and its fragments "
                 f"hold {held}"
             )
+
+
+class Bounds:
+    """Looks while the bus runs: what clients make a process hold, what its stores take."""
+
+    def __init__(self) -> None:
+        self._peaks: dict[str, tuple[int, int]] = {}
+        """The most that was live, and the most that came between two checkpoints, by store: the
+        space of what is dead is given back behind a checkpoint, a while after it."""
+
+    def check(self, process: SimulatedProcess) -> None:
+        """Raise when something grows without a limit."""
+        _check_memory(process)
+        for number, broker in process.brokers.items():
+            self._check_disk(process.disk_of(number), broker.store, process.segment_bytes)
+
+    def _check_disk(self, disk: SimulatedDisk, store: Store, segment_bytes: int) -> None:
+        live, since = self._peaks.get(disk.name, (0, 0))
+        live, since = max(live, store.live_bytes), max(since, store.bytes_since_checkpoint)
+        self._peaks[disk.name] = (live, since)
+        most = ROOM_FACTOR * live + 2 * since + SEGMENTS_BESIDE * segment_bytes + BOOKS_BYTES_MAX
+        if disk.used_bytes > most:
+            raise Violation(
+                f"{disk.name} takes {disk.used_bytes} bytes; at most {live} were live and {since} "
+                "came between two checkpoints"
+            )
+
+
+def _check_memory(process: SimulatedProcess) -> None:
+    memory = process.memory
+    parts = (memory.unstored_bytes, memory.unfinished_bytes, memory.unsent_bytes)
+    if min(parts) < 0:
+        raise Violation(f"{process.name} counts less than nothing in memory: {parts}")
+    if memory.held_bytes > memory.limit_bytes + process.connection_count * OWN_BYTES_MAX:
+        raise Violation(
+            f"{process.name} holds {memory.held_bytes} bytes for {process.connection_count} "
+            f"connections, with a limit of {memory.limit_bytes}"
+        )
+
+
+def check_leftovers(process: SimulatedProcess) -> None:
+    """When everything is settled and everybody has left, nothing is held for anybody."""
+    if process.connection_count or process.memory.held_bytes:
+        raise Violation(
+            f"{process.name} holds {process.memory.held_bytes} bytes for "
+            f"{process.connection_count} connections, and everybody has left"
+        )
+    for machine in process.machines.values():
+        left = {name: count for name, count in _leftovers(machine.state).items() if count}
+        if left:
+            path = machine.state.spec.path
+            raise Violation(f"'{path}' is empty, everybody has left, and there are {left}")
+
+
+def _leftovers(state: State) -> dict[str, int]:
+    found = {
+        "locks": state.lock_count,
+        "receivers with demand": sum(len(lane.waiting) for lane in state.lanes),
+        "messages on their way out": sum(len(lane.leaving) for lane in state.lanes),
+        "identities under way": len(state.history.pending),
+        "bytes": state.size_bytes if state.topic is None else 0,
+    }
+    if state.sessions is not None:
+        found["bytes"] -= sum(
+            session.state_length
+            for session in state.sessions.by_id.values()
+            if session.state_length != NO_STATE
+        )
+        found["locks of sessions"] = len(state.sessions.locks)
+        found["receivers that wait for a session"] = len(state.sessions.acceptors)
+    if state.retention is not None:
+        found["cursors"] = len(state.retention.cursors)
+        found["messages kept for cursors"] = len(state.retention.table)
+    if state.claims is not None:
+        found["claimed messages"] = state.claims.message_count
+    return found
 
 
 def check_room(process: SimulatedProcess, segment_bytes: int) -> None:

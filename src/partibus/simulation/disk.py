@@ -126,6 +126,8 @@ class Faults:
         """So many syncs fail from now on."""
         self.write_errors = 0
         self.read_errors = 0
+        self.flips = 0
+        """So many reads find one bit that is not what was written."""
         self.sync_us = SYNC_US
         self.is_full = False
         self.crash_in: int | None = None
@@ -143,6 +145,8 @@ class SimulatedDisk:
         self.is_dead = False
         """The process that used it has died: nothing that it still tries happens."""
         self.is_claimed = False
+        self.has_flipped = False
+        """A read of the present process found a flipped bit: what it read is set aside."""
         self.calls = 0
         self.on_fault: Callable[[str], None] = _unheard
         self._threads = threads
@@ -179,7 +183,9 @@ class SimulatedDisk:
         self._open.clear()
         self.is_dead = False
         self.is_claimed = False
+        self.has_flipped = False
         self.faults.crash_in = None
+        self.faults.flips = 0
 
     def flip(self, chance: Random) -> str | None:
         """Change one bit of a segment for good; says where, or None when there is nothing."""
@@ -255,7 +261,17 @@ class SimulatedDisk:
 
     def read(self, fd: int, length: int, offset: int) -> bytes:
         self._read_call()
-        return self._open[fd].seen.read(length, offset)
+        return self._found(fd, length, offset)
+
+    def _found(self, fd: int, length: int, offset: int) -> bytes:
+        found = self._open[fd].seen.read(length, offset)
+        if self.faults.flips and found:
+            self.faults.flips -= 1
+            self.has_flipped = True
+            at, bit = self._chance.randrange(len(found)), 1 << self._chance.randrange(8)
+            self.on_fault(f"a read finds bit {bit} of byte {offset + at} flipped")
+            return found[:at] + bytes([found[at] ^ bit]) + found[at + 1 :]
+        return found
 
     def _read_call(self) -> None:
         self._call()
@@ -267,7 +283,7 @@ class SimulatedDisk:
         self._read_call()
         if flags and self.faults.is_never_cached and self._chance.random() < 0.5:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        found = self._open[fd].seen.read(len(buffer), offset)
+        found = self._found(fd, len(buffer), offset)
         buffer[: len(found)] = found
         return len(found)
 

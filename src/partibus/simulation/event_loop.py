@@ -140,9 +140,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def _turn(self) -> None:
         """Begin a turn: what is ready now runs, what it leads to has to wait for the next."""
-        self._is_turn_due = False
-        if not self.is_alive:
+        if not self.is_alive or not self._is_turn_due:
             return
+        self._is_turn_due = False
         if self.world.now_us < self.paused_until_us:
             self._is_turn_due = True
             self.world.at(self.paused_until_us, self._turn)
@@ -151,6 +151,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.world.running = self
         if self.batch:
             self.run_one()
+
+    def go_on(self) -> None:
+        """Stand still no longer."""
+        self.paused_until_us = 0
+        if self._is_turn_due:
+            self.world.after(1, self._turn)
 
     def run_one(self) -> None:
         """Run the next callback of the turn."""

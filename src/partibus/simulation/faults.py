@@ -46,7 +46,11 @@ class Injector:
             "half-open": self._half_open,
             "stall": self._stall,
             "clock jump": self._jump,
+            "clock drift": self._drift,
             "bit flip": self._flip,
+            "flipped read": self._flip_read,
+            "twin": self._duplicate,
+            "long pause": self._pause_long,
         }
         world.on_crash = self.crashed
 
@@ -69,13 +73,16 @@ class Injector:
             for disk in process.disks:
                 self._heal(disk)
             if process.is_up:
-                process.loop.paused_until_us = 0
+                self._net.go_on(process.loop)
+                if any(disk.has_flipped for disk in process.disks):
+                    process.die(is_silent=False)  # what it set aside is found by the next start
+                    self._restart(process)
             else:
                 self._restart(process)
 
     def _heal(self, disk: SimulatedDisk) -> None:
         faults = disk.faults
-        faults.sync_errors = faults.write_errors = faults.read_errors = 0
+        faults.sync_errors = faults.write_errors = faults.read_errors = faults.flips = 0
         faults.is_full = faults.is_never_cached = False
         faults.sync_us = SYNC_US
         faults.crash_in = None
@@ -153,6 +160,16 @@ class Injector:
         if process is None:
             return None
         length_us = int(chance.choice((50_000, 2_000_000, 12_000_000)) * chance.random())
+        return self._hold(process, length_us)
+
+    def _pause_long(self, chance: Random) -> str | None:
+        """For longer than its peers wait for it, and mostly longer than any lock."""
+        process = self._up(chance)
+        if process is None:
+            return None
+        return self._hold(process, chance.randrange(6_000_000, 90_000_000))
+
+    def _hold(self, process: SimulatedProcess, length_us: int) -> str:
         process.loop.paused_until_us = self._world.now_us + length_us
         self._net.peers_broken_us = process.loop.paused_until_us
         return f"{process.name} stands still for {length_us // 1000} ms"
@@ -163,6 +180,12 @@ class Injector:
         for each in self._processes:  # the workers of a server are on one machine
             each.clock.jump(delta_ms)
         return f"{process.name}: the clock is set by {delta_ms} ms"
+
+    def _drift(self, chance: Random) -> str | None:
+        rate = 1 + chance.choice((-0.2, -0.01, 0.01, 0.2)) * chance.random()
+        for each in self._processes:
+            each.clock.drift(rate)
+        return f"the clocks of the workers count {rate:.3f} seconds in each"
 
     def _flip(self, chance: Random) -> str | None:
         process = self._up(chance)
@@ -206,6 +229,13 @@ class Injector:
         disk.faults.read_errors = chance.choice((1, 2))
         return f"{disk.name}: {disk.faults.read_errors} reads will fail"
 
+    def _flip_read(self, chance: Random) -> str | None:
+        disk = self._disk(chance)
+        if disk is None:
+            return None
+        disk.faults.flips = chance.choice((1, 1, 3))
+        return f"{disk.name}: {disk.faults.flips} reads will find a flipped bit"
+
     def _full(self, chance: Random) -> str | None:
         disk = self._disk(chance)
         if disk is None:
@@ -238,6 +268,16 @@ class Injector:
         connection = chance.choice(found)
         connection.break_off(is_silent=False)
         return f"a connection to {connection.place} is cut"
+
+    def _duplicate(self, chance: Random) -> str | None:
+        found = [c for c in self._net.connections if c.greeting and not c.place.startswith("/")]
+        if not found:
+            return None
+        connection = chance.choice(found)
+        length = chance.randrange(len(connection.greeting) + 1)
+        if not self._net.duplicate(connection, length):
+            return None
+        return f"{length} bytes of a connection to {connection.place} arrive once more"
 
     def _half_open(self, chance: Random) -> str | None:
         found = [c for c in self._net.connections if not c.is_broken]

@@ -108,6 +108,7 @@ class Totals:
     deferred: int = 0
     claims: int = 0
     stages: int = 0
+    ranges: int = 0
 
 
 class Ledger:
@@ -241,6 +242,21 @@ class Ledger:
         self.totals.sessions += 1
         self._world.note("ledger", f"{who} holds {session} of {place}")
         return holder
+
+    def held_sessions(self, place: str) -> list[str]:
+        """The sessions of a place that somebody has or had, in the order of their first holders."""
+        return [session for where, session in self._holders if where == place]
+
+    # --- reading along ------------------------------------------------------------------------
+
+    def read_along(self, place: str, payload: bytes) -> Letter:
+        """A message was read by somebody who does not receive it."""
+        letter = self._read(place, payload)
+        if place not in letter.copies:
+            raise Violation(f"message {letter.number} was read at {place}, where nobody sent it")
+        if letter.is_refused:
+            raise Violation(f"message {letter.number} was refused and was read at {place}")
+        return letter
 
     # --- at the end ---------------------------------------------------------------------------
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 LATENCY_US_MIN = 50
 LATENCY_US_MAX = 1500
+HANDSHAKE_WRITES = 2
+"""So many writes of a client are kept, to arrive once more: they greet and ask for nothing yet."""
 SPLIT_SHARE = 0.15
 """How often bytes that were written at once arrive in two pieces."""
 
@@ -61,6 +63,19 @@ class Net:
         near.begin(protocol)
         return near, protocol
 
+    def duplicate(self, connection: "Connection", length: int) -> bool:
+        """Have the beginning of a connection arrive once more, as another one that nobody holds
+        the near end of; False when nobody is there to take it."""
+        found = self._listeners.get(connection.place)
+        if found is None or not found[0].is_alive:
+            return False
+        ghost = Connection(self, connection.place, connection.ends[0].loop, found[0])
+        near, far = ghost.ends
+        self.world.after(self.delay_us(), found[0].run, far.begin, found[1]())
+        near.begin(asyncio.Protocol())
+        near.write(bytes(connection.greeting[:length]))
+        return True
+
     def delay_us(self) -> int:
         """How long something is under way."""
         return LATENCY_US_MIN + int(self._chance.random() * self.latency_us)
@@ -70,6 +85,20 @@ class Net:
         if length < 2 or self._chance.random() >= SPLIT_SHARE:
             return 0
         return self._chance.randrange(1, length)
+
+    def go_on(self, loop: "SimulatedLoop") -> None:
+        """A process goes on before its time: what came meanwhile is there for it."""
+        loop.go_on()
+        for connection in list(self.connections):
+            for end in connection.ends:
+                if end.loop is loop:
+                    loop.run(end.go_on)
+
+    def part(self) -> None:
+        """Every client leaves."""
+        for connection in list(self.connections):
+            if not connection.place.startswith("/"):
+                connection.break_off(is_silent=False)
 
     def process_died(self, loop: "SimulatedLoop", is_silent: bool) -> None:
         """The far ends of its connections hear of it in a while, or never."""
@@ -101,6 +130,9 @@ class Connection:
         self._began_us = net.world.now_us
         self._broken_us: int | None = None
         self.stalled_until_us = 0
+        self.greeting = bytearray()
+        """The first bytes of the near end."""
+        self._greetings = 0
         self.ends = (SimulatedTransport(self, near), SimulatedTransport(self, far))
         self.ends[0].other, self.ends[1].other = self.ends[1], self.ends[0]
         net.connections[self] = None
@@ -113,6 +145,12 @@ class Connection:
             return
         for end in self.ends:
             self.net.world.after(self.net.delay_us(), end.end)
+
+    def greet(self, data: bytes) -> None:
+        """The near end writes: the first bytes are remembered."""
+        if self._greetings < HANDSHAKE_WRITES:
+            self._greetings += 1
+            self.greeting += data
 
     def note_break(self) -> None:
         """From now on what hangs on the connection may be gone."""
@@ -152,15 +190,34 @@ class SimulatedTransport(asyncio.Transport):
         self._high = 64 * 1024
         self._low = 16 * 1024
         self._is_blocked = False
+        self._flying: deque[tuple[bytes, int]] = deque()
         self._waiting: deque[tuple[bytes, int]] = deque()
         self._end_is_due = False
+        self._late: asyncio.Protocol | None = None
 
     def begin(self, protocol: asyncio.Protocol) -> None:
         """The connection is there."""
+        if self._is_frozen():
+            self.connection.net.world.at(self.loop.paused_until_us, self.loop.run, self._begin_late)
+            self._late = protocol
+            return
         self._protocol = protocol
         protocol.connection_made(self)
+        if self.is_over:  # it broke before anybody took it
+            self.loop.call_soon(protocol.connection_lost, None)
         while self._waiting and not self._is_paused:
             self._hand_over(*self._waiting.popleft())
+
+    def _begin_late(self) -> None:
+        """The process goes on, and finds a connection that came meanwhile."""
+        protocol, self._late = self._late, None
+        if protocol is not None:
+            self.begin(protocol)
+
+    def go_on(self) -> None:
+        """The process of this end goes on before its time."""
+        self._begin_late()
+        self._read_on()
 
     # --- what asyncio asks for ----------------------------------------------------------------
 
@@ -168,6 +225,8 @@ class SimulatedTransport(asyncio.Transport):
         if self.is_over or self._is_closing:
             return
         chunk = bytes(data)
+        if self is self.connection.ends[0]:
+            self.connection.greet(chunk)
         at = self.connection.net.splits(len(chunk))
         for part in (chunk[:at], chunk[at:]) if at else (chunk,):
             self._send(part)
@@ -181,17 +240,19 @@ class SimulatedTransport(asyncio.Transport):
         self._in_flight += len(part)
         earliest = max(world.now_us, connection.stalled_until_us)
         self._arrives_us = max(self._arrives_us, earliest + connection.net.delay_us())
-        world.at(self._arrives_us, self._arrive, part, world.now_us)
+        self._flying.append((part, world.now_us))
+        world.at(self._arrives_us, self._arrive)
 
-    def _arrive(self, part: bytes, sent_us: int) -> None:
+    def _arrive(self) -> None:
+        """What was written first arrives, whichever of the arrivals this is."""
+        world = self.connection.net.world
+        if world.now_us < self.connection.stalled_until_us and not self.connection.is_broken:
+            self._arrives_us = max(self._arrives_us, self.connection.stalled_until_us)
+            world.at(self._arrives_us, self._arrive)
+            return
+        part, sent_us = self._flying.popleft()
         self._in_flight -= len(part)
         if self.connection.is_broken:
-            return
-        world = self.connection.net.world
-        if world.now_us < self.connection.stalled_until_us:
-            self._in_flight += len(part)
-            self._arrives_us = max(self._arrives_us, self.connection.stalled_until_us)
-            world.at(self._arrives_us, self._arrive, part, sent_us)
             return
         if self._is_blocked and self._in_flight <= self._low:
             self._is_blocked = False

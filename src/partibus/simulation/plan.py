@@ -25,8 +25,12 @@ CLIENTS = (
     "token-settler",
     "deferrer",
     "session-receiver",
+    "session-rival",
+    "cursor-reader",
 )
 NEEDS = {
+    "session-rival": "session-sender",
+    "cursor-reader": "sender",
     "session-sender": "session-receiver",
     "deferrer": "sender",
     "token-settler": "sender",
@@ -48,7 +52,11 @@ FAULTS = (
     "half-open",
     "stall",
     "clock jump",
+    "clock drift",
     "bit flip",
+    "flipped read",
+    "twin",
+    "long pause",
 )
 
 
@@ -62,6 +70,7 @@ class Plan:
     stores: int = 2
     fragments: int = 2
     segment_bytes: int = 64 << 10
+    memory_bytes: int = 512 << 20
     lock_ms: int = 5_000
     clients: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -88,11 +97,17 @@ def draw(seed: int, steps: int) -> Plan:
     plan.stores = max(plan.workers, chance.choice((1, 2, 2, 3)))
     plan.fragments = chance.choice((1, 2, 4))
     plan.segment_bytes = chance.choice((4 << 10, 16 << 10, 64 << 10, 256 << 10))
-    plan.lock_ms = chance.choice((1_000, 5_000, 30_000))
-    kinds = chance.sample(CLIENTS, chance.randrange(2, 6))
-    kinds += [NEEDS[kind] for kind in kinds if kind in NEEDS and NEEDS[kind] not in kinds]
+    plan.memory_bytes = stream(seed, "plan/memory").choice((32 << 10, 256 << 10, 512 << 20))
+    plan.lock_ms = chance.choice((1_000, 1_000, 5_000, 30_000))
+    kinds = chance.sample(CLIENTS, chance.choice((1, 2, 3, 5)))
+    focus = kinds[0]
+    for kind in kinds:  # it grows: what is needed may need something itself
+        if kind in NEEDS and NEEDS[kind] not in kinds:
+            kinds.append(NEEDS[kind])
     kinds.append("receiver")
-    plan.clients = kinds + [chance.choice(kinds) for _ in range(chance.randrange(0, 8))]
+    plan.clients = kinds + [chance.choice(kinds) for _ in range(chance.randrange(0, 6))]
+    if chance.random() < 0.6:  # rivals: what goes wrong between two of a kind needs two of it
+        plan.clients += [focus] * chance.randrange(1, 4)
     plan.faults = chance.sample(FAULTS, chance.randrange(0, 7))
     plan.fault_gap = chance.choice((40, 100, 250))
     plan.checkpoint_gap = chance.choice((100, 400, 1500))

@@ -23,6 +23,7 @@ from partibus.fragment.commands import Command
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
 from partibus.gateway.gateway import Gateway
+from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
 from partibus.listener.deadlines import Deadlines
 from partibus.listener.tcp import AmqpProtocol
@@ -49,13 +50,20 @@ class Host:
     """What a process lives on and what outlives it: its disks and its clock."""
 
     def __init__(
-        self, world: World, net: Net, threads: Threads, catalog: Catalog, segment_bytes: int
+        self,
+        world: World,
+        net: Net,
+        threads: Threads,
+        catalog: Catalog,
+        segment_bytes: int,
+        memory_bytes: int,
     ) -> None:
         self.world = world
         self.net = net
         self.threads = threads
         self.catalog = catalog
         self.segment_bytes = segment_bytes
+        self.memory_bytes = memory_bytes
         self.disks: dict[int, SimulatedDisk] = {}
 
 
@@ -78,6 +86,22 @@ class SimulatedProcess:
         self._gateway: Gateway
         self._couriers: Couriers
         self._watch: ClockWatch
+        self.memory = MemoryAccount()
+        """What its clients make it hold."""
+
+    @property
+    def segment_bytes(self) -> int:
+        """The size of its segments."""
+        return self._host.segment_bytes
+
+    @property
+    def connection_count(self) -> int:
+        """Clients that are connected."""
+        return len(self._gateway._connections)
+
+    def disk_of(self, store: int) -> SimulatedDisk:
+        """The disk of one of its stores."""
+        return self._host.disks[store]
 
     @property
     def disks(self) -> list[SimulatedDisk]:
@@ -156,7 +180,10 @@ class SimulatedProcess:
             self._serve(record, namespace, topics, peers)
         settings = ConnectionSettings(container_id="bus", idle_timeout_ms=IDLE_TIMEOUT_MS)
         access = AccessControl(catalog)
-        self._gateway = Gateway(namespace, access, self.clock, scheduler, settings, run=RUN)
+        self.memory = MemoryAccount(self._host.memory_bytes)
+        self._gateway = Gateway(
+            namespace, access, self.clock, scheduler, settings, run=RUN, memory=self.memory
+        )
         self._gateway.start()
         self._watch = ClockWatch(self.clock, scheduler, self._clock_stepped)
         self._watch.start()

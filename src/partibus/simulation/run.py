@@ -18,7 +18,12 @@ from partibus.simulation.clients.client import SimulatedClient, Surroundings
 from partibus.simulation.clients.draining import Drain
 from partibus.simulation.clients.kinds import KINDS
 from partibus.simulation.clock import SimulatedClock
-from partibus.simulation.contents import check_contents, check_room
+from partibus.simulation.contents import (
+    Bounds,
+    check_contents,
+    check_leftovers,
+    check_room,
+)
 from partibus.simulation.disk import SimulatedDisk
 from partibus.simulation.entities import fragments_of, make_entities
 from partibus.simulation.event_loop import make_loop
@@ -65,6 +70,7 @@ class Simulation:
         self.net = Net(self.world)
         self.threads = Threads(self.world)
         self.ledger = Ledger(self.world)
+        self._bounds = Bounds()
 
     def run(self) -> Verdict:
         """Take all steps, heal, drain, and judge."""
@@ -102,7 +108,9 @@ class Simulation:
         self._catalog = Catalog(stores=plan.stores, clock=SimulatedClock(world))
         ensure_root_policy(self._catalog, loopback_only=True)
         entities = make_entities(self._catalog, plan)
-        host = Host(world, self.net, self.threads, self._catalog, plan.segment_bytes)
+        host = Host(
+            world, self.net, self.threads, self._catalog, plan.segment_bytes, plan.memory_bytes
+        )
         for number in range(plan.stores):
             name = f"store-{number}"
             host.disks[number] = SimulatedDisk(name, self.threads, world.chance(name))
@@ -118,8 +126,9 @@ class Simulation:
             plan.workers,
             entities,
             plan.lock_ms * 1000,
-            "clock jump" in plan.faults,
+            not {"clock jump", "clock drift"}.isdisjoint(plan.faults),
             "read error" in plan.faults,
+            "flipped read" in plan.faults,
             self._submit,
             fragments_of(self._catalog),
         )
@@ -181,6 +190,7 @@ class Simulation:
         for process in self.processes:
             if process.is_up:
                 check_contents(process)
+                self._bounds.check(process)
 
     def _heal(self) -> None:
         world = self.world
@@ -192,7 +202,7 @@ class Simulation:
         end_us = world.now_us + DRAIN_US_MAX
         end_steps = world.steps + DRAIN_STEPS_MAX
         self._listen_on()
-        while not drain.is_empty():
+        while not drain.is_empty() or any(client.is_leaving for client in self._clients):
             for _ in range(LOOK_STEPS):
                 world.step()
                 check(world)
@@ -205,8 +215,11 @@ class Simulation:
                 self._listen_on()
         self.ledger.close()
         self._checkpoint()
+        drain.end()
+        self.net.part()
         self._listen_on()
         for process in self.processes:
+            check_leftovers(process)
             check_room(process, self.plan.segment_bytes)
 
     def _listen_on(self) -> None:

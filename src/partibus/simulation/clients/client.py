@@ -46,6 +46,9 @@ class Surroundings:
     clocks_jump: bool
     revokes_sessions: bool
     """Whether the bus may take a session back: it does when it cannot read a message."""
+    sets_aside: bool
+    """Whether the bus may set a message aside until its process starts again: it does when it
+    reads other bytes than it wrote."""
     submit: Callable[[int, Command], None]
     """Hands a command to the worker that runs a fragment, if it is up."""
     homes: dict[str, list[int]]
@@ -73,6 +76,8 @@ class SimulatedClient:
     """One program."""
 
     kind = "client"
+    is_leaving = False
+    """It has something to do yet before a run may end."""
 
     def __init__(self, around: Surroundings, number: int) -> None:
         self.around = around
@@ -192,7 +197,7 @@ class WatchedReceiver(Receiver):
         letter, copy = around.ledger.arrived(self._place, event.payload, around.net.arriving_us)
         if letter.due_us and not around.clocks_jump:
             around.ledger.not_early(letter, 1_000)
-        if letter.session and copy.arrivals == 1:
+        if letter.session and copy.arrivals == 1 and not around.sets_aside:
             around.ledger.in_order(letter, self._place)
         self._letters[event.delivery_id] = (letter, copy)
         if self.deletes:

@@ -5,6 +5,7 @@ question whether anything is left, which it asks the machines themselves.
 """
 
 import asyncio
+from dataclasses import replace
 
 from partibus.client.connection import BusClient
 from partibus.simulation.clients.client import SimulatedClient, Surroundings
@@ -13,6 +14,8 @@ from partibus.simulation.clients.receiving import DeferringClient, ReceivingClie
 from partibus.simulation.event_loop import SimulatedLoop
 from partibus.simulation.process import SimulatedProcess
 from partibus.simulation.world import Violation
+
+UNDELIVERED = ("$deadletterqueue", "$transfer/$deadletterqueue")
 
 
 class DrainingClient(ReceivingClient):
@@ -76,19 +79,7 @@ class DrainingDeferred(DeferringClient):
 
 def _going_on(around: Surroundings) -> Surroundings:
     """The same world, in which this client does not stop."""
-    return Surroundings(
-        around.world,
-        around.net,
-        around.ledger,
-        around.workers,
-        around.entities,
-        around.lock_us,
-        around.clocks_jump,
-        around.revokes_sessions,
-        around.submit,
-        around.homes,
-        around.session_senders,
-    )
+    return replace(around, is_over=False)
 
 
 class Drain:
@@ -101,19 +92,24 @@ class Drain:
 
     def begin(self, loop: SimulatedLoop) -> None:
         """Empty every lane at once."""
-        number = 1000
+        pairs = [("sessions", "sessions/$deadletterqueue")]
         for place in self._around.known_places:
-            for path in (place, f"{place}/$deadletterqueue"):
-                client = DrainingClient(self._around, number)
-                client.place, client.path = place, path
-                self._clients.append(client)
-                number += 1
-        dead = DrainingClient(self._around, number)
-        dead.place, dead.path = "sessions", "sessions/$deadletterqueue"
-        self._clients += [dead, DrainingSessions(self._around, number + 1)]
-        self._clients.append(DrainingDeferred(self._around, number + 2))
+            pairs += [(place, place), (place, f"{place}/$deadletterqueue")]
+        for path in ("hop", "staged"):  # what could not be read on its way is left there
+            pairs += [("target", f"{path}/{lane}") for lane in UNDELIVERED]
+        for number, (place, path) in enumerate(pairs, 1000):
+            client = DrainingClient(self._around, number)
+            client.place, client.path = place, path
+            self._clients.append(client)
+        self._clients.append(DrainingSessions(self._around, 1998))
+        self._clients.append(DrainingDeferred(self._around, 1999))
         for each in self._clients:
             loop.create_task(each.live())
+
+    def end(self) -> None:
+        """Have nobody connect again."""
+        for each in self._clients:
+            each.around.is_over = True
 
     @property
     def violation(self) -> Violation | None:

@@ -27,12 +27,15 @@ class SessionClient(ReceivingClient):
 
     kind = "session-receiver"
 
-    async def behave(self, bus: BusClient) -> None:
-        wanted = None
+    def wanted(self) -> str | None:
+        """The session to ask for; None for the next that is free."""
         senders = self.around.session_senders
         if senders and self.chance.random() < 0.3:
-            wanted = f"{self.chance.choice(senders)}.{self.chance.randrange(4)}"
-        receiver = SessionReceiver(self, bus, wanted)
+            return f"{self.chance.choice(senders)}.{self.chance.randrange(4)}"
+        return None
+
+    async def behave(self, bus: BusClient) -> None:
+        receiver = SessionReceiver(self, bus, self.wanted())
         try:
             await self.receiver(bus, "sessions", "sessions", receiver)
             assert receiver.link is not None
@@ -68,6 +71,16 @@ class SessionClient(ReceivingClient):
         except RemoteError as error:
             if not management.is_usable or error.condition in UNCERTAIN:
                 raise
+
+
+class SessionRival(SessionClient):
+    """Asks for sessions that somebody else has, as a program does that was started twice."""
+
+    kind = "session-rival"
+
+    def wanted(self) -> str | None:
+        held = self.ledger.held_sessions("sessions")
+        return self.chance.choice(held) if held else super().wanted()
 
 
 class SessionReceiver(WatchedReceiver):

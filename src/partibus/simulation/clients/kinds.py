@@ -5,7 +5,8 @@ in `plan.CLIENTS` when it is to be drawn.
 """
 
 from partibus.simulation.clients.client import SimulatedClient
-from partibus.simulation.clients.in_sessions import SessionClient
+from partibus.simulation.clients.cursors import CursorClient
+from partibus.simulation.clients.in_sessions import SessionClient, SessionRival
 from partibus.simulation.clients.moving import FeedingClient, MovingClient
 from partibus.simulation.clients.pipelines import (
     ClaimFeedingClient,
@@ -50,5 +51,7 @@ KINDS: dict[str, type[SimulatedClient]] = {
         FleetingClient,
         DeferringClient,
         SessionClient,
+        SessionRival,
+        CursorClient,
     )
 }

@@ -5,12 +5,14 @@ not answered; and those who feed the queue that is moved from.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
+from partibus.amqp.delivery import transactional_state
 from partibus.client.bus import Bus
 from partibus.client.connection import BusClient
 from partibus.client.links import ReceivedMessage
-from partibus.client.transactions import Fate, Move, TransactedLinks
+from partibus.client.transactions import Answer, Fate, Move, TransactedLinks
 from partibus.simulation.clients.client import SimulatedClient
 from partibus.simulation.clients.sending import SendingClient
 from partibus.simulation.ledger import Copy, Letter
@@ -27,13 +29,43 @@ class OpenBus:
         """The connection came with a key."""
 
 
+class HesitatingLinks(TransactedLinks):
+    """Thinks between the work of a transaction and its end, and does the work in any order."""
+
+    hesitate: Callable[[], Awaitable[None]]
+    sends_first: Callable[[], bool]
+
+    async def _work(self, moves: Sequence[Move], txn_ids: list[bytes]) -> list[list[Answer]]:
+        if not self.sends_first():
+            answers = await super()._work(moves, txn_ids)
+        else:
+            answers = await self._send_and_complete(moves, txn_ids)
+        await self.hesitate()
+        return answers
+
+    async def _send_and_complete(
+        self, moves: Sequence[Move], txn_ids: list[bytes]
+    ) -> list[list[Answer]]:
+        answers = []
+        for move, txn_id in zip(moves, txn_ids, strict=True):
+            assert move.sender is not None
+            sent = await move.sender.put(move.payload, transactional_state(txn_id))
+            await move.sender.answered()
+            answers.append([sent, self.receiver.complete(move.message, txn_id)])
+        await self.receiver.answered()
+        return answers
+
+
 class MovingClient(SimulatedClient):
     """Receives from one queue and sends to another, both or neither."""
 
     kind = "mover"
 
     async def behave(self, bus: BusClient) -> None:
-        links = await TransactedLinks.open(cast(Bus, OpenBus(bus)), "moves-in")
+        links = await HesitatingLinks.open(cast(Bus, OpenBus(bus)), "moves-in")
+        assert isinstance(links, HesitatingLinks)
+        links.hesitate = self._hesitate
+        links.sends_first = lambda: self.chance.random() < 0.5
         sender = await links.sender("moves-out")
         while not self.around.is_over:
             try:
@@ -49,14 +81,18 @@ class MovingClient(SimulatedClient):
                 copy.is_asked = True
                 moves.append(Move(message, sender, self.message(letter).encode()))
             self.ledger.moves += lines
-            if self.chance.random() < 0.1:  # its locks may be lost before it goes on
-                await asyncio.sleep(1.5 * self.chance.random() * self.around.lock_us / 1_000_000)
+            await self._hesitate()
             try:
                 await links.carry_out(moves)
             finally:
                 for move, line, (letter, copy) in zip(moves, lines, noted, strict=True):
                     self._close(move, line, letter, copy)
             await self.think()
+
+    async def _hesitate(self) -> None:
+        """Sometimes for so long that its locks are lost before it goes on."""
+        if self.chance.random() < 0.2:
+            await asyncio.sleep(2 * self.chance.random() * self.around.lock_us / 1_000_000)
 
     def _note(self, message: ReceivedMessage) -> tuple[Letter, Copy]:
         # The bytes came a moment ago at the latest: an older time is never too strict.
@@ -82,3 +118,7 @@ class FeedingClient(SendingClient):
 
     kind = "feeder"
     entities = ("moves-in",)
+
+    async def think(self, seconds: float = 0.2) -> None:
+        """Longer than others: who moves a message takes its time."""
+        await super().think(seconds)

@@ -1,4 +1,4 @@
-"""Pipelines: a writer that stages and publishes batches, and a reader that claims messages.
+"""Pipelines: a writer that stages and publishes batches, and readers that claim messages.
 
 Owns what Spark's sink and source ask of the bus, and how they ask again when no answer comes: a
 batch is published until the bus says that it is, or was before; a claim that was read is
@@ -17,6 +17,7 @@ from partibus.domain.errors import (
     ClaimLost,
     StageFenced,
     StageLost,
+    StoreCorrupt,
     TransientError,
 )
 from partibus.fragment.claims.commands import (
@@ -27,6 +28,7 @@ from partibus.fragment.claims.commands import (
     SettleClaim,
 )
 from partibus.fragment.commands import Command
+from partibus.fragment.cursors.commands import CursorSummary, RangePlan
 from partibus.fragment.message import Held
 from partibus.fragment.stages.commands import DropStages, PublishStages, StageMessages
 from partibus.message.envelope import to_stored
@@ -65,16 +67,23 @@ class Reply:
         self._answer(summary)
 
     def found(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
-        self._answer(list(bodies))
+        self._answer([(held.sequence, body) for held, body in zip(messages, bodies, strict=True)])
 
     def failed(self, error: BusError) -> None:
         self._answer(error)
+
+    def placed(self, cursor: CursorSummary) -> None:
+        self._answer(cursor)
+
+    def planned(self, plan: RangePlan) -> None:
+        self._answer(plan)
 
 
 class PipelineClient(SimulatedClient):
     """Asks fragments by themselves, as the bulk path does."""
 
     async def live(self) -> None:
+        self.is_leaving = True
         try:
             while not self.around.is_over:
                 await self.batch()
@@ -82,6 +91,7 @@ class PipelineClient(SimulatedClient):
             await self.leave()
         except Violation as violation:
             self.violation = violation
+        self.is_leaving = False
 
     async def batch(self) -> None:
         """One batch, to its end."""
@@ -115,7 +125,7 @@ class PipelineClient(SimulatedClient):
         while True:
             try:
                 return await self.ask(fragment_id, kind, make)
-            except (TimeoutError, TransientError):
+            except (TimeoutError, TransientError, StoreCorrupt):  # what is read again may be sound
                 await asyncio.sleep(0.05 + self.chance.random() * 0.3)
 
 
@@ -162,12 +172,16 @@ class StagingClient(PipelineClient):
     async def _publish(self, home: int, letters: list[Letter]) -> None:
         stages = [(f"part-{self._epoch}", len(letters))]
         epoch, batch = self._epoch, self._batch
+
+        def make(port: Reply) -> Command:
+            return PublishStages(port, self.name, "query", epoch, batch, stages)
+
         try:
-            await self.insist(
-                home,
-                tuple,
-                lambda port: PublishStages(port, self.name, "query", epoch, batch, stages),
-            )
+            await self.insist(home, tuple, make)
+            if self.chance.random() < 0.2:  # a driver that has forgotten that it did
+                _, is_repeated = await self.insist(home, tuple, make)
+                if not is_repeated:
+                    raise Violation(f"{self.name}: batch {batch} was published twice")
         except (StageLost, StageFenced) as error:
             raise Violation(
                 f"{self.name}: batch {batch} was staged and cannot be published: {error.text}"
@@ -205,8 +219,10 @@ class ClaimingClient(PipelineClient):
         except (ClaimLost, ClaimFenced):
             self.world.note(self.name, f"has lost claim {start}")
 
-    async def _settle(self, home: int, start: str, bodies: list[bytes], asked_us: int) -> None:
-        found = [self.ledger.arrived("claims-in", body, asked_us) for body in bodies]
+    async def _settle(
+        self, home: int, start: str, bodies: list[tuple[int, bytes]], asked_us: int
+    ) -> None:
+        found = [self.ledger.arrived("claims-in", body, asked_us) for _, body in bodies]
         was_asked = [copy.is_asked for _, copy in found]
         for _, copy in found:
             copy.is_asked = True
