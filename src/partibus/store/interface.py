@@ -2,8 +2,8 @@
 
 Owns the `Store` protocol, the states of a store and the shape of what recovery hands back.
 Holds no behaviour, and never learns what a record means. Called by the
-broker; implemented by `memory.MemoryStore` and `log.SegmentStore`, over which the same
-contract tests run.
+broker; implemented by `memory.MemoryStore` and by the engines of `lane.log.LaneLog`, over which the
+same contract tests run.
 """
 
 from array import array
@@ -140,6 +140,12 @@ class Store(Protocol):
     """Why no more messages should be added now, though settlements and checkpoints are taken: the
     disk is almost full. None when there is room."""
     timings: StoreTimings
+
+    @property
+    def fenced(self) -> bool:
+        """Another writer has the log, or has to open it anew: the store is down for good, and its
+        owner drops the broker. `on_state` reports it, also when the store was down before."""
+        ...
 
     def open(self) -> Recovered:
         """Lock the place, recover, and be ready; raises StoreCorrupt or StoreUnavailable."""

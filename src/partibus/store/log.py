@@ -9,7 +9,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from partibus.domain.errors import StoreUnavailable
@@ -129,9 +128,8 @@ class SegmentStore(LaneLog):
         places = checkpoint.places if checkpoint else {}
         pages = self._pages = PageReader(self._disk, self._directory, places, self._log_id)
         records = self._replay(scan, inventory.bases[-1], pages)
-        first = next(records, None)  # with nothing to replay, this makes the store ready
-        rest = records if first is None else chain((first,), records)
-        return Recovered(checkpoint.states if checkpoint else {}, rest, pages)
+        states = checkpoint.states if checkpoint else {}
+        return Recovered(states, self._ready(records), pages)
 
     def _replay(self, scan: LogScan, base: int, pages: PageReader) -> Iterator[RecoveredRecord]:
         try:

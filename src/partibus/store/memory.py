@@ -63,6 +63,7 @@ class MemoryStore:
 
     def __init__(self, *, notify: Notify, replayable: bool = False) -> None:
         self.state = StoreState.UP
+        self.fenced = False
         self.on_state: Callable[[StoreState], None] | None = None
         self.shortage: str | None = None
         self.timings = StoreTimings()

@@ -287,6 +287,10 @@ class SealedStore:
         self.inner.state = state
 
     @property
+    def fenced(self) -> bool:
+        return self.inner.fenced
+
+    @property
     def on_state(self) -> Callable[[StoreState], None] | None:
         return self.inner.on_state
 

@@ -58,6 +58,10 @@ class CommitOwner(Protocol):
         """These are not, and nothing is taken until `restored`."""
         ...
 
+    def was_fenced(self) -> None:
+        """Another writer has the log: nothing is taken ever again."""
+        ...
+
     def restored(self, base: int, tail: int) -> None:
         """The log continues at `tail` of segment `base`; call `resume` to start."""
         ...
@@ -185,9 +189,14 @@ class CommitThread:
         while (group := self._take()) is not None:
             try:
                 self._go_on(group)
+            except Fenced as error:
+                self._fail(error)
+                self._end_fenced(error)
+                return
             except Exception as error:
                 self._fail(error)
-                self._restore_until_done()
+                if not self._restore_until_done():
+                    return
 
     def _take(self) -> list[PendingEntry] | None:
         """The next group; [] when there is none to begin now, None at the end."""
@@ -226,6 +235,8 @@ class CommitThread:
         name = self._engine.name
         _log.error("%s: a commit failed, the store is down: %r", name, error)
         text = f"The {name} is down: {error}. It is probed; try again."
+        if isinstance(error, Fenced):
+            text = f"{error} Connect again."
         self._engine.withdraw()
         with self._wake:
             self._refusing = True
@@ -235,32 +246,32 @@ class CommitThread:
             self._waiting = []
             self._report(partial(self._owner.failed, entries, StoreUnavailable(text)))
 
-    def _restore_until_done(self) -> None:
-        """Probe until the engine answers, or until the store is closed."""
+    def _restore_until_done(self) -> bool:
+        """Probe until the engine answers; False when the store was closed or fenced before."""
         while True:
             with self._wake:
                 if not self._closing:
                     self._wake.wait(self._probe_interval_s)
                 if self._closing:
-                    return
+                    return False
             try:
                 base, tail = self._engine.restore()
             except Fenced as error:
-                _log.error("%s", error)
-                self._wait_for_end()
-                return
+                self._end_fenced(error)
+                return False
             except Exception as error:
                 _log.info("%s: still down: %r", self._engine.name, error)
             else:
                 _log.warning("%s: the store is up again", self._engine.name)
                 self._report(partial(self._owner.restored, base, tail))
-                return
+                return True
 
-    def _wait_for_end(self) -> None:
-        """Another writer has the log: nothing here may ever be written again."""
-        with self._wake:
-            while not self._closing:
-                self._wake.wait()
+    def _end_fenced(self, error: Fenced) -> None:
+        """Another writer has the log: nothing here may ever be written again, and `submit` takes
+        nothing more."""
+        _log.error("%s", error)
+        self._engine.close()
+        self._report(partial(self._owner.was_fenced))
 
     def _report(self, news: "partial[None]") -> None:
         report(self._notify, self._engine.name, news)

@@ -10,7 +10,8 @@ a keeper of checkpoints. Lives on the loop thread; the threads below it hand the
 import sys
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Final, Protocol
 
 from partibus.domain.errors import BusError, InvalidOperation, MessageTooLarge, StoreUnavailable
@@ -21,6 +22,7 @@ from partibus.store.interface import (
     Notify,
     ReadDone,
     Recovered,
+    RecoveredRecord,
     Ref,
     StoreState,
     StoreTimings,
@@ -87,6 +89,7 @@ class LaneLog:
     ) -> None:
         self.name = name
         self.state = StoreState.UP
+        self.fenced = False
         self.on_state: Callable[[StoreState], None] | None = None
         self.shortage: str | None = None
         self.timings = StoreTimings()
@@ -142,6 +145,11 @@ class LaneLog:
         self._commit = commit
         self._is_recovering = False
         commit.start()
+
+    def _ready(self, records: Iterator[RecoveredRecord]) -> Iterator[RecoveredRecord]:
+        """With nothing to replay, the store is ready at once."""
+        first = next(records, None)
+        return records if first is None else chain((first,), records)
 
     def _require_open(self) -> None:
         if not self._is_recovering:
@@ -204,6 +212,8 @@ class LaneLog:
         if self._is_recovering:
             raise InvalidOperation("Read the recovered records to their end before appending.")
         why = "is down; it is probed, try again" if self._commit else "is closed"
+        if self.fenced:
+            why = "has another writer; connect again"
         if not self._refused:
             self._notify(self._tell_refused)
         self._refused.append((done, StoreUnavailable(f"The {self.name} {why}.")))
@@ -246,6 +256,12 @@ class LaneLog:
             self._table.void(entry.position, entry.payload.body_bytes)
             tell(entry.done, error)
 
+    def was_fenced(self) -> None:
+        """Another writer has the log: this one is down for good."""
+        self.fenced = self._down = True
+        self._tell_some(sys.maxsize)
+        self._change(StoreState.DOWN)
+
     def restored(self, base: int, tail: int) -> None:
         """The engine answers again; refused callers learn it before appends continue."""
         self._tell_refused()
@@ -269,9 +285,12 @@ class LaneLog:
         elif self._slow or self._latest.failing or self.shortage is not None:
             state = StoreState.DEGRADED
         if state is not self.state:
-            self.state = state
-            if self.on_state is not None:
-                self.on_state(state)
+            self._change(state)
+
+    def _change(self, state: StoreState) -> None:
+        self.state = state
+        if self.on_state is not None:
+            self.on_state(state)
 
     # --- reading, and what is kept --------------------------------------------------------
 

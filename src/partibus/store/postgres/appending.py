@@ -1,8 +1,9 @@
 """Entries become durable in the rows of a lane: the engine of the store in a database.
 
-Owns the connection that appends, the durable position, and how the lane is taken back after a
-failure: with a new epoch, so that nothing of what was refused can appear later. Blocks; belongs to
-the commit thread, which groups the entries and probes. Made by the store.
+Owns the connection that appends, the durable position, the fence entry with which a writer begins,
+and how the lane is taken back after a failure: with a new epoch, so that nothing of what was
+refused can appear later. Blocks; belongs to the commit thread, which groups the entries and probes.
+Made by the store.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ import psycopg
 from partibus.store.interface import StoreTimings
 from partibus.store.lane.commit import Fenced, PendingEntry
 from partibus.store.postgres.lane import Connection, Lane
+from partibus.store.record import ENTRY_HEADER_BYTES, pack_header
 
 ROW_BYTES_MAX: Final = 4 << 20
 """What waits beyond this goes into the next row; one entry alone may be larger."""
@@ -27,11 +29,18 @@ class LaneWriter:
     idle_s: Final = IDLE_PING_S
 
     def __init__(
-        self, lane: Lane, connection: Connection, base: int, tail: int, timings: StoreTimings
+        self,
+        lane: Lane,
+        connection: Connection,
+        seed: int,
+        base: int,
+        tail: int,
+        timings: StoreTimings,
     ) -> None:
         self.name = lane.name
         self.durable = tail
         self._lane = lane
+        self._seed = seed
         self._connection: Connection | None = connection
         self._backend = connection.info.backend_pid
         self._timings = timings
@@ -49,8 +58,8 @@ class LaneWriter:
         return len(waiting)
 
     def rest(self) -> None:
-        """An idle lane finds out by itself that its database is gone."""
-        self._connected().execute("SELECT 1")
+        """An idle lane finds out by itself that its database is gone, or has another writer."""
+        self._lane.check_epoch(self._connected())
 
     def begin(self, group: list[PendingEntry]) -> None:
         """Append the group as one row."""
@@ -83,7 +92,19 @@ class LaneWriter:
             raise
         self._backend = self._connection.info.backend_pid
         self._made = -1
+        self.fence()
         return self._base, self.durable
+
+    def fence(self) -> None:
+        """Begin to write with an empty entry: it shows in the log where a writer took over, and
+        proves that the database takes entries."""
+        connection = self._connected()
+        end = self.durable + ENTRY_HEADER_BYTES
+        entry = pack_header(self._seed, self.durable, 0, 0, 0, 0)
+        self._lane.add_segment(connection, self._base)
+        self._made = self._base
+        self._lane.append(connection, self._base, self.durable, end, entry)
+        self.durable = end
 
     def close(self) -> None:
         """Let others have the lane."""

@@ -25,6 +25,8 @@ STATEMENT_MS: Final = 10_000
 """No statement may wait longer: the lane is down then, and is probed."""
 LOCK_MS: Final = 3_000
 """How long a start waits for a server that is ending, or whose end was not noticed yet."""
+ROW_LOCK_MS: Final = 1_000
+"""How long a takeover waits for what an earlier writer has under way before it ends that."""
 ROWS_PER_FETCH: Final = 16
 LANE_LOCK: Final = 0x6C616E65
 """The first half of the key of the advisory locks; the number of the lane is the second."""
@@ -44,10 +46,13 @@ class LaneRow(NamedTuple):
 class Lane:
     """The statements for one lane; `epoch` is that of this writer."""
 
-    def __init__(self, dsn: str, number: int, owner: str) -> None:
+    def __init__(self, dsn: str, number: int, owner: str, *, takes_over: bool) -> None:
         self._dsn = dsn
         self.number = number
         self._owner = owner
+        self._takes_over = takes_over
+        """Whether this writer may raise the epoch by itself after a failure; otherwise it runs
+        under a lease, and only whoever holds that opens the lane again."""
         self.epoch = 0
 
     @property
@@ -78,8 +83,20 @@ class Lane:
     def take_over(self, connection: Connection, log_id: bytes, first: int) -> LaneRow:
         """Become the one writer of the lane; makes it when it is new."""
         migrate(connection)
-        self._lock(connection)
+        if self._takes_over:
+            self._lock(connection)
+        try:
+            row = self._raise_epoch(connection, log_id, first)
+        except psycopg.errors.LockNotAvailable:
+            # An earlier writer sleeps within a checkpoint, which holds the row.
+            self._end_others(connection)
+            row = self._raise_epoch(connection, log_id, first)
+        self.epoch = row.epoch
+        return row
+
+    def _raise_epoch(self, connection: Connection, log_id: bytes, first: int) -> LaneRow:
         with connection.transaction():
+            connection.execute(f"SET LOCAL lock_timeout = {ROW_LOCK_MS}")
             connection.execute(
                 "INSERT INTO partibus.lane VALUES (%s, %s, 0, %s, %s, '') ON CONFLICT DO NOTHING",
                 (self.number, log_id, first, first),
@@ -94,12 +111,32 @@ class Lane:
                 (self._owner, self.number),
             ).fetchone()
         assert row is not None
-        self.epoch = row[1]
         return LaneRow(*row)
+
+    def _end_others(self, connection: Connection) -> None:
+        """End what earlier writers of the lane have under way in the database."""
+        names = [_application(purpose, self.number) for purpose in ("append", "checkpoint")]
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity"
+            " WHERE application_name = ANY(%s) AND datname = current_database()"
+            " AND pid <> pg_backend_pid()",
+            (names,),
+        )
+
+    def check_epoch(self, connection: Connection) -> None:
+        """Raises `Fenced` when another writer has raised the epoch."""
+        statement = "SELECT epoch FROM partibus.lane WHERE lane = %s"
+        row = connection.execute(statement, (self.number,)).fetchone()
+        if row is None or row[0] != self.epoch:
+            raise self._fenced()
 
     def take_back(self, connection: Connection, durable: int, lost_backend: int) -> None:
         """Go on after a failure of which nobody knows what it left: nothing behind `durable` was
-        acknowledged, so it is deleted. Raises `Fenced` when another has the lane."""
+        acknowledged, so it is deleted. Raises `Fenced` when another has the lane, and always under
+        a lease: whoever holds it then opens the lane anew."""
+        self.check_epoch(connection)
+        if not self._takes_over:
+            raise Fenced(f"The {self.name} failed; whoever holds its lease has to open it again.")
         # The server may not have noticed that the connection is lost, which holds the lock.
         connection.execute(
             "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE pid = %s"
@@ -110,8 +147,8 @@ class Lane:
         with connection.transaction():
             cursor = connection.execute(
                 "UPDATE partibus.lane SET epoch = epoch + 1, tail = %s"
-                " WHERE lane = %s AND epoch = %s RETURNING epoch",
-                (durable, self.number, self.epoch),
+                " WHERE lane = %s AND epoch = %s AND tail >= %s RETURNING epoch",
+                (durable, self.number, self.epoch, durable),
             )
             row = cursor.fetchone()
             if row is None:
@@ -137,8 +174,8 @@ class Lane:
 
     def _fenced(self) -> Fenced:
         return Fenced(
-            f"The {self.name} was taken over by another server. Stop one of the two; clients "
-            "reconnect by themselves."
+            f"The {self.name} was taken over by another server, or its database went back to an "
+            "earlier state."
         )
 
     # --- the log ----------------------------------------------------------------------------

@@ -44,12 +44,13 @@ class PostgresStore(LaneLog):
         *,
         notify: Notify,
         owner: str = "",
+        takes_over: bool = True,
         segment_bytes: int = SEGMENT_BYTES,
         recent_bytes: int = RECENT_BYTES,
         probe_interval_s: float = PROBE_INTERVAL_S,
         slow_commit_s: float = SLOW_COMMIT_S,
     ) -> None:
-        self._lane = Lane(dsn, lane, owner)
+        self._lane = Lane(dsn, lane, owner, takes_over=takes_over)
         self._probe_interval_s = probe_interval_s
         table = SegmentTable(Path(self._lane.name))
         self._newest = RecentEntries(recent_bytes)
@@ -94,11 +95,7 @@ class PostgresStore(LaneLog):
         pages = dict(self._lane.pages(connection))
         self._keeper.adopt(row.checkpoint, pages, sum(map(len, states.values())))
         self._pages.last = max(pages, default=0)
-        records: Iterator[RecoveredRecord] = iter(())
-        if row.tail > row.checkpoint:
-            records = self._replay(connection, bases, row)
-        else:
-            self._begin_at(connection, bases[-1], row.tail)
+        records = self._ready(self._replay(connection, bases, row))
         return Recovered(states, records, self._pages)
 
     def _replay(
@@ -106,7 +103,7 @@ class PostgresStore(LaneLog):
     ) -> Iterator[RecoveredRecord]:
         try:
             for base, after in zip(bases, [*bases[1:], sys.maxsize], strict=True):
-                if after > row.checkpoint:
+                if after > row.checkpoint and row.tail > row.checkpoint:
                     for position, data in self._lane.entries(connection, base, row.checkpoint):
                         self._newest.add(position, data)  # likely to be delivered soon
                         yield from self._records(position, data, row.checkpoint)
@@ -133,8 +130,10 @@ class PostgresStore(LaneLog):
             offset = start + header.length
 
     def _begin_at(self, connection: Connection, base: int, tail: int) -> None:
+        writer = LaneWriter(self._lane, connection, self._seed, base, tail, self.timings)
+        writer.fence()
         commit = CommitThread(
-            LaneWriter(self._lane, connection, base, tail, self.timings),
+            writer,
             self,
             self._notify,
             thread_name=f"lane-append-{self._lane.number}",
@@ -142,7 +141,7 @@ class PostgresStore(LaneLog):
             probe_interval_s=self._probe_interval_s,
         )
         self._connection = None
-        self._begin(commit, base, tail)
+        self._begin(commit, base, writer.durable)
 
     # --- what is kept ---------------------------------------------------------------------
 

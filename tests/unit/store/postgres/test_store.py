@@ -151,7 +151,9 @@ def test_a_damaged_row_is_reported(store: PostgresStore, lanes: Any, pump: Any) 
     store.close()
     (table,) = tables(lanes)
     with psycopg.connect(lanes.dsn) as connection:
-        a_byte_of_the_meta = sql.SQL("UPDATE {} SET payload = set_byte(payload, 57, 0)")
+        a_byte_of_the_meta = sql.SQL(
+            "UPDATE {} SET payload = set_byte(payload, 57, 0) WHERE octet_length(payload) > 57"
+        )
         connection.execute(a_byte_of_the_meta.format(sql.Identifier("partibus", table)))
     again = lanes.make(pump.notify)
     with pytest.raises(StoreCorrupt, match="damaged"):
