@@ -87,8 +87,10 @@ class PostgresServer:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Go on after `pause`; `runuser` stops itself when what it runs is stopped."""
         self._signal(signal.SIGCONT)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
         postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
