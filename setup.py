@@ -67,6 +67,7 @@ INTERPRETED: Final = {
     "cluster.lane_table": "once a lane that moves",
     "cluster.membership": "once a process",
     "cluster.peers": "once a connection between workers",
+    "cluster.moving": "once a batch, in a cluster",
     "cluster.node_group": "once a connection between nodes",
     "cluster.store_facts": "once a ping between workers",
     "cluster.tls_transport": "once a connection between nodes",

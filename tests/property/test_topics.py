@@ -207,7 +207,7 @@ class TopicModel(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_down and self.scheduled)
     def crash_while_publishing_due(self, steps: int) -> None:
         self.bench.clock.advance_ms(DUE_MS + 1_000)
-        self.bench.broker._alarms._wake()
+        self.bench.broker.alarms._wake()
         self.step(steps)
         self.bench.start()
         self.wait()
@@ -216,7 +216,7 @@ class TopicModel(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_down and self.scheduled)
     def fail_while_publishing_due(self, steps: int) -> None:
         self.bench.clock.advance_ms(DUE_MS + 1_000)
-        self.bench.broker._alarms._wake()
+        self.bench.broker.alarms._wake()
         self.step(steps)
         self.store.fail()
         self.bench.run()

@@ -8,7 +8,7 @@ unlocked (DLV-5). It knows no socket: `cluster.peers` carries the rows.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -143,6 +143,13 @@ class Host:
         receivers, self._receivers = self._receivers, {}
         for receiver in receivers.values():
             receiver.leave()
+
+    def let_go(self, fragment_ids: Collection[int]) -> None:
+        """These fragments are served here no more; the far process hears of it by other means."""
+        for number, receiver in list(self._receivers.items()):
+            if receiver.fragment.fragment_id in fragment_ids:
+                del self._receivers[number]
+                receiver.leave()
 
     @property
     def is_behind(self) -> bool:

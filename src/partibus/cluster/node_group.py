@@ -13,28 +13,22 @@ from partibus.cluster.tls_transport import TlsTransport, named_node
 
 
 class NodeGroup:
-    """The `PeerGroup` of a node; `nodes` are the addresses of the live ones by their numbers."""
+    """The `PeerGroup` of a node."""
 
-    def __init__(
-        self,
-        cluster: str,
-        directory: Path,
-        host: str,
-        port: int,
-        nodes: Callable[[], Mapping[int, tuple[str, int]]],
-    ) -> None:
+    def __init__(self, directory: Path, host: str, port: int) -> None:
         self.worker = 0
-        """Known when the node has joined."""
-        self.run = cluster
+        """Known when the node has joined, as is the id of the cluster."""
+        self.run = ""
+        self.nodes: Callable[[], Mapping[int, tuple[str, int]]] = dict
+        """Where the live ones are reached."""
         self.lanes = LaneTable()
-        self._nodes = nodes
         self._changed: Callable[[], None] | None = None
         self.transport = TlsTransport(directory, host, port, self._address)
 
     @property
     def others(self) -> list[int]:
         """The live nodes beside this one."""
-        return sorted(number for number in self._nodes() if number != self.worker)
+        return sorted(number for number in self.nodes() if number != self.worker)
 
     def owner_of(self, store: int) -> int | None:
         """The node that serves a lane."""
@@ -54,4 +48,4 @@ class NodeGroup:
             self._changed()
 
     def _address(self, number: int) -> tuple[str, int] | None:
-        return self._nodes().get(number)
+        return self.nodes().get(number)

@@ -10,7 +10,7 @@ rows and their meaning are `cluster.remote`'s and `cluster.hosting`'s.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -168,6 +168,11 @@ class Peers:
         self._own_lanes = dict(lanes)
         for guest in self._guests:
             guest.channel.post(self._lanes_row(), ROW_BYTES)
+
+    def let_go(self, fragment_ids: Collection[int]) -> None:
+        """These fragments are not served here any more: nothing of them is sent to the others."""
+        for guest in self._guests:
+            guest.let_go(fragment_ids)
 
     def _lanes_row(self) -> Row:
         return (LANES, 0, list(self._own_lanes.items()))
@@ -427,6 +432,11 @@ class Guest:
     def is_quiet(self) -> bool:
         """Whether it asks for nothing more."""
         return self._host is not None and self._host.is_quiet
+
+    def let_go(self, fragment_ids: Collection[int]) -> None:
+        """End what it receives from these fragments."""
+        if self._host is not None:
+            self._host.let_go(fragment_ids)
 
     def _serve(self, host: Host, rows: Sequence[Row]) -> None:
         host.receive(rows)

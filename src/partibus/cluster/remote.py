@@ -98,6 +98,8 @@ class FarBroker:
     def __init__(self, worker: int, scheduler: Scheduler) -> None:
         self.worker = worker
         self._scheduler = scheduler
+        self.absence = f"worker {worker}, which runs it, cannot be reached. Try again."
+        """Why nothing can be asked of it while there is no connection."""
         self._outbox: PeerWriter | None = None
         self._stores_down: frozenset[int] = frozenset()
         self.store_facts: dict[int, StoreFacts] = {}
@@ -156,7 +158,7 @@ class FarBroker:
                 "are sent, and too many are already waiting. Send more slowly and try "
                 "again."
             )
-        return f"worker {self.worker}, which runs it, cannot be reached. Try again."
+        return self.absence
 
     def obstacle(self, store: int) -> str:
         """Why a store of the far process takes no messages."""
@@ -419,6 +421,13 @@ class FarBroker:
 
     def _stores_changed(self, row: Row) -> None:
         self._stores_down = frozenset(row[2])
+
+
+def nobody(scheduler: Scheduler) -> FarBroker:
+    """Stands for the server of lanes that are served nowhere for the moment, and refuses all."""
+    far = FarBroker(0, scheduler)
+    far.absence = "its lane is moving to another node. Try again."
+    return far
 
 
 class RemoteFragment:

@@ -88,7 +88,7 @@ class Broker:
         slice_messages: int = SLICE,
     ) -> None:
         self.store = store
-        self._first_token = first_token
+        self.first_token = first_token
         self.on_state: Callable[[StoreState], None] | None = None
         """Who else wants to hear how the store answers."""
         self._fault = fault if fault is not None else _ignore_fault
@@ -106,7 +106,7 @@ class Broker:
         self._mailbox: list[tuple[Machine, Command]] = []
         self._turn_is_due = False
         self._touched: dict[int, Machine] = {}
-        self._alarms = Alarms(clock, scheduler, self._tick, slice_messages)
+        self.alarms = Alarms(clock, scheduler, self._tick, slice_messages)
         self._checkpoints = Checkpoints(store, scheduler.call_soon)
         self._upkeep = Upkeep(store, self._begin_checkpoint)
         self._was_down = False
@@ -141,14 +141,14 @@ class Broker:
             state = State(fragment_id, spec)
         else:
             finish(state, fragment_id, spec, self.store)
-        state.next_token = self._first_token
+        state.next_token = self.first_token
         if self._was_stopped:
             restore_locks(state, self._clock.now_ms())
         state.topic = topic
         machine = self._machines[fragment_id] = Machine(state)
         machine.used_ms = self._clock.now_ms()
         self._checkpoints.changed({fragment_id: machine})
-        self._alarms.set(machine)
+        self.alarms.set(machine)
         return machine
 
     def change(self, fragment_id: int, spec: FragmentSpec) -> None:
@@ -156,7 +156,7 @@ class Broker:
         machine = self._machines[fragment_id]
         machine.used_ms = self._clock.now_ms()
         machine.change_spec(spec, machine.used_ms)
-        self._alarms.set(machine)
+        self.alarms.set(machine)
 
     def drop(self, fragment_id: int) -> None:
         """The entity of a fragment was deleted: its messages are gone, and it answers no more.
@@ -164,7 +164,7 @@ class Broker:
         What the log says of it is void once a record says so. Until then, and after a crash
         before that, the catalog keeps its tombstone; its id is never reused."""
         machine = self._machines.pop(fragment_id)
-        self._alarms.drop(fragment_id)
+        self.alarms.drop(fragment_id)
         self._removals.begin(machine)
 
     def _removed(self, fragment_id: int) -> None:
@@ -205,7 +205,7 @@ class Broker:
 
     def close(self, keeps_locks: bool = True) -> None:
         """Checkpoint what is durable, with the locks that stand, and give the store back."""
-        self._alarms.stop()
+        self.alarms.stop()
         if self.store.state is not StoreState.DOWN:
             self._checkpoints.begin(self._kept(), self.marks, _ignore, keeps_locks)
             self._checkpoints.finish()
@@ -284,7 +284,7 @@ class Broker:
         if out.outward:
             self._let_out(out.outward)
         for machine in self._touched.values():
-            self._alarms.set(machine)
+            self.alarms.set(machine)
         self._touched.clear()
 
     def _durable(self, prepared: list[tuple[Machine, Change]], error: BusError | None) -> None:
@@ -441,8 +441,8 @@ class Broker:
 
     def clock_stepped(self, delta_ms: int) -> None:
         """The clock was set by `delta_ms`; messages that are due by it are searched at once."""
-        self._alarms.clear()
-        allowance = self._alarms.allowance()
+        self.alarms.clear()
+        allowance = self.alarms.allowance()
         for fragment_id, machine in self._machines.items():
             machine.shift_ms(delta_ms)
             self._checkpoints.changed({fragment_id: machine})
@@ -461,7 +461,7 @@ class Broker:
         is_down = state is StoreState.DOWN
         # A store that comes back in the same turn finds the machines not suspended yet.
         was_down, self._was_down = self._was_down, is_down
-        allowance = self._alarms.allowance()
+        allowance = self.alarms.allowance()
         for machine in self._machines.values():
             if is_down and not machine.state.suspended:
                 self.submit(machine, Suspend())

@@ -8,7 +8,7 @@ counts only while the server runs: a restart neither forgets it nor adds to it. 
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
@@ -41,7 +41,10 @@ class IdleWatch:
         control: ControlHub,
         clock: Clock,
         machines: Mapping[int, Machine],
+        decides: Callable[[], bool] | None = None,
     ) -> None:
+        self._decides = decides
+        """Whether this process decides now, where that changes; None: the first worker does."""
         self._catalog = catalog
         self._live = live
         self._control = control
@@ -53,7 +56,7 @@ class IdleWatch:
 
     def start(self) -> None:
         """Begin to look, where this is the worker that decides."""
-        if self._control.worker == 0:
+        if self._decides is not None or self._control.worker == 0:
             self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def stop(self) -> None:
@@ -64,6 +67,8 @@ class IdleWatch:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_MS / 1000)
+            if self._decides is not None and not self._decides():
+                continue
             try:
                 await self.sweep()
             except BusError as error:

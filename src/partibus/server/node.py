@@ -24,13 +24,12 @@ from partibus.control.catalog_sealed import SealedCatalog
 from partibus.control.declared.definitions import Definitions
 from partibus.control.jwt_tokens import JwtVerifier
 from partibus.control.live import LiveNamespace
-from partibus.control.record import Change, EntityRecord
+from partibus.control.record import Change
 from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Lane
-from partibus.fragment.handle import LocalFragment
 from partibus.fragment.machine import Machine
 from partibus.fragment.upkeep.recovering import no_progress
 from partibus.gateway.fault_injection import ClientFaults
@@ -54,11 +53,13 @@ from partibus.server.data_directory.seen import SeenNotes
 from partibus.server.failure import stop_at_once
 from partibus.server.fault_injection.box import FaultBox
 from partibus.server.follower import Follower
-from partibus.server.fragment_specs import fragment_spec
 from partibus.server.health import describe_health
 from partibus.server.idle import IdleWatch
+from partibus.server.lanes import Lanes
 from partibus.server.live import ServerNamespace
 from partibus.server.memory import give_memory_back, memory_limit_bytes
+from partibus.server.nodes.moving_lanes import MovingLanes
+from partibus.server.nodes.seat import Seat
 from partibus.server.operators.administration import Administration
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.desks import open_desks
@@ -71,7 +72,6 @@ from partibus.server.testing.clock import ClockService
 from partibus.server.testing.fake_time import BusTime
 from partibus.server.testing.namespaces import HostedNamespaces
 from partibus.server.testing.reset import reset
-from partibus.server.topics import Topics
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -98,7 +98,10 @@ class Node:
         gate: Callable[[], Awaitable[None]] | None = None,
         progress: Callable[[], None] = no_progress,
         is_guest: bool = False,
+        seat: Seat | None = None,
     ) -> None:
+        self._seat = seat
+        """Its place in a cluster; None when the server is alone."""
         self._progress = progress
         """Told of every step of the start, which may take long."""
         self._gate = gate
@@ -117,21 +120,19 @@ class Node:
         self._brokers: dict[int, Broker] = {}
         """The brokers of this process by the number of their store."""
         self._loads = ServerLoads(self._brokers)
-        self._local: dict[int, LocalFragment] = {}
         self._machines: dict[int, Machine] = {}
         self.control = ControlHub(0 if membership is None else membership.worker)
         """Where administrative questions are asked and answered."""
         self._follower: Follower
         self._clock_watch: ClockWatch
         self._idle: IdleWatch
-        self._idle_times: dict[int, int] = {}
-        """By entity, how long it had been idle when the server last ran."""
         self.administration: Administration
         self.bulk: BulkPath
         self._faults: FaultBox | None = None
         self._couriers: Couriers
         self.gateway: Gateway
-        self._topics: Topics
+        self._lanes: Lanes
+        self._moving: MovingLanes
         self.live: LiveNamespace
         self.catalog: Catalog
         self._writer: CatalogWriter
@@ -160,26 +161,27 @@ class Node:
             )
             await self._open(stores, scheduler, undo)
             undo.pop_all()
-        self._idle_times = self.catalog.idle_times()
         self.live = ServerNamespace(self.catalog, self.control, self._loads, self._writer)
         namespace = Namespace(self.catalog)
         to_transfer = self._settings.forward_failures_to_transfer
         failures = Lane.TRANSFER_DEAD_LETTER if to_transfer else Lane.DEAD_LETTER
         self._couriers = Couriers(namespace, scheduler, failures)
-        if self._membership is not None:
-            find = self._find_fragment
-            self._peers = Peers(self._membership, loop, scheduler, find, self.control)
+        self._lanes = await self._make_lanes(namespace, scheduler)
+        self._lanes.idle_times = self.catalog.idle_times()
+        group = self._membership if self._seat is None else self._seat.group
+        if group is not None:
+            self._peers = Peers(group, loop, scheduler, self._lanes.find, self.control)
             self._peers.watch(self._brokers)
             self._loads.peers = self._peers
-        self._topics = Topics(self.catalog)
+            self._lanes.attach(self._peers)
         # A topic comes before its subscriptions: it is older.
         for record in self.catalog.entities():
-            self._serve(record, namespace)
+            self._lanes.serve(record)
             self._progress()
         for number, broker in self._brokers.items():
             if self._belonging is not None:
                 self._belonging.drop_deleted(number, broker)
-        self.catalog.subscribe(lambda change: self._changed(change, namespace))
+        self.catalog.subscribe(self._changed)
         self.gateway = Gateway(
             namespace,
             self._access_control(),
@@ -200,7 +202,10 @@ class Node:
         self._follower = Follower(self.catalog, scheduler)
         self._follower.start(self.control)
         clock = self._time.clock
-        self._idle = IdleWatch(self.catalog, self.live, self.control, clock, self._machines)
+        decides = None if self._seat is None else self._seat.decides
+        self._idle = IdleWatch(
+            self.catalog, self.live, self.control, clock, self._machines, decides
+        )
         self._idle.start()
         self._clock_watch = ClockWatch(self._clock, scheduler, self._clock_stepped)
         self._clock_watch.start()
@@ -211,6 +216,8 @@ class Node:
             await self._peers.start()
             # What was changed while nobody could ask this worker to follow.
             self.catalog.refresh()
+        if self._seat is not None:
+            await self._open_lanes(self._seat, stores)
 
     async def stop(self) -> None:
         """Answer what was taken from clients, tell them, make everything durable, close.
@@ -230,7 +237,9 @@ class Node:
         self._couriers.stop()
         await until(self._has_answered, ANSWER_S_MAX)
         self.gateway.close()
-        if self._peers is not None:
+        if self._seat is not None:
+            await self._seat.leave()
+        elif self._peers is not None:
             self._peers.say_quiet()
             await until(self._peers.others_are_quiet, ANSWER_S_MAX)
             self._peers.stop_serving()
@@ -291,9 +300,7 @@ class Node:
         self._open_catalog(undo)
         first_token = new_first_token()
         for number in filter(self._owns, range(self._settings.stores)):
-            store = stores.make(number)
-            time = self._time
-            broker = Broker(store, time.clock, time.timers, stop_at_once, first_token)
+            broker = self._make_broker(stores, first_token, number)
             undo.callback(broker.abandon)
             self._open_broker(number, broker)
         if self._gate is not None:
@@ -301,7 +308,7 @@ class Node:
             self.catalog.refresh()
         else:
             self._shows_key = declare(self.catalog, self._settings, self._definitions)
-        if self._belonging is not None:
+        if self._belonging is not None and self._seat is None:
             await begin_stores(self.catalog, self._brokers)
             self._keep_copy()
             self._follow_stores(scheduler)
@@ -321,7 +328,7 @@ class Node:
 
     def _keep_copy(self) -> None:
         """One process keeps the copy of the catalog; without it only a repair has less to go on."""
-        if self._settings.memory or self.control.worker != 0:
+        if self._settings.memory or self.control.worker != 0 or self._seat is not None:
             return
         try:
             self.catalog.keep_copy(self._settings.data / COPY_NAME)
@@ -331,6 +338,12 @@ class Node:
     def _open_catalog(self, undo: contextlib.ExitStack) -> None:
         settings, membership = self._settings, self._membership
         file = self._catalog_path()
+        if self._seat is not None:
+            self.catalog = self._seat.open_catalog()
+            undo.callback(self.catalog.close)
+            self._writer = CatalogWriter(self.catalog, self._seat.open_catalog)
+            self._belonging = Belonging(Path("the catalog"), settings, self.catalog)
+            return
         if file is not None and not settings.memory and membership is None:
             refuse_lost_catalog(file, settings)
         opened = partial(open_catalog, file, settings, self._time.clock, self._encrypted)
@@ -346,12 +359,34 @@ class Node:
         membership = self._membership
         return catalog_file(self._settings) if membership is None else membership.catalog
 
-    def _open_broker(self, number: int, broker: Broker) -> None:
+    async def _make_lanes(self, namespace: Namespace, scheduler: LoopScheduler) -> Lanes:
+        args = (self._brokers, self._machines, self.catalog, namespace, self._couriers)
+        clock = self._time.clock
+        if self._seat is None:
+            return Lanes(*args, clock)
+        number = self.control.worker = await self._seat.join(self.catalog)
+        lanes = MovingLanes(*args, clock, self._seat.group.lanes, scheduler, number)
+        self._moving = lanes
+        return lanes
+
+    async def _open_lanes(self, seat: Seat, stores: StoreMaker) -> None:
+        """Serve the lanes that this node is to have."""
+        assert self._peers is not None and self._belonging is not None
+        make = partial(self._make_broker, stores, 0)
+        keeps_locks = self._settings.keep_locks
+        await seat.begin(self._moving, self._peers, self._belonging, make, keeps_locks)
+
+    def _make_broker(self, stores: StoreMaker, first_token: int, number: int) -> Broker:
+        time = self._time
+        broker = Broker(stores.make(number), time.clock, time.timers, stop_at_once, first_token)
         if not self._settings.memory:
             is_lane = number in self._settings.store_databases
             directory = self._settings.store_directories[number]
             name = self._settings.store_name(number) if is_lane else directory
             broker.retell = words_for_clients(number, name)
+        return broker
+
+    def _open_broker(self, number: int, broker: Broker) -> None:
         try:
             broker.open(self._progress)
         except StoreCorrupt as error:
@@ -365,14 +400,10 @@ class Node:
         if self._belonging is not None:
             self._belonging.check_store(number, broker)
 
-    def _find_fragment(self, fragment_id: int) -> LocalFragment | None:
-        """A fragment that another worker asks for; it may know of a new one before this does."""
-        if fragment_id not in self._local:
-            self.catalog.refresh()
-        return self._local.get(fragment_id)
-
     def _owns(self, store: int) -> bool:
         """Whether this process is the one writer of a store."""
+        if self._seat is not None:
+            return False  # lanes come and go
         return self._membership is None or self._membership.owns(store)
 
     def _access_control(self) -> AccessControl:
@@ -429,37 +460,13 @@ class Node:
             self._faults = FaultBox(stores.faults, gateway, gateway.faults, clock, timers)
             self._faults.register(self.control)
 
-    def _serve(self, record: EntityRecord, namespace: Namespace) -> None:
-        """Bring the fragments of an entity up where they are placed."""
-        spec = fragment_spec(record, self.catalog)
-        for index, placement in enumerate(record.fragments):
-            if not self._owns(placement.store):
-                assert self._peers is not None
-                namespace.put_fragment(self._peers.fragment(placement, index))
-                continue
-            broker = self._brokers[placement.store]
-            topic = self._topics.topic(record, index)
-            machine = broker.add(placement.fragment_id, spec, topic)
-            machine.used_ms -= self._idle_ms(record)
-            self._topics.join(record, index, machine)
-            self._machines[placement.fragment_id] = machine
-            fragment = LocalFragment(broker, machine, index)
-            self._local[placement.fragment_id] = fragment
-            namespace.put_fragment(fragment)
-            self._couriers.put(fragment, record)
-
-    def _idle_ms(self, record: EntityRecord) -> int:
-        """How long an entity had been idle when the server last ran; an update since is use."""
-        since_update_ms = max(0, self._time.clock.now_ms() - record.updated_ms)
-        return min(self._idle_times.get(record.entity_id, 0), since_update_ms)
-
     def _clock_stepped(self, delta_ms: int) -> None:
         """The clock was set: intervals last as long as they would have, promises are looked at."""
         for broker in self._brokers.values():
             broker.clock_stepped(delta_ms)
         self.gateway.clock_stepped()
 
-    def _changed(self, change: Change, namespace: Namespace) -> None:
+    def _changed(self, change: Change) -> None:
         """Follow the catalog's change feed; links hear of it before their fragments go."""
         before, after = change.before, change.after
         for broker in self._brokers.values():
@@ -467,32 +474,13 @@ class Node:
         if self._seen is not None:
             self._seen.note()
         if before is None and after is not None:
-            self._serve(after, namespace)
+            self._lanes.serve(after)
         if after is not None:
-            self._topics.changed(after)
+            self._lanes.changed(after)
         self.gateway.follow(change)
         if before is None:
             return
         if after is not None:
-            self._update(after)
+            self._lanes.update(after)
         else:
-            self._drop(before, namespace)
-
-    def _update(self, record: EntityRecord) -> None:
-        """Let the fragments of an entity know its properties."""
-        spec = fragment_spec(record, self.catalog)
-        for placement in record.fragments:
-            if self._owns(placement.store):
-                self._brokers[placement.store].change(placement.fragment_id, spec)
-        self._couriers.changed(record)
-
-    def _drop(self, record: EntityRecord, namespace: Namespace) -> None:
-        """An entity was deleted: its fragments go, with all their messages."""
-        self._topics.leave(record)
-        for placement in record.fragments:
-            self._couriers.drop(placement.fragment_id)
-            namespace.drop_fragment(placement.fragment_id)
-            if self._owns(placement.store):
-                del self._machines[placement.fragment_id]
-                del self._local[placement.fragment_id]
-                self._brokers[placement.store].drop(placement.fragment_id)
+            self._lanes.drop(before)

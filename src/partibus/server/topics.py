@@ -44,6 +44,14 @@ class Topics:
             topic = self._fragments[_topic_key(record), index]
             topic.subscriptions[record.entity_id] = machine.state
 
+    def part(self, record: EntityRecord, index: int) -> None:
+        """A fragment is served here no more: its lane has moved."""
+        key = _topic_key(record)
+        if record.kind is EntityKind.TOPIC:
+            self._fragments.pop((key, index), None)
+        elif (key, index) in self._fragments:
+            self._fragments[key, index].subscriptions.pop(record.entity_id, None)
+
     def changed(self, record: EntityRecord) -> None:
         """A subscription came, changed or went: its topic selects by the new rules."""
         selector = self._selectors.get(_topic_key(record))
@@ -54,10 +62,7 @@ class Topics:
         """An entity was deleted: a subscription gets no more copies."""
         key = _topic_key(record)
         for index in range(len(record.fragments)):
-            if record.kind is EntityKind.TOPIC:
-                self._fragments.pop((key, index), None)
-            elif (key, index) in self._fragments:
-                self._fragments[key, index].subscriptions.pop(record.entity_id, None)
+            self.part(record, index)
         if record.kind is EntityKind.TOPIC:
             self._selectors.pop(key, None)
         self.changed(record)

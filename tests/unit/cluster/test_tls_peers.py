@@ -42,8 +42,9 @@ class Node:
         loop = asyncio.get_running_loop()
         scheduler = LoopScheduler(loop)
         self.number = number
-        self.group = NodeGroup(cluster, directory, "127.0.0.1", 0, lambda: nodes)
-        self.group.worker = number
+        self.group = NodeGroup(directory, "127.0.0.1", 0)
+        self.group.worker, self.group.run = number, cluster
+        self.group.nodes = lambda: nodes
         nodes[number] = ("127.0.0.1", self.group.transport.port)
         self.broker = Broker(
             MemoryStore(notify=scheduler.call_from_thread), ManualClock(), scheduler

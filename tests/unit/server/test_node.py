@@ -75,7 +75,7 @@ async def test_entities_come_change_and_go(bench: Bench) -> None:
         assert specs == {7_000}
         await node.live.delete("q")
         assert await totals(node) == [0, 0, 0]
-        assert not node._machines and not node._local
+        assert not node._machines and not node._lanes._local
         assert node.gateway.namespace.fragment_count == 0
         with pytest.raises(EntityNotFound):
             node.gateway.namespace.resolve(parse_address("q"))
@@ -93,10 +93,10 @@ async def test_a_hundred_lives_leave_nothing(bench: Bench) -> None:
             await send(node, "goes", 1)
             await node.live.delete("goes")
         assert await totals(node) == before
-        assert len(node._machines) == len(node._local) == 1
+        assert len(node._machines) == len(node._lanes._local) == 1
         assert sum(broker.fragment_count for broker in node._brokers.values()) == 1
         assert all(
-            not b._alarms._alarms and len(b._alarms._heap) < 10 for b in node._brokers.values()
+            not b.alarms._alarms and len(b.alarms._heap) < 10 for b in node._brokers.values()
         )
     async with bench.node() as again:
         assert await totals(again) == before

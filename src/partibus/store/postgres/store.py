@@ -72,6 +72,11 @@ class PostgresStore(LaneLog):
             recent=self._newest,
         )
 
+    @property
+    def epoch(self) -> int:
+        """Of this writer; each one that takes the lane over has a higher one."""
+        return self._lane.epoch
+
     # --- opening and closing ------------------------------------------------------------
 
     def close(self) -> None:

@@ -1,0 +1,165 @@
+"""Which lanes this node opens and closes, and when.
+
+Owns the work that follows from the leases: a wanted lane is acquired, opened and served; one that
+is wanted elsewhere is flushed, checkpointed and released; one whose lease was lost, or that another
+node has taken over, is served no more at once and its state is thrown away. A lane that cannot be
+opened is given back and tried again. Safety does not depend on any of this, only on the epoch of
+the lane in its store. Started and stopped by the node.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final
+
+from partibus.control.ownership import Ownership
+from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.fragment.broker import Broker
+from partibus.server.nodes.moving_lanes import MovingLanes
+from partibus.server.scheduler import until
+
+RETRY_S: Final = 1.0
+"""After an attempt to open a lane that failed."""
+FLUSH_S_MAX: Final = 10.0
+"""A store that does not answer by then is left with what it has, and the lane is given up."""
+OPENING_MAX: Final = 4
+"""Lanes that are recovered at the same time."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class LaneKeeping:
+    """Brings the open lanes to what the leases say."""
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        lanes: MovingLanes,
+        make: Callable[[int], Broker],
+        prepare: Callable[[int, Broker], Awaitable[int]],
+        keeps_locks: bool,
+    ) -> None:
+        self._ownership = ownership
+        self._lanes = lanes
+        self._make = make
+        self._prepare = prepare
+        self._keeps_locks = keeps_locks
+        self._busy: dict[int, asyncio.Task[None]] = {}
+        """Lanes that are being opened or closed."""
+        self._retry: dict[int, asyncio.TimerHandle] = {}
+        self._is_stopping = False
+        self._room = asyncio.Semaphore(OPENING_MAX)
+        self.settled = asyncio.Event()
+        """Set when everything that is wanted is open."""
+
+    def look(self) -> None:
+        """Compare what is open with the leases, and begin what follows."""
+        owned, wanted = self._ownership.owned(), self._ownership.wanted()
+        for lane in list(self._lanes.brokers):
+            is_ours = lane in owned and not self._was_taken(lane)
+            if lane in self._busy:
+                continue
+            if not is_ours:
+                self._begin(lane, self._throw_away(lane))
+            elif lane not in wanted or self._is_stopping:
+                self._begin(lane, self._hand_over(lane))
+        if not self._is_stopping:
+            for lane in sorted(wanted - self._lanes.brokers.keys()):
+                if lane not in self._busy and lane not in self._retry:
+                    self._begin(lane, self._open(lane))
+        if not self._busy and wanted <= self._lanes.brokers.keys():
+            self.settled.set()
+
+    async def stop(self) -> None:
+        """Hand every lane over, cleanly as far as the stores answer."""
+        self._is_stopping = True
+        for timer in self._retry.values():
+            timer.cancel()
+        self.look()
+        while self._busy:
+            await asyncio.gather(*self._busy.values(), return_exceptions=True)
+            await asyncio.sleep(0)
+            self.look()
+
+    def _was_taken(self, lane: int) -> bool:
+        """Whether another node serves it, with a higher epoch."""
+        server = self._lanes.table.server_of(lane)
+        return server is not None and server != self._lanes.number
+
+    def _begin(self, lane: int, work: Coroutine[None, None, None]) -> None:
+        task = self._busy[lane] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda done: self._done(lane, done))
+
+    def _done(self, lane: int, task: "asyncio.Future[None]") -> None:
+        del self._busy[lane]
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("lane %d could not be opened or closed", lane, exc_info=task.exception())
+            self._try_later(lane)
+        asyncio.get_running_loop().call_soon(self.look)
+
+    def _try_later(self, lane: int) -> None:
+        if not self._is_stopping:
+            loop = asyncio.get_running_loop()
+            self._retry[lane] = loop.call_later(RETRY_S, self._try_again, lane)
+
+    def _try_again(self, lane: int) -> None:
+        self._retry.pop(lane, None)
+        self.look()
+
+    # --- one lane -------------------------------------------------------------------------
+
+    async def _open(self, lane: int) -> None:
+        async with self._room:
+            if self._is_stopping or not await self._ownership.acquire(lane):
+                self._try_later(lane)
+                return
+            try:
+                await self._recover(lane)
+            except BusError as error:
+                _log.error("lane %d cannot be opened, and is tried again: %s", lane, error.text)
+                await self._ownership.release(lane)
+                self._try_later(lane)
+
+    async def _recover(self, lane: int) -> None:
+        loop = asyncio.get_running_loop()
+        broker = self._make(lane)
+        # Reading the log takes long; what the other lanes serve goes on meanwhile.
+        await loop.run_in_executor(None, broker.open)
+        try:
+            epoch = await self._prepare(lane, broker)
+            if lane not in self._ownership.owned():
+                raise StoreUnavailable("its lease was lost while it was opened.")
+        except BaseException:
+            self._lanes.end(lane)
+            await self._abandon(broker)
+            raise
+        self._lanes.begin(lane, epoch)
+        _log.info("lane %d is served here, epoch %d", lane, epoch)
+
+    async def _hand_over(self, lane: int) -> None:
+        """Flush, checkpoint, release: whoever comes next finds a log that was closed."""
+        broker = self._lanes.end(lane)
+        assert broker is not None
+        await until(lambda: broker.is_at_rest, FLUSH_S_MAX)
+        if lane in self._ownership.owned():
+            await self._close(broker)
+        else:
+            await self._abandon(broker)
+        await self._ownership.release(lane)
+        _log.info("lane %d was handed over", lane)
+
+    async def _close(self, broker: Broker) -> None:
+        broker.alarms.stop()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, broker.close, self._keeps_locks)
+
+    async def _throw_away(self, lane: int) -> None:
+        """The lane is not ours any more: what is in memory may be behind its log."""
+        _log.warning("lane %d is served here no more: its lease was lost", lane)
+        broker = self._lanes.end(lane)
+        if broker is not None:
+            await self._abandon(broker)
+
+    async def _abandon(self, broker: Broker) -> None:
+        broker.alarms.stop()
+        await asyncio.get_running_loop().run_in_executor(None, broker.abandon)

@@ -1,0 +1,167 @@
+"""The lanes of a node of a cluster: opened and closed while it runs.
+
+Owns the handles of all fragments, which follow their lanes, and the order in which a lane comes and
+goes here. A lane that comes is served when all its fragments are up; one that goes is served no
+more before its broker ends, so that nothing is taken that could not be answered. When it may come
+and must go is `lane_keeping`'s. Made by the node.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from partibus.cluster.lane_table import LaneTable
+from partibus.cluster.moving import MovingFragment
+from partibus.cluster.peers import Peers
+from partibus.cluster.remote import RemoteFragment, nobody
+from partibus.control.catalog import Catalog
+from partibus.control.record import EntityRecord, Placement
+from partibus.domain.clock import Clock
+from partibus.forwarding.couriers import Couriers
+from partibus.fragment.broker import Broker, Scheduler
+from partibus.fragment.handle import Fragment, LocalFragment
+from partibus.fragment.machine import Machine
+from partibus.gateway.namespace import Namespace
+from partibus.server.fragment_specs import fragment_spec
+from partibus.server.lanes import Lanes
+
+_log: Final = logging.getLogger(__name__)
+
+
+class MovingLanes(Lanes):
+    """Lanes that are here today and elsewhere tomorrow."""
+
+    def __init__(
+        self,
+        brokers: dict[int, Broker],
+        machines: dict[int, Machine],
+        catalog: Catalog,
+        namespace: Namespace,
+        couriers: Couriers,
+        clock: Clock,
+        table: LaneTable,
+        scheduler: Scheduler,
+        number: int,
+    ) -> None:
+        super().__init__(brokers, machines, catalog, namespace, couriers, clock)
+        self.table = table
+        self.number = number
+        """Of this node."""
+        self._nobody = nobody(scheduler)
+        self._epochs: dict[int, int] = {}
+        """Of the lanes that are served here."""
+        self._handles: dict[int, dict[int, MovingFragment]] = {}
+        """By lane and fragment."""
+
+    def find(self, fragment_id: int) -> Fragment | None:
+        """A fragment that another node asks for; one that is not served here refuses all."""
+        found = super().find(fragment_id)
+        if found is not None:
+            return found
+        for lane, handles in self._handles.items():
+            if fragment_id in handles:
+                return self._absent(lane, handles[fragment_id])
+        return None
+
+    def epoch_of(self, lane: int) -> int | None:
+        """Under which epoch a lane is served here; None when it is not."""
+        return self._epochs.get(lane)
+
+    # --- handles --------------------------------------------------------------------------
+
+    def _here(self, placement: Placement, fragment: LocalFragment) -> None:
+        self._handle(placement, fragment.index)
+        if placement.store in self._epochs:  # a new entity of a lane that is served
+            self._bind(placement.store, placement.fragment_id)
+
+    def _elsewhere(self, placement: Placement, index: int) -> None:
+        self._handle(placement, index)
+        self._bind(placement.store, placement.fragment_id)
+
+    def _handle(self, placement: Placement, index: int) -> MovingFragment:
+        handles = self._handles.setdefault(placement.store, {})
+        handle = handles.get(placement.fragment_id)
+        if handle is None:
+            absent = RemoteFragment(self._nobody, placement.fragment_id, index, placement.store)
+            handle = MovingFragment(placement.fragment_id, index, absent)
+            handles[placement.fragment_id] = handle
+            self.namespace.put_fragment(handle)
+        return handle
+
+    def _absent(self, lane: int, handle: MovingFragment) -> RemoteFragment:
+        return RemoteFragment(self._nobody, handle.fragment_id, handle.index, lane)
+
+    def moved(self, lane: int) -> None:
+        """A lane is served elsewhere than before, or by nobody."""
+        for fragment_id in list(self._handles.get(lane, ())):
+            self._bind(lane, fragment_id)
+
+    def _bind(self, lane: int, fragment_id: int) -> None:
+        handle = self._handles[lane][fragment_id]
+        if lane in self._epochs:
+            handle.bind(self._local[fragment_id], is_served=True)
+            return
+        server = self.table.server_of(lane)
+        far = None if server is None or self.peers is None else self.peers.far(server)
+        if far is None:
+            handle.bind(self._absent(lane, handle), is_served=False)
+        else:
+            there = RemoteFragment(far, fragment_id, handle.index, lane)
+            handle.bind(there, is_served=True)
+
+    def drop(self, record: EntityRecord) -> None:
+        super().drop(record)
+        for placement in record.fragments:
+            self._handles.get(placement.store, {}).pop(placement.fragment_id, None)
+
+    # --- lanes ----------------------------------------------------------------------------
+
+    def take_up(self, lane: int, broker: Broker) -> None:
+        """Bring up every fragment of a lane that was recovered; it is not served yet."""
+        self.brokers[lane] = broker
+        for record, index, placement in self._of(lane):
+            spec = fragment_spec(record, self.catalog)
+            self._here(placement, self._bring_up(record, index, placement, spec))
+
+    def begin(self, lane: int, epoch: int) -> None:
+        """Serve a lane whose fragments are up."""
+        self._epochs[lane] = epoch
+        self._report()
+        self.moved(lane)
+
+    def end(self, lane: int) -> Broker | None:
+        """Serve a lane no more; its broker, which takes nothing new from now on."""
+        was_served = self._epochs.pop(lane, None) is not None
+        broker = self.brokers.get(lane)
+        if was_served:
+            self.moved(lane)
+            fragments = self._handles.get(lane, {}).keys()
+            if self.peers is not None:
+                self.peers.let_go(fragments)
+        for record, index, placement in self._of(lane):
+            self._couriers.drop(placement.fragment_id)
+            self._topics.part(record, index)
+            self.machines.pop(placement.fragment_id, None)
+            self._local.pop(placement.fragment_id, None)
+        self.brokers.pop(lane, None)
+        if was_served:
+            self._report()
+        return broker
+
+    def _of(self, lane: int) -> Iterator[tuple[EntityRecord, int, Placement]]:
+        """The fragments of a lane, a topic's before those of its subscriptions."""
+        for record in self.catalog.entities():
+            for index, placement in enumerate(record.fragments):
+                if placement.store == lane:
+                    yield record, index, placement
+
+    def _report(self) -> None:
+        self.table.reported(self.number, self._epochs)
+        if self.peers is not None:
+            self.peers.serve_lanes(self._epochs)
+
+    def attach(self, peers: Peers) -> None:
+        """The other nodes can be asked."""
+        self.peers = peers
+        peers.lanes = self.table
+        self.table.on_moved = self.moved

@@ -1,0 +1,109 @@
+"""The place of a node in its cluster: what it has beside what every node has.
+
+Owns the order in which a node joins and leaves. It has its catalog before it joins, a number before
+it speaks to the others, and speaks to them before it opens a lane; it leaves when its lanes are
+handed over. Carries no message. Made by the lifecycle for `serve --cluster`, used by the node.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from partibus.cluster.node_group import NodeGroup
+from partibus.cluster.peers import Peers
+from partibus.control.catalog import Catalog
+from partibus.control.ownership import Ownership
+from partibus.fragment.broker import Broker
+from partibus.server.data_directory.belonging import Belonging, begin_stores
+from partibus.server.nodes.lane_keeping import LaneKeeping
+from partibus.server.nodes.moving_lanes import MovingLanes
+from partibus.store.interface import Store
+
+OPENING_S_MAX: Final = 30.0
+"""How long a starting node waits for its lanes before it lets clients in."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Seat:
+    """One node's place among the others."""
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        group: NodeGroup,
+        open_catalog: Callable[[], Catalog],
+        begin: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._begin = begin
+        """Starts the ownership."""
+        self.ownership = ownership
+        self.group = group
+        self.open_catalog = open_catalog
+        self._keeping: LaneKeeping | None = None
+        self._lanes: MovingLanes | None = None
+
+    async def join(self, catalog: Catalog) -> int:
+        """Take a number; answers it."""
+        namespace = catalog.identity.namespace()
+        assert namespace is not None
+        await self._begin()
+        self.group.run = namespace.hex()
+        self.group.worker = self.ownership.node
+        _log.info("joined the cluster as node %d", self.ownership.node)
+        return self.ownership.node
+
+    async def begin(
+        self,
+        lanes: MovingLanes,
+        peers: Peers,
+        belonging: Belonging,
+        make: Callable[[int], Broker],
+        keeps_locks: bool,
+    ) -> None:
+        """Open the lanes that are wanted here; returns when they are served, or some time later."""
+
+        async def prepare(lane: int, broker: Broker) -> int:
+            lanes.catalog.refresh()
+            belonging.check_store(lane, broker)
+            epoch = epoch_of(broker.store)
+            # A lock of another epoch never fits, but for those that a clean hand-over has kept.
+            broker.first_token = epoch << 32 | 1
+            broker.on_removed = lanes.catalog.dropped
+            lanes.take_up(lane, broker)
+            await begin_stores(lanes.catalog, {lane: broker})
+            belonging.drop_deleted(lane, broker)
+            peers.watch(lanes.brokers)
+            return epoch
+
+        self._lanes = lanes
+        self._keeping = LaneKeeping(self.ownership, lanes, make, prepare, keeps_locks)
+        self.ownership.on_change = self._changed
+        self._changed()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OPENING_S_MAX):
+                await self._keeping.settled.wait()
+
+    def decides(self) -> bool:
+        """Whether this node does what one alone must do: it serves the first lane."""
+        return self._lanes is not None and self._lanes.epoch_of(0) is not None
+
+    async def leave(self) -> None:
+        """Hand the lanes over, and go."""
+        if self._keeping is not None:
+            await self._keeping.stop()
+        await self.ownership.stop()
+
+    def _changed(self) -> None:
+        self.group.changed()
+        if self._keeping is not None:
+            self._keeping.look()
+
+
+def epoch_of(store: Store) -> int:
+    """The number of this writer among all that the lane had."""
+    epoch = getattr(store, "epoch", None)
+    assert isinstance(epoch, int), "a lane of a cluster is in a store with epochs"
+    return epoch
