@@ -70,7 +70,7 @@ class FanOut(Generic[Result]):
             self._fail(self._error, self._results)
 
 
-class Part(Generic[Result]):
+class FanoutPart(Generic[Result]):
     """The port of one of the fragments that were asked."""
 
     __slots__ = ("_fan_out", "_part")
@@ -88,7 +88,7 @@ class Part(Generic[Result]):
         self._fan_out.put_error(self._part, error)
 
 
-class MessagesPart(Part[Messages]):
+class MessagesPart(FanoutPart[Messages]):
     """The port of one fragment that was asked for messages."""
 
     __slots__ = ()
@@ -97,7 +97,7 @@ class MessagesPart(Part[Messages]):
         self.put((messages, bodies))
 
 
-class CountPart(Part[int]):
+class CountPart(FanoutPart[int]):
     """The port for a fragment's count of affected messages."""
 
     __slots__ = ()
@@ -106,7 +106,7 @@ class CountPart(Part[int]):
         self.put(count)
 
 
-class SendPart(Part[Stored]):
+class SendPart(FanoutPart[Stored]):
     """The port for the sequence numbers that a fragment assigned."""
 
     __slots__ = ()
@@ -120,7 +120,7 @@ class SendPart(Part[Stored]):
         self.failed(error)
 
 
-class RenewPart(Part[Sequence[int]]):
+class RenewPart(FanoutPart[Sequence[int]]):
     """The port of one fragment that renews locks."""
 
     __slots__ = ()
@@ -129,7 +129,7 @@ class RenewPart(Part[Sequence[int]]):
         self.put(until_ms)
 
 
-class SettlePart(Part[int]):
+class SettlePart(FanoutPart[int]):
     """The port of one fragment that settles locks; gives how many were lost."""
 
     __slots__ = ()
