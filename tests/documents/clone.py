@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from support.groups import GO, JAVA_SDK, JS
+from support.groups import GO, JAVA_SDK, JS, RUST
 from support.repository import ROOT
 
 READER: Final = Path(__file__).with_name("reader.py")
@@ -38,6 +38,9 @@ def make_clone(directory: Path) -> Path:
     (clone / "lib").symlink_to(JAVA_SDK / "build" / "lib")
     for name in ("go.mod", "go.sum"):
         shutil.copy(GO / name, clone)
+    # The versions of the crates that are there; the page's own package has a name of its own.
+    (clone / "orders").mkdir()
+    shutil.copy(RUST / "Cargo.lock", clone / "orders")
     return clone
 
 
@@ -74,6 +77,20 @@ def environment(directory: Path) -> dict[str, str]:
         "PATH": f"{tools}:{_without_environment(os.environ['PATH'])}",
         **{name: os.environ[name] for name in kept if name in os.environ},
         **caches,
+        **_rust_caches(),
+    }
+
+
+def _rust_caches() -> dict[str, str]:
+    """The crates that `make install` has loaded and built, and how it built them."""
+    home = Path.home()
+    return {
+        "CARGO_HOME": os.environ.get("CARGO_HOME", str(home / ".cargo")),
+        "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(home / ".rustup")),
+        "CARGO_NET_OFFLINE": "true",
+        "CARGO_TARGET_DIR": str(RUST / "build"),
+        "CARGO_PROFILE_DEV_DEBUG": "false",
+        "CARGO_PROFILE_DEV_INCREMENTAL": "false",
     }
 
 

@@ -6,7 +6,7 @@ lines directly before a block, so that no reader sees them:
     <!-- not run: WHY -->            the block is an illustration, for this reason; on a text block,
                                      it is not what the block before it prints
     <!-- group: proton -->           it needs a group of tests/support/groups.py; JavaScript, Go,
-                                     Java and Spark need none of these signs
+                                     Java, Rust and Spark need none of these signs
     <!-- terminal: WORDS -->         it stays in the foreground of another terminal; WORDS come
                                      when it is ready
     <!-- output varies -->           the text block after it is an example of what it prints
@@ -31,10 +31,12 @@ SPARK: Final = re.compile(r"partibus pipeline|pyspark")
 PROGRAMS: Final = {"python": "py", "js": "mjs"}
 """Languages whose blocks are whole programs, with the suffix of their files."""
 
-FILES: Final = frozenset({"toml", "json", "ini", "yaml", "nginx", "sql", "go", "java", "xml"})
+FILES: Final = frozenset(
+    {"toml", "json", "ini", "yaml", "nginx", "sql", "go", "java", "rust", "xml"}
+)
 """Languages whose blocks are files; they are saved where the text says so."""
 
-GROUP_OF_LANGUAGE: Final = {"js": "javascript", "go": "go", "java": "java-sdk"}
+GROUP_OF_LANGUAGE: Final = {"js": "javascript", "go": "go", "java": "java-sdk", "rust": "rust"}
 """Languages whose blocks need a tool."""
 
 OUTPUT: Final = frozenset({"text", ""})

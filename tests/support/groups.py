@@ -21,6 +21,8 @@ JS: Final = ROOT / "tests" / "conformance" / "js"
 JMS: Final = ROOT / "tests" / "conformance" / "jms"
 GO: Final = ROOT / "tests" / "conformance" / "go"
 GO_PROGRAM: Final = GO / "build" / "scenario"
+RUST: Final = ROOT / "tests" / "conformance" / "rust"
+RUST_PROGRAM: Final = RUST / "build" / "debug" / "scenario"
 JAVA_SDK: Final = ROOT / "tests" / "conformance" / "java"
 JAVA: Final = ROOT / "src" / "pyspark_servicebus" / "java_runtime.py"
 NODE_MAJOR_MIN: Final = 18
@@ -55,6 +57,11 @@ def _has_jms() -> bool:
 @cache
 def _has_go() -> bool:
     return shutil.which("go") is not None and GO_PROGRAM.exists()
+
+
+@cache
+def _has_rust() -> bool:
+    return shutil.which("cargo") is not None and RUST_PROGRAM.exists()
 
 
 @cache
@@ -224,6 +231,11 @@ GROUPS: Final = {
         needs="Qpid Proton for C++ with its headers, and a C++ compiler",
         command="apt-get install -y g++ libqpid-proton-cpp12-dev libsasl2-modules",
         present=_has_proton_cpp,
+    ),
+    "rust": Group(
+        needs="Rust 1.85 or newer with cargo, and the client that make install builds with it",
+        command="install Rust (https://rustup.rs) and OpenSSL's headers, then: make install",
+        present=_has_rust,
     ),
     "wall-clock": Group(
         needs="a C compiler",

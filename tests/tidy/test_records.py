@@ -55,7 +55,8 @@ def test_every_dependency_has_a_line_in_the_decision(project: dict[str, dict[str
     for several in (table["optional-dependencies"], project["dependency-groups"]):
         required += [requirement for extra in several.values() for requirement in extra]
     names = {re.split(r"[\[<>=;! ]", requirement)[0] for requirement in required}
-    names |= _javascript_dependencies() | _java_dependencies() | _go_dependencies()
+    names |= _javascript_dependencies() | _java_dependencies()
+    names |= _go_dependencies() | _rust_dependencies()
     recorded = set(re.findall(r"`([^`]+)`", (ADR / "0005-dependencies.md").read_text("utf-8")))
     assert names <= recorded
 
@@ -104,3 +105,8 @@ def _go_dependencies() -> set[str]:
     direct = re.findall(r"^\t(\S+) v\S+$", module, re.MULTILINE)
     assert direct
     return set(direct)
+
+
+def _rust_dependencies() -> set[str]:
+    crate = (ROOT / "tests" / "conformance" / "rust" / "Cargo.toml").read_text(encoding="utf-8")
+    return set(tomllib.loads(crate)["dependencies"])

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.sdks.drivers import GoProgram, JavaProgram, Program, Sdk
+from conformance.sdks.drivers import BuiltProgram, JavaProgram, Program, Sdk
 from conformance.sdks.operations import CLIENTS
+from support.groups import GO_PROGRAM, RUST_PROGRAM
 from support.json_admin import JsonAdmin
 from support.server import ServerProcess
 
@@ -69,7 +70,12 @@ def programs(
     """By the group of a client: the program of its language."""
     directory = tmp_path_factory.mktemp("java")
     with JavaProgram(directory, server.ready.ca) as java:
-        yield {"go": GoProgram(server.ready.ca), "java-sdk": java}
+        ca = server.ready.ca
+        yield {
+            "go": BuiltProgram(GO_PROGRAM, ca),
+            "java-sdk": java,
+            "rust": BuiltProgram(RUST_PROGRAM, ca),
+        }
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
-"""Drives the programs in ../go and ../java, which hold the scenarios of their stock clients.
+"""Drives the programs in ../go, ../rust and ../java, with the scenarios of their stock clients.
 
-Owns the processes: a new one for each scenario in Go, which starts in milliseconds; one JVM for
-all scenarios in Java, which reads a line of JSON for each and answers with one. An answer is
-the result of the scenario, or the error it threw.
+Owns the processes: a new one for each scenario in Go and Rust, which starts in milliseconds; one
+JVM for all scenarios in Java, which reads a line of JSON for each and answers with one. An answer
+is the result of the scenario, or the error it threw.
 """
 
 import json
@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
-from support.groups import GO_PROGRAM, JAVA_SDK
+from support.groups import JAVA_SDK
 
 SCENARIO_SECONDS_MAX: Final = 120
 STOP_SECONDS_MAX: Final = 30
@@ -26,15 +26,16 @@ class Program(Protocol):
     def run(self, client: str, name: str, given: dict[str, object]) -> dict[str, Any]: ...
 
 
-class GoProgram:
-    """The built program of ../go."""
+class BuiltProgram:
+    """The program that `make install` has built of ../go or ../rust."""
 
-    def __init__(self, ca: Path) -> None:
+    def __init__(self, program: Path, ca: Path) -> None:
+        self._program = program
         self._environment = os.environ | {"SSL_CERT_FILE": str(ca)}
 
     def run(self, client: str, name: str, given: dict[str, object]) -> dict[str, Any]:
         done = subprocess.run(
-            [GO_PROGRAM, name, json.dumps(given)],
+            [self._program, name, json.dumps(given)],
             capture_output=True,
             text=True,
             env=self._environment,

@@ -17,6 +17,7 @@ CLIENTS: Final = {
     "Java processor": "java-sdk",
     "Spring": "java-sdk",
     "Go": "go",
+    "Rust": "rust",
 }
 
 Test = Callable[..., None]

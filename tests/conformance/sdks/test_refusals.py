@@ -14,16 +14,22 @@ MISSING = {
     "Go": "amqp:not-found",
     "Java": "MESSAGING_ENTITY_NOT_FOUND",
     "Java async": "MESSAGING_ENTITY_NOT_FOUND",
+    "Rust": "NotFound",
 }
 TOO_LARGE = {
     "Go": "toolarge",
     "Java": "MESSAGE_SIZE_EXCEEDED",
     "Java async": "MESSAGE_SIZE_EXCEEDED",
 }
-NOT_ALLOWED = {"Go": "unauthorized", "Java": "UNAUTHORIZED", "Java async": "UNAUTHORIZED"}
+NOT_ALLOWED = {
+    "Go": "unauthorized",
+    "Java": "UNAUTHORIZED",
+    "Java async": "UNAUTHORIZED",
+    "Rust": "401",
+}
 
 
-@operation("missing entity reported", "Go", "Java", "Java async")
+@operation("missing entity reported", "Go", "Java", "Java async", "Rust")
 @pytest.mark.rule("ERR-1")
 def test_a_missing_queue(sdk: Sdk) -> None:
     # Java's synchronous receiver only says that it is terminated.
@@ -49,7 +55,15 @@ def test_a_message_that_is_too_large(sdk: Sdk, queue: str) -> None:
     assert sdk.failure("sendOnly", queue=queue, size=1_100_000) == TOO_LARGE[sdk.client]
 
 
-@operation("wrong key reported", "Go", "Java", "Java async")
+@operation("message too large reported", "Rust")
+@pytest.mark.rule("ERR-8")
+def test_a_message_that_is_too_large_for_a_batch(sdk: Sdk, queue: str) -> None:
+    """Rust's client measures messages that are added to a batch, with the size of the queue."""
+    assert sdk.run("addToBatch", queue=queue, size=1_000_000) == 1
+    assert sdk.failure("addToBatch", queue=queue, size=1_100_000) == "BatchFull"
+
+
+@operation("wrong key reported", "Go", "Java", "Java async", "Rust")
 @pytest.mark.rule("ERR-12")
 def test_a_wrong_key(sdk: Sdk, queue: str) -> None:
     wrong = with_key(sdk.connection, ROOT_POLICY, "wrong")

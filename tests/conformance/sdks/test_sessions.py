@@ -11,6 +11,7 @@ HELD = {
     "Go": "com.microsoft:session-cannot-be-locked",
     "Java": "SESSION_CANNOT_BE_LOCKED",
     "Java async": "SESSION_CANNOT_BE_LOCKED",
+    "Rust": "com.microsoft:session-cannot-be-locked",
 }
 NONE = {"Go": "timeout", "Java": "TIMEOUT"}
 
@@ -20,7 +21,7 @@ def sessions(fresh: Fresh) -> str:
     return fresh(requires_session=True)
 
 
-@operation("session by name", "Go", "Java", "Java async")
+@operation("session by name", "Go", "Java", "Java async", "Rust")
 @pytest.mark.rule("SES-1", "SES-2")
 def test_a_session_by_its_name(sdk: Sdk, sessions: str) -> None:
     result = sdk.run("namedSession", queue=sessions)
@@ -29,35 +30,37 @@ def test_a_session_by_its_name(sdk: Sdk, sessions: str) -> None:
     assert result == {"session": "a", "bodies": ["a1", "a2"], "left": left}
 
 
-@operation("next available session", "Go", "Java", "Java async", "Java processor")
+@operation("next available session", "Go", "Java", "Java async", "Java processor", "Rust")
 @pytest.mark.rule("SES-3")
 def test_the_next_session(sdk: Sdk, sessions: str) -> None:
     assert sdk.run("nextSession", queue=sessions) == {"a": ["a1"], "b": ["b1"]}
 
 
-@operation("session state", "Go", "Java", "Java async")
+@operation("session state", "Go", "Java", "Java async", "Rust")
 def test_the_state_of_a_session(sdk: Sdk, sessions: str) -> None:
-    assert sdk.run("sessionState", queue=sessions) == ["", "half way", ""]
+    # Rust's client cannot read a state that was never set, so it begins with the second reading.
+    states = ["half way", ""] if sdk.client == "Rust" else ["", "half way", ""]
+    assert sdk.run("sessionState", queue=sessions) == states
 
 
-@operation("renew a session lock", "Go", "Java", "Java async")
+@operation("renew a session lock", "Go", "Java", "Java async", "Rust")
 def test_the_lock_of_a_session_is_renewed(sdk: Sdk, sessions: str) -> None:
     assert sdk.run("renewSession", queue=sessions) == {"later": True}
 
 
-@operation("settle within a session", "Go", "Java", "Java async")
+@operation("settle within a session", "Go", "Java", "Java async", "Rust")
 def test_settlements_within_a_session(sdk: Sdk, sessions: str) -> None:
     assert sdk.run("sessionSettlement", queue=sessions) == ["again", "dead", "later"]
 
 
-@operation("held session reported", "Go", "Java", "Java async")
+@operation("held session reported", "Go", "Java", "Java async", "Rust")
 def test_a_session_that_another_receiver_holds(sdk: Sdk, sessions: str) -> None:
     assert sdk.failure("heldSession", queue=sessions) == HELD[sdk.client]
 
 
 @operation("no session reported", "Go", "Java")
 def test_there_is_no_session(sdk: Sdk, sessions: str) -> None:
-    """Java's asynchronous client waits for a session without end."""
+    """Java's asynchronous client waits without end; Rust's cannot say how long it waits."""
     assert sdk.failure("noSession", queue=sessions, seconds=2) == NONE[sdk.client]
 
 

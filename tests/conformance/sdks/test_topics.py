@@ -23,7 +23,7 @@ def topic(server: ServerProcess, fresh: Fresh) -> str:
     return name
 
 
-@operation("rules over AMQP", "Java", "Java async")
+@operation("rules over AMQP", "Java", "Java async", "Rust")
 @pytest.mark.rule("FLT-7")
 def test_a_receiver_manages_its_rules(sdk: Sdk, topic: str) -> None:
     assert sdk.run("ruleManager", topic=topic, subscription="all") == RULES
@@ -35,7 +35,7 @@ def test_the_administration_client_manages_rules(sdk: Sdk, topic: str) -> None:
     assert result == RULES
 
 
-@operation("topic and subscription", "Go", "Java", "Java async", "Java processor")
+@operation("topic and subscription", "Go", "Java", "Java async", "Java processor", "Rust")
 @pytest.mark.rule("ENT-3")
 def test_a_subscription_receives_what_its_rule_lets_through(sdk: Sdk) -> None:
     result = sdk.run("filters", topic=colours(sdk.client), subscription="blue")

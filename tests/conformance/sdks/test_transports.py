@@ -29,20 +29,20 @@ def test_tls_with_the_port_beside_the_connection_string(
     assert result == {"bodies": ["one", "two"], "left": 0}
 
 
-@operation("TLS", "Java", "Java async")
+@operation("TLS", "Java", "Java async", "Rust")
 def test_tls(sdk: Sdk, queue: str, secure: str) -> None:
     result = sdk.run("complete", queue=queue, connection=secure)
     assert result == {"bodies": ["one", "two"], "left": 0}
 
 
-@operation("WebSocket", "Go", "Java", "Java async")
+@operation("WebSocket", "Go", "Java", "Java async", "Rust")
 @pytest.mark.rule("AMQ-1")
 def test_a_web_socket(sdk: Sdk, queue: str, secure: str) -> None:
     result = sdk.run("complete", queue=queue, connection=secure, webSocket=True)
     assert result == {"bodies": ["one", "two"], "left": 0}
 
 
-@operation("WebSocket", "Go", "Java", "Java async")
+@operation("WebSocket", "Go", "Java", "Java async", "Rust")
 @pytest.mark.rule("AMQ-1")
 def test_a_large_message_over_a_web_socket(sdk: Sdk, queue: str, secure: str) -> None:
     result = sdk.run("large", queue=queue, connection=secure, webSocket=True, size=900_000)
