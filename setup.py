@@ -39,15 +39,15 @@ HOT: Final = {
         "broker changes checkpointing commands effects feature handle machine message paging"
         " ports records refusing replay snapshot state table_snapshot tally"
     ),
-    "fragment.claims": "behaviour changes commands effects feature records state",
-    "fragment.cursors": "behaviour changes commands effects feature retention",
+    "fragment.claims": "behaviour changes commands feature records state",
+    "fragment.cursors": "behaviour changes commands feature retention",
     "fragment.outbox": "changes commands departures feature fencing marks records state transfers",
     "fragment.queue": (
         "arrivals delivery dispatch duplicates expiry feature history kept_locks recovery"
         " scheduling settlement subqueue table"
     ),
     "fragment.sessions": "dispatch feature lane locks numbers records session_state state",
-    "fragment.stages": "behaviour changes commands departures effects feature records state",
+    "fragment.stages": "behaviour changes commands departures feature records state",
     "fragment.topics": "changes commands copies due feature publishing records selection state",
     "fragment.transactions": "atomic behaviour commands feature numbered_arrivals",
     "fragment.upkeep": "alarms damage log recovering removal shortage slices store_marks",

@@ -7,7 +7,7 @@ and carries the effects out. The machine itself calls nobody.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from partibus.domain.errors import BusError
 from partibus.fragment.changes import Change
@@ -19,12 +19,13 @@ from partibus.fragment.ports import (
     AnswerPort,
     FailurePort,
     MessagesPort,
-    RenewPort,
     SendPort,
     SessionsPort,
     SettlePort,
     StatePort,
 )
+
+Value = TypeVar("Value")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -103,15 +104,17 @@ class Settled(Effect):
         self.port.settled(self.request, self.lost, self.error)
 
 
-@dataclass(eq=False)
-class Renewed(Effect):
-    """Locks were renewed."""
+class Answered(Effect, Generic[Value]):
+    """A port gets the one value that it waits for; a generic dataclass cannot be compiled."""
 
-    port: RenewPort
-    until_ms: list[int]
+    __slots__ = ("method", "value")
+
+    def __init__(self, method: Callable[[Value], None], value: Value) -> None:
+        self.method = method
+        self.value = value
 
     def carry_out(self) -> None:
-        self.port.renewed(self.until_ms)
+        self.method(self.value)
 
 
 @dataclass(eq=False)
@@ -189,17 +192,6 @@ class SessionLost(Effect):
 
     def carry_out(self) -> None:
         self.consumer.session_receiver.session_lost(self.error)
-
-
-@dataclass(eq=False)
-class NoState(Effect):
-    """Nothing, or nothing but emptiness, is stored for a session."""
-
-    port: StatePort
-    state: bytes | None
-
-    def carry_out(self) -> None:
-        self.port.state_found(self.state)
 
 
 @dataclass(eq=False)

@@ -33,12 +33,11 @@ from partibus.fragment.claims.commands import (
     RenewClaim,
     SettleClaim,
 )
-from partibus.fragment.claims.effects import Claimed, ClaimsListed
 from partibus.fragment.claims.records import claim_record, drop, give_back, lapse_now
 from partibus.fragment.claims.state import OWNERS_MAX, Claim, Claims, runs_of
 from partibus.fragment.commands import Command
 from partibus.fragment.cursors.retention import keep
-from partibus.fragment.effects import Done, Effects, Failed, Found
+from partibus.fragment.effects import Answered, Done, Effects, Failed, Found
 from partibus.fragment.message import Held
 from partibus.fragment.queue.dispatch import dispatch
 from partibus.fragment.queue.expiry import dead_letter, expire
@@ -93,7 +92,7 @@ def _claim_anew(
     else:
         claim.clear()
         claim.expires_ms = expires_ms
-        out.outward.append(Claimed(command.port, claim.summary()))
+        out.outward.append(Answered(command.port.claimed, claim.summary()))
 
 
 def _take(state: State, command: ClaimMessages, now_ms: int, expired: list[Held]) -> list[Held]:
@@ -176,7 +175,7 @@ def claim_taken(state: State, change: Change, now_ms: int, out: Effects) -> None
         claim.table.insert(held)
         claim.byte_count += held.length
     claim.hold_until(command.epoch, change.expires_ms)
-    out.outward.append(Claimed(command.port, claim.summary()))
+    out.outward.append(Answered(command.port.claimed, claim.summary()))
     if freed:
         dispatch(state, state.main, now_ms, out)
 
@@ -225,7 +224,7 @@ def claim_renewed(state: State, change: Change, now_ms: int, out: Effects) -> No
     assert isinstance(change, ClaimRenewal)
     claim = change.claim
     claim.hold_until(change.epoch, change.expires_ms)
-    out.outward.append(Claimed(change.port, claim.summary()))
+    out.outward.append(Answered(change.port.claimed, claim.summary()))
 
 
 def abort_renewal(state: State, change: Change, error: BusError, out: Effects) -> None:
@@ -259,7 +258,7 @@ def list_claims(state: State, command: Command, now_ms: int, out: Effects) -> No
     """Every owner with what it holds."""
     assert isinstance(command, ListClaims)
     claims = [] if state.claims is None else list(state.claims.by_owner.values())
-    out.outward.append(ClaimsListed(command.port, [claim.summary() for claim in claims]))
+    out.outward.append(Answered(command.port.claims_listed, [claim.summary() for claim in claims]))
 
 
 # --- ends -----------------------------------------------------------------------------------------

@@ -24,9 +24,8 @@ from partibus.fragment.cursors.commands import (
     RangePlan,
     ReadRange,
 )
-from partibus.fragment.cursors.effects import CursorsListed, Located, Placed, Planned
 from partibus.fragment.cursors.retention import CURSORS_MAX, Retention, decode_cursor, encode_cursor
-from partibus.fragment.effects import Done, Effects, Failed, Found
+from partibus.fragment.effects import Answered, Done, Effects, Failed, Found
 from partibus.fragment.message import Held
 from partibus.fragment.queue.subqueue import SubQueue
 from partibus.fragment.queue.table import MessageTable
@@ -59,7 +58,7 @@ def cursor_placed(state: State, change: Change, now_ms: int, out: Effects) -> No
     """The cursor stands; what only it needed is let go."""
     assert isinstance(change, CursorPlacement)
     out.released.extend(_retention(state).place(change.cursor))
-    out.outward.append(Placed(change.port, change.cursor))
+    out.outward.append(Answered(change.port.placed, change.cursor))
 
 
 def abort_placement(state: State, change: Change, error: BusError, out: Effects) -> None:
@@ -98,7 +97,7 @@ def list_cursors(state: State, command: Command, now_ms: int, out: Effects) -> N
     """Every cursor of the fragment."""
     assert isinstance(command, ListCursors)
     cursors = [] if state.retention is None else list(state.retention.cursors.values())
-    out.outward.append(CursorsListed(command.port, cursors))
+    out.outward.append(Answered(command.port.cursors_listed, cursors))
 
 
 # --- limits ---------------------------------------------------------------------------------------
@@ -152,7 +151,7 @@ def plan_range(state: State, command: Command, now_ms: int, out: Effects) -> Non
         end = max(end, state.next_sequence_durable)
     earliest = 0 if state.retention is None else state.retention.floor
     plan = RangePlan(earliest, end, count, byte_count, state.next_sequence_durable)
-    out.outward.append(Planned(command.port, plan))
+    out.outward.append(Answered(command.port.planned, plan))
 
 
 def find_time(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -164,7 +163,7 @@ def find_time(state: State, command: Command, now_ms: int, out: Effects) -> None
     for lane in (state.main, state.dead):
         outside = [*lane.locks.values(), *lane.leaving.values()]
         found += [held.sequence for held in outside if held.enqueued_ms >= enqueued_ms]
-    out.outward.append(Located(command.port, min([number for number in found if number])))
+    out.outward.append(Answered(command.port.located, min([number for number in found if number])))
 
 
 def read_range(state: State, command: Command, now_ms: int, out: Effects) -> None:

@@ -11,7 +11,7 @@ from partibus.domain.errors import BusError, InvalidOperation
 from partibus.fragment.changes import Answer, Change, DeadLettering, Deferral, Removal, Return
 from partibus.fragment.commands import Command, Lane, Outcome, Renew, Settle
 from partibus.fragment.cursors.retention import keep
-from partibus.fragment.effects import Done, Effects, Failed, Renewed, Settled
+from partibus.fragment.effects import Answered, Done, Effects, Failed, Settled
 from partibus.fragment.message import Held, MessageState, Overlay
 from partibus.fragment.outbox.departures import enter, take_outbox_numbers_back
 from partibus.fragment.outbox.state import Purpose
@@ -166,7 +166,7 @@ def renew(state: State, command: Command, now_ms: int, out: Effects) -> None:
         if held is not None:
             lane.renew(held, until_ms)
         answers.append(0 if held is None else until_ms)
-    out.outward.append(Renewed(command.port, answers))
+    out.outward.append(Answered(command.port.renewed, answers))
 
 
 # --- when it is durable ------------------------------------------------------------------------

@@ -17,11 +17,11 @@ from partibus.domain.errors import (
 from partibus.fragment.commands import AcceptSession, Command, FindOldestSession, RenewSession
 from partibus.fragment.effects import (
     Accepted,
+    Answered,
     Done,
     Effects,
     Failed,
     NotAccepted,
-    Renewed,
     SessionLost,
 )
 from partibus.fragment.queue.settlement import drop_locks as drop_message_locks
@@ -131,7 +131,7 @@ def renew_session(state: State, command: Command, now_ms: int, out: Effects) -> 
         assert state.sessions is not None
         until_ms = now_ms + state.spec.lock_duration_ms
         state.sessions.renew(lock, until_ms)
-    out.outward.append(Renewed(command.port, [until_ms]))
+    out.outward.append(Answered(command.port.renewed, [until_ms]))
 
 
 def held_lock(state: State, session_id: str | None, number: int, now_ms: int) -> SessionLock | None:

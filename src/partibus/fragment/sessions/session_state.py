@@ -8,7 +8,7 @@ enumeration too (SES-18).
 from partibus.domain.errors import BusError, SessionLockLost
 from partibus.fragment.changes import Change, SessionStateChange
 from partibus.fragment.commands import Command, GetSessionState, ListSessions, SetSessionState
-from partibus.fragment.effects import Done, Effects, Failed, NoState, SessionsListed, StateFound
+from partibus.fragment.effects import Answered, Done, Effects, Failed, SessionsListed, StateFound
 from partibus.fragment.message import Held
 from partibus.fragment.queue.arrivals import full
 from partibus.fragment.sessions.locks import held_lock, without_sessions
@@ -66,7 +66,7 @@ def get_state(state: State, command: Command, now_ms: int, out: Effects) -> None
         out.outward.append(StateFound(command.port, _stored(lock.session)))
     else:
         empty = None if lock.session.state_length == NO_STATE else b""
-        out.outward.append(NoState(command.port, empty))
+        out.outward.append(Answered(command.port.state_found, empty))
 
 
 def _stored(session: Session) -> Held:

@@ -6,6 +6,7 @@ through the outbox, the batch is noted, and whatever else the writer had staged 
 publication or drop of a writer is under way, no other of it begins.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.domain.errors import (
@@ -19,14 +20,19 @@ from partibus.domain.errors import (
 )
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command
-from partibus.fragment.effects import Confirmed, Done, Effects, Failed, Refused
+from partibus.fragment.effects import Answered, Confirmed, Done, Effect, Effects, Failed, Refused
 from partibus.fragment.message import NEVER_MS
 from partibus.fragment.queue.arrivals import full
 from partibus.fragment.records import STAGED_MESSAGE
 from partibus.fragment.stages.changes import StageArrival, StageDrop, StagePublication
-from partibus.fragment.stages.commands import DropStages, ListWriters, PublishStages, StageMessages
+from partibus.fragment.stages.commands import (
+    DropStages,
+    ListWriters,
+    PublishPort,
+    PublishStages,
+    StageMessages,
+)
 from partibus.fragment.stages.departures import depart_published
-from partibus.fragment.stages.effects import StagesPublished, WritersListed
 from partibus.fragment.stages.records import (
     STAGED_MESSAGE_META,
     close,
@@ -41,6 +47,18 @@ from partibus.fragment.upkeep.slices import Allowance
 from partibus.store.record import Record
 
 _BUSY: Final = "Another change of this writer's stages is under way; try again."
+
+
+@dataclass(eq=False)
+class StagesPublished(Effect):
+    """A batch is on its way, or was before."""
+
+    port: PublishPort
+    count: int
+    is_repeated: bool
+
+    def carry_out(self) -> None:
+        self.port.published(self.count, self.is_repeated)
 
 
 # --- adding ---------------------------------------------------------------------------------------
@@ -377,7 +395,7 @@ def list_writers(state: State, command: Command, now_ms: int, out: Effects) -> N
     """Who has staged and published what."""
     assert isinstance(command, ListWriters)
     writers = [] if state.stages is None else state.stages.summaries()
-    out.outward.append(WritersListed(command.port, writers))
+    out.outward.append(Answered(command.port.writers_listed, writers))
 
 
 # --- who may --------------------------------------------------------------------------------------

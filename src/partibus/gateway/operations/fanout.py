@@ -70,7 +70,7 @@ class FanOut(Generic[Result]):
             self._fail(self._error, self._results)
 
 
-class FanoutPart(Generic[Result]):
+class FragmentPort(Generic[Result]):
     """The port of one of the fragments that were asked."""
 
     __slots__ = ("_fan_out", "_part")
@@ -88,7 +88,7 @@ class FanoutPart(Generic[Result]):
         self._fan_out.put_error(self._part, error)
 
 
-class MessagesPart(FanoutPart[Messages]):
+class MessagesPart(FragmentPort[Messages]):
     """The port of one fragment that was asked for messages."""
 
     __slots__ = ()
@@ -97,7 +97,7 @@ class MessagesPart(FanoutPart[Messages]):
         self.put((messages, bodies))
 
 
-class CountPart(FanoutPart[int]):
+class CountPart(FragmentPort[int]):
     """The port for a fragment's count of affected messages."""
 
     __slots__ = ()
@@ -106,7 +106,7 @@ class CountPart(FanoutPart[int]):
         self.put(count)
 
 
-class SendPart(FanoutPart[Stored]):
+class SendPart(FragmentPort[Stored]):
     """The port for the sequence numbers that a fragment assigned."""
 
     __slots__ = ()
@@ -120,7 +120,7 @@ class SendPart(FanoutPart[Stored]):
         self.failed(error)
 
 
-class RenewPart(FanoutPart[Sequence[int]]):
+class RenewPart(FragmentPort[Sequence[int]]):
     """The port of one fragment that renews locks."""
 
     __slots__ = ()
@@ -129,7 +129,7 @@ class RenewPart(FanoutPart[Sequence[int]]):
         self.put(until_ms)
 
 
-class SettlePart(FanoutPart[int]):
+class SettlePart(FragmentPort[int]):
     """The port of one fragment that settles locks; gives how many were lost."""
 
     __slots__ = ()
