@@ -132,6 +132,8 @@ class Faults:
         self.is_full = False
         self.crash_in: int | None = None
         """The process dies at this call from now on."""
+        self.dies_in_sync = False
+        """The process dies within its next sync, and the syncs of its next start fail."""
         self.is_never_cached = False
         """Reads have to wait for the disk."""
 
@@ -185,6 +187,7 @@ class SimulatedDisk:
         self.is_claimed = False
         self.has_flipped = False
         self.faults.crash_in = None
+        self.faults.dies_in_sync = False
         self.faults.flips = 0
 
     def flip(self, chance: Random) -> str | None:
@@ -302,6 +305,9 @@ class SimulatedDisk:
         count = len(file.perhaps)
         self._threads.sleep_us(1 + int(self._chance.random() * 2 * self.faults.sync_us))
         self._call()
+        if self.faults.dies_in_sync:
+            self.is_dead = True
+            raise Crashed
         if self.faults.sync_errors > 0:
             self.faults.sync_errors -= 1
             file.drop()

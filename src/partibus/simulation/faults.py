@@ -28,12 +28,14 @@ class Injector:
         self._processes = processes
         self._by_name = {process.name: process for process in processes}
         self._count = 0
+        self._is_over = False
         self.done: list[tuple[int, int, str]] = []
         """(number, step, what) of every fault."""
         self._kinds: dict[str, Callable[[Random], str | None]] = {
             "kill": self._kill,
             "power loss": self._power_loss,
             "death at a disk call": self._die_at_call,
+            "failing start": self._fail_start,
             "stop": self._stop,
             "pause": self._pause,
             "sync error": self._sync_error,
@@ -69,6 +71,7 @@ class Injector:
 
     def heal(self) -> None:
         """End every fault; what is down comes up."""
+        self._is_over = True
         for process in self._processes:
             for disk in process.disks:
                 self._heal(disk)
@@ -86,6 +89,7 @@ class Injector:
         faults.is_full = faults.is_never_cached = False
         faults.sync_us = SYNC_US
         faults.crash_in = None
+        faults.dies_in_sync = False
 
     # --- processes ----------------------------------------------------------------------------
 
@@ -94,7 +98,10 @@ class Injector:
         process = self._by_name[name]
         chance = stream(self._plan.seed, f"crash/{self._world.steps}")
         self._world.note(name, "dies at a disk call")
-        process.die(is_silent=False, loses_power=chance.random() < 0.7)
+        bad = [disk for disk in process.disks if disk.faults.dies_in_sync]
+        process.die(is_silent=False, loses_power=not bad and chance.random() < 0.7)
+        for disk in bad:
+            disk.faults.sync_errors = chance.choice((1, 1, 3))
         self._come_back(process, chance)
 
     def _come_back(self, process: SimulatedProcess, chance: Random) -> None:
@@ -130,9 +137,17 @@ class Injector:
         process = self._up(chance)
         if process is None:
             return None
+        self._lose_power(process, chance)
+        return f"{process.name} loses power"
+
+    def _lose_later(self, process: SimulatedProcess, chance: Random) -> None:
+        if process.is_up and not self._is_over:
+            self._world.note("fault", f"{process.name} loses power")
+            self._lose_power(process, chance)
+
+    def _lose_power(self, process: SimulatedProcess, chance: Random) -> None:
         process.die(is_silent=chance.random() < 0.5, loses_power=True)
         self._come_back(process, chance)
-        return f"{process.name} loses power"
 
     def _die_at_call(self, chance: Random) -> str | None:
         disk = self._disk(chance)
@@ -140,6 +155,17 @@ class Injector:
             return None
         disk.faults.crash_in = chance.randrange(1, 25)
         return f"{disk.name}: its process dies at call {disk.faults.crash_in} from now"
+
+    def _fail_start(self, chance: Random) -> str | None:
+        """What the process has not synced is in the kernel's memory, until a sync fails there; then
+        it is readable as long as there is power."""
+        process = self._up(chance)
+        if process is None:
+            return None
+        disk = chance.choice(process.disks)
+        disk.faults.dies_in_sync = True
+        self._world.after(chance.randrange(5_000_000), self._lose_later, process, chance)
+        return f"{process.name} will die in a sync of {disk.name}, and fail to sync at its start"
 
     def _stop(self, chance: Random) -> str | None:
         process = self._up(chance)

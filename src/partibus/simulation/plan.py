@@ -40,6 +40,7 @@ FAULTS = (
     "kill",
     "power loss",
     "death at a disk call",
+    "failing start",
     "stop",
     "pause",
     "sync error",

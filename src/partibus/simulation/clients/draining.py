@@ -15,7 +15,12 @@ from partibus.simulation.event_loop import SimulatedLoop
 from partibus.simulation.process import SimulatedProcess
 from partibus.simulation.world import Violation
 
-UNDELIVERED = ("$deadletterqueue", "$transfer/$deadletterqueue")
+UNDELIVERED = (
+    ("target", "hop/$deadletterqueue"),
+    ("target", "hop/$transfer/$deadletterqueue"),
+    ("target", "staged/$transfer/$deadletterqueue"),
+    ("moves-out", "moves-in/$transfer/$deadletterqueue"),
+)
 
 
 class DrainingClient(ReceivingClient):
@@ -95,8 +100,7 @@ class Drain:
         pairs = [("sessions", "sessions/$deadletterqueue")]
         for place in self._around.known_places:
             pairs += [(place, place), (place, f"{place}/$deadletterqueue")]
-        for path in ("hop", "staged"):  # what could not be read on its way is left there
-            pairs += [("target", f"{path}/{lane}") for lane in UNDELIVERED]
+        pairs += UNDELIVERED  # what could not be read on its way is left there
         for number, (place, path) in enumerate(pairs, 1000):
             client = DrainingClient(self._around, number)
             client.place, client.path = place, path
