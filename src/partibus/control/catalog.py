@@ -1,7 +1,7 @@
 """The catalog: which entities and policies the namespace has, and who hears of changes.
 
 Owns entity definitions, their numeric ids, the placement of fragments on stores, and the
-change feed. Answers come from memory, writes go to SQLite first and are durable when a call
+change feed. Answers come from memory, writes go to a database first and are durable when a call
 returns. It stands beside the data path and never in it: fragments hold messages, the
 catalog only says that they exist. Called by the server, the gateway and the admin surfaces,
 all on one thread.
@@ -17,7 +17,7 @@ from typing import Final
 
 from partibus.control.admitting import admit_new, admit_update
 from partibus.control.catalog_database import CatalogDatabase
-from partibus.control.catalog_identity import CatalogIdentity
+from partibus.control.catalog_rows import CatalogRows, IdentityRows
 from partibus.control.catalog_sealed import SealedCatalog
 from partibus.control.change_log import News
 from partibus.control.differences import differences, policy_differences
@@ -52,7 +52,7 @@ __all__ = ["Catalog", "Change", "ChangeKind", "ChangeListener", "EntityRecord", 
 
 
 class Catalog:
-    """The namespace's entities and policies, on disk (`file`) or in memory (`None`)."""
+    """The namespace's entities and policies, on disk (`file`), in memory, or in other `rows`."""
 
     def __init__(
         self,
@@ -62,12 +62,13 @@ class Catalog:
         stores: int = 1,
         clock: Clock | None = None,
         encrypted: SealedCatalog | None = None,
+        rows: CatalogRows | None = None,
     ) -> None:
         assert stores >= 1
         self.profile = profile
         self.stores = stores
         self._clock = clock if clock is not None else SystemClock()
-        self._database = CatalogDatabase(file, encrypted)
+        self._database: CatalogRows = rows or CatalogDatabase(file, encrypted)
         self._entities = EntityIndex()
         self._policies = PolicyIndex()
         self._listeners: list[ChangeListener] = []
@@ -299,12 +300,12 @@ class Catalog:
     # --- identity ---------------------------------------------------------------------------
 
     @property
-    def identity(self) -> CatalogIdentity:
+    def identity(self) -> IdentityRows:
         """What the catalog says of itself; written to by `identify` and the offline verbs."""
         return self._database.identity
 
     @contextmanager
-    def identify(self) -> Iterator[CatalogIdentity]:
+    def identify(self) -> Iterator[IdentityRows]:
         """Write about identity: all of the block is durable at its end, or nothing."""
         with self._database.transaction():
             yield self._database.identity
@@ -493,7 +494,7 @@ class Catalog:
         self._policies.replace(scope, self._database.policies_of(scope))
 
     def _check_placement(self, record: EntityRecord) -> None:
-        for placement in record.fragments:
-            if placement.store >= self.stores:
-                where = f"The entity '{record.path}' has a fragment in store {placement.store}, but"
+        for _, store in record.fragments:
+            if store >= self.stores:
+                where = f"The entity '{record.path}' has a fragment in store {store}, but"
                 raise ConfigError(f"{where} the server has {self.stores}. Start it with all.")

@@ -9,26 +9,28 @@ verified (`catalog_digest`). The file holds keys, so it is readable by its owner
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from partibus.control import catalog_digest, catalog_identity, change_log
 from partibus.control.catalog_digest import CatalogDamaged
 from partibus.control.catalog_identity import CatalogIdentity
+from partibus.control.catalog_rows import (
+    COLUMNS,
+    EntityRow,
+    FragmentRow,
+    Row,
+    decode_spec,
+    encode_spec,
+    policy_of,
+    policy_row,
+)
 from partibus.control.catalog_sealed import SealedCatalog
 from partibus.control.change_log import ChangeLog
 from partibus.control.policies import AccessPolicy
-from partibus.domain.entity import (
-    EntityKind,
-    EntitySpec,
-    QueueSpec,
-    SubscriptionSpec,
-    TopicSpec,
-)
+from partibus.domain.entity import EntityKind, EntitySpec
 from partibus.domain.errors import (
     BusError,
     CatalogBusy,
@@ -36,7 +38,6 @@ from partibus.domain.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
-from partibus.domain.rights import names_of_rights, rights_from_names
 from partibus.files.private import make_private_directory, open_private, write_private
 
 _log: Final = logging.getLogger(__name__)
@@ -94,14 +95,6 @@ _LATER_TABLES: Final = (
     change_log.TABLE,
     *catalog_identity.TABLES,
 )
-_SPEC_TYPES: Final[dict[EntityKind, type[EntitySpec]]] = {
-    EntityKind.QUEUE: QueueSpec,
-    EntityKind.TOPIC: TopicSpec,
-    EntityKind.SUBSCRIPTION: SubscriptionSpec,
-}
-
-EntityRow = tuple[int, str, EntityKind, EntitySpec, int, int]
-FragmentRow = tuple[int, int, int]
 
 
 class CatalogDatabase:
@@ -300,15 +293,8 @@ class CatalogDatabase:
         )
         for entity_id, path, kind_name, text, created_ms, updated_ms in rows:
             kind = EntityKind(kind_name)
-            yield entity_id, path, kind, self._decode(path, kind, text), created_ms, updated_ms
-
-    def _decode(self, path: str, kind: EntityKind, text: str) -> EntitySpec:
-        try:
-            return msgspec.json.decode(text, type=_SPEC_TYPES[kind])
-        except msgspec.DecodeError as error:
-            raise ConfigError(
-                f"{self._name}: the entity '{path}' is unreadable: {error}"
-            ) from error
+            spec = decode_spec(self._name, path, kind, text)
+            yield entity_id, path, kind, spec, created_ms, updated_ms
 
     def fragments(self, wanted: int | None = None) -> Iterator[FragmentRow]:
         """(entity id, fragment id, store) in the order of the fragments, of all entities or one."""
@@ -325,7 +311,7 @@ class CatalogDatabase:
             " ORDER BY scope, name"
         )
         for scope, *fields in rows:
-            yield scope, _policy(*fields)
+            yield scope, policy_of(*fields)
 
     def policies_of(self, scope: str) -> Iterator[AccessPolicy]:
         """The policies of one scope, by name."""
@@ -335,7 +321,7 @@ class CatalogDatabase:
             (scope,),
         )
         for fields in rows:
-            yield _policy(*fields)
+            yield policy_of(*fields)
 
     def idle_times(self) -> dict[int, int]:
         """By entity, for how long nobody had used it when that was last written."""
@@ -367,7 +353,7 @@ class CatalogDatabase:
         cursor = self._connection.execute(
             "INSERT INTO entity (path, path_key, kind, spec, created_ms, updated_ms)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            (path, key, kind.value, _encode(spec), now_ms, now_ms),
+            (path, key, kind.value, encode_spec(spec), now_ms, now_ms),
         )
         assert cursor.lastrowid is not None
         self.changes.note_entity(cursor.lastrowid)
@@ -393,7 +379,7 @@ class CatalogDatabase:
         """Put another spec in the place of the entity's own."""
         self._connection.execute(
             "UPDATE entity SET spec = ?, updated_ms = ? WHERE entity_id = ?",
-            (_encode(spec), now_ms, entity_id),
+            (encode_spec(spec), now_ms, entity_id),
         )
         self.changes.note_entity(entity_id)
 
@@ -409,13 +395,7 @@ class CatalogDatabase:
         self._connection.execute(
             "INSERT OR REPLACE INTO policy (scope, name, primary_key, secondary_key, rights)"
             " VALUES (?, ?, ?, ?, ?)",
-            (
-                scope,
-                policy.name,
-                policy.primary_key,
-                policy.secondary_key,
-                " ".join(names_of_rights(policy.rights)),
-            ),
+            policy_row(scope, policy),
         )
         self.changes.note_policies(scope)
 
@@ -423,6 +403,24 @@ class CatalogDatabase:
         """Remove a policy."""
         self._connection.execute("DELETE FROM policy WHERE scope = ? AND name = ?", (scope, name))
         self.changes.note_policies(scope)
+
+    # --- copying ------------------------------------------------------------------------
+
+    def read_table(self, table: str) -> list[Row]:
+        """Every row of a table, in the order of `COLUMNS`."""
+        columns = ", ".join(COLUMNS[table])
+        query = f"SELECT {columns} FROM {table} ORDER BY {COLUMNS[table][0]}"  # noqa: S608
+        return self._connection.execute(query).fetchall()
+
+    def replace_table(self, table: str, rows: Sequence[Row]) -> None:
+        """Have a table hold these rows alone; inside a transaction."""
+        self._connection.execute(f"DELETE FROM {table}")  # noqa: S608
+        places = ", ".join("?" * len(COLUMNS[table]))
+        columns = ", ".join(COLUMNS[table])
+        self._connection.executemany(
+            f"INSERT INTO {table} ({columns}) VALUES ({places})",  # noqa: S608
+            rows,
+        )
 
 
 def read_policies(
@@ -446,10 +444,7 @@ def read_policies(
     finally:
         if connection is not None:
             connection.close()
-    return [
-        AccessPolicy(name, primary, secondary, rights_from_names(rights.split()))
-        for name, primary, secondary, rights in rows
-    ]
+    return [policy_of(*row) for row in rows]
 
 
 def _connect(file: Path | None) -> sqlite3.Connection:
@@ -468,10 +463,6 @@ def _id_range(wanted: int | None) -> tuple[int, int]:
     return (0, _ID_MAX) if wanted is None else (wanted, wanted)
 
 
-def _policy(name: str, primary_key: str, secondary_key: str, rights: str) -> AccessPolicy:
-    return AccessPolicy(name, primary_key, secondary_key, rights_from_names(rights.split()))
-
-
 def in_one_file(content: bytes) -> bytes:
     """A database that is in no need of a log beside it: the two version bytes of its header."""
     return content[:18] + b"\x01\x01" + content[20:]
@@ -488,7 +479,3 @@ def copied_generation(file: Path) -> int:
         return -1
     finally:
         connection.close()
-
-
-def _encode(spec: EntitySpec) -> str:
-    return msgspec.json.encode(spec).decode()

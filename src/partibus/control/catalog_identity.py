@@ -42,9 +42,16 @@ class CatalogIdentity:
         """How many changes the namespace has seen since it has an id."""
         return int(self._setting(GENERATION) or 0)
 
+    def entity_sequence(self) -> int:
+        """The highest id that an entity ever had."""
+        return self._sequence("entity")
+
     def fragment_sequence(self) -> int:
         """The highest id that a fragment ever had."""
-        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'fragment'")
+        return self._sequence("fragment")
+
+    def _sequence(self, table: str) -> int:
+        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
         found = row.fetchone()
         return 0 if found is None else int(found[0])
 
@@ -72,21 +79,31 @@ class CatalogIdentity:
         self._put(GENERATION, str(generation))
         return generation
 
+    # Neither sequence nor digest can be written by hand: a row that is gone again can.
+
+    def raise_entity_sequence(self, least: int) -> None:
+        """Use no id up to `least` for an entity any more."""
+        if self.entity_sequence() < least:
+            self._insert_nameless_entity(least)
+            self._connection.execute("DELETE FROM entity WHERE entity_id = ?", (least,))
+
     def raise_fragment_sequence(self, least: int) -> None:
         """Use no id up to `least` for a fragment any more."""
         if self.fragment_sequence() >= least:
             return
-        # Neither sequence nor digest can be written by hand: a row that is gone again can.
-        run = self._connection.execute
-        run(
-            "INSERT INTO entity (entity_id, path, path_key, kind, spec, created_ms, updated_ms)"
-            " VALUES (0, '', '', '', '', 0, 0)"
-        )
-        run(
+        self._insert_nameless_entity(0)
+        self._connection.execute(
             "INSERT INTO fragment (fragment_id, entity_id, ordinal, store) VALUES (?, 0, 0, 0)",
             (least,),
         )
-        run("DELETE FROM entity WHERE entity_id = 0")
+        self._connection.execute("DELETE FROM entity WHERE entity_id = 0")
+
+    def _insert_nameless_entity(self, entity_id: int) -> None:
+        self._connection.execute(
+            "INSERT INTO entity (entity_id, path, path_key, kind, spec, created_ms, updated_ms)"
+            " VALUES (?, '', '', '', '', 0, 0)",
+            (entity_id,),
+        )
 
     def add_store(self, number: int) -> None:
         """A store was begun and says of itself that it is this one."""

@@ -68,15 +68,7 @@ class ChangeLog:
         )
         if rows is None:
             return None
-        if not rows:
-            return News(self.seen, (), ())
-        if rows[0][0] != self.seen + 1:
-            return None
-        return News(
-            rows[-1][0],
-            sorted({entity_id for _, entity_id, _ in rows if entity_id is not None}),
-            list(dict.fromkeys(scope for _, _, scope in rows if scope is not None)),
-        )
+        return news_of(rows, self.seen)
 
     def _read(self, query: str, values: tuple[int, ...] = ()) -> list[Any] | None:
         """Rows of the log; None in a catalog of a release that kept none, until it is written."""
@@ -87,3 +79,16 @@ class ChangeLog:
             if self._connection.execute(known).fetchone() is not None:
                 raise
             return None
+
+
+def news_of(rows: Sequence[tuple[int, int | None, str | None]], seen: int) -> News | None:
+    """What rows of the log say that follow `seen`; None when some of them are no longer kept."""
+    if not rows:
+        return News(seen, (), ())
+    if rows[0][0] != seen + 1:
+        return None
+    return News(
+        rows[-1][0],
+        sorted({entity_id for _, entity_id, _ in rows if entity_id is not None}),
+        list(dict.fromkeys(scope for _, _, scope in rows if scope is not None)),
+    )

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import psycopg
+from psycopg import pq
 
 from partibus.control.postgres.schema import migrate
 from partibus.domain.errors import StoreUnavailable
@@ -91,13 +92,13 @@ class ControlSession:
             try:
                 await asyncio.wait({task}, timeout=self._work_s)
                 if not task.done():
-                    _shut_down(connection)
+                    shut_down(connection.pgconn)
                 return await task
             except psycopg.Error as error:
                 await self._drop()
                 raise unreachable(self.dsn, error) from error
             except asyncio.CancelledError:
-                _shut_down(connection)
+                shut_down(connection.pgconn)
                 with contextlib.suppress(psycopg.Error, asyncio.CancelledError):
                     await task
                 await self._drop()
@@ -128,9 +129,9 @@ class ControlSession:
                 await connection.close()
 
 
-def _shut_down(connection: AsyncConnection) -> None:
+def shut_down(wire: pq.abc.PGconn) -> None:
     """End the wait for an answer. Cancelling asks the database, which may be what hangs."""
     with contextlib.suppress(psycopg.Error, OSError):
-        stream = socket.socket(fileno=os.dup(connection.pgconn.socket))
+        stream = socket.socket(fileno=os.dup(wire.socket))
         with stream:
             stream.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,41 @@
+"""A catalog is copied from one database into another: from a single machine to a cluster, and back.
+
+Owns what a copy is: every row with its id, the ids that were ever given, and the namespace's own
+identity, so that the lanes of the one belong to the other as well. It is all there at its end, or
+nothing is. Never copies the log of changes: followers of the copy learn of every entity instead.
+Called by the offline verbs.
+"""
+
+from partibus.control.catalog_rows import COLUMNS, CatalogRows
+from partibus.domain.errors import ConfigError
+
+
+def copy_catalog(source: CatalogRows, target: CatalogRows) -> int:
+    """Have `target`, which must not have entities or stores, hold what `source` does; answers how
+    many entities that is."""
+    with source.snapshot():
+        content = {table: source.read_table(table) for table in COLUMNS}
+        entity_last = source.identity.entity_sequence()
+        fragment_last = source.identity.fragment_sequence()
+    with target.transaction():
+        if target.read_table("entity") or target.identity.stores():
+            raise ConfigError(
+                "The catalog to copy into has entities or stores already; nothing was copied. "
+                "Give an empty one."
+            )
+        for table in reversed(COLUMNS):
+            target.replace_table(table, ())
+        for table, rows in content.items():
+            target.replace_table(table, rows)
+        target.identity.raise_entity_sequence(entity_last)
+        target.identity.raise_fragment_sequence(fragment_last)
+        _note_all(target)
+        target.identity.advance()
+    return len(content["entity"])
+
+
+def _note_all(target: CatalogRows) -> None:
+    for entity_id, *_ in target.read_table("entity"):
+        target.changes.note_entity(entity_id)
+    for scope in dict.fromkeys(row[0] for row in target.read_table("policy")):
+        target.changes.note_policies(scope)

@@ -1,0 +1,136 @@
+"""The catalog's connection to the cluster's database: one at a time, for the thread of the catalog.
+
+Owns the writer's turn among all nodes (an advisory lock that ends with its transaction), the time a
+statement may take, and what failures become: another node is writing (CatalogBusy), or the database
+does not answer (StoreUnavailable) and the next call connects anew. Blocks, for `WORK_MS` at the
+most, also when the database hangs. Called by the catalog's rows.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, LiteralString
+
+import psycopg
+from psycopg import pq, sql
+
+from partibus.control.postgres.session import (
+    WORK_MS,
+    SyncConnection,
+    connect,
+    shut_down,
+    unreachable,
+)
+from partibus.domain.errors import CatalogBusy, StoreUnavailable
+
+BUSY_MS: Final = 250
+"""How long a write waits for another node: theirs take some milliseconds. Whoever can wait without
+keeping others waiting tries again."""
+# Any constant will do; it must be the same in every release.
+CATALOG_LOCK: Final = 0x70636174
+
+_log: Final = logging.getLogger(__name__)
+
+
+class CatalogLink:
+    """Statements and transactions on one connection, which is made when it is needed."""
+
+    __slots__ = ("_connection", "_dsn")
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._connection: SyncConnection | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether statements belong to a transaction or snapshot that was begun."""
+        connection = self._connection
+        return (
+            connection is not None
+            and connection.info.transaction_status != pq.TransactionStatus.IDLE
+        )
+
+    def run(
+        self, query: LiteralString | sql.Composed, values: Sequence[Any] = ()
+    ) -> "psycopg.Cursor[tuple[Any, ...]]":
+        """A statement; one outside a transaction is one by itself."""
+        with self._guarded() as connection:
+            return connection.execute(query, values)
+
+    def run_many(self, query: sql.Composed, rows: Sequence[Sequence[Any]]) -> None:
+        """A statement for each row."""
+        with self._guarded() as connection:
+            connection.cursor().executemany(query, rows)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Be the one writer: all of the block is durable at its end, or nothing."""
+        with self._block("BEGIN"):
+            self._take_turn()
+            yield
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All reads of the block see the same moment."""
+        if self.in_transaction:
+            yield
+            return
+        with self._block("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"):
+            yield
+
+    def close(self) -> None:
+        """Let go of the connection; a second call does nothing."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                connection.close()
+
+    @contextlib.contextmanager
+    def _block(self, begin: LiteralString) -> Iterator[None]:
+        try:
+            self._begin(begin)
+            yield
+            if self._connection is None:
+                raise StoreUnavailable("The catalog's connection was lost. Try again.")
+            self.run("COMMIT")
+        except BaseException:
+            if self.in_transaction:
+                with contextlib.suppress(StoreUnavailable):
+                    self.run("ROLLBACK")
+            raise
+
+    def _begin(self, begin: LiteralString) -> None:
+        """A connection that was lost since it was last used is made anew here."""
+        is_used = self._connection is not None
+        try:
+            self.run(begin)
+        except StoreUnavailable:
+            if not is_used:
+                raise
+            self.run(begin)
+
+    def _take_turn(self) -> None:
+        self.run(f"SET LOCAL lock_timeout = {BUSY_MS}")
+        self.run("SELECT pg_advisory_xact_lock(%s)", (CATALOG_LOCK,))
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[SyncConnection]:
+        """A statement that takes too long is ended by closing its socket: the database may hang,
+        and a limit that the database keeps would hang with it."""
+        if self._connection is None:
+            self._connection = connect(self._dsn, "catalog")
+        connection = self._connection
+        watch = threading.Timer(WORK_MS / 1000, shut_down, (connection.pgconn,))
+        watch.daemon = True
+        watch.start()
+        try:
+            yield connection
+        except psycopg.errors.LockNotAvailable as error:
+            raise CatalogBusy from error
+        except psycopg.Error as error:
+            _log.error("the catalog cannot be used: %s", error)
+            self.close()
+            raise unreachable(self._dsn, error) from error
+        finally:
+            watch.cancel()
