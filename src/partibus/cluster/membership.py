@@ -24,6 +24,11 @@ class PeerGroup(Protocol):
         ...
 
     @property
+    def kind(self) -> str:
+        """What one of them is called."""
+        ...
+
+    @property
     def run(self) -> int | str:
         """What all of them share and strangers do not have."""
         ...
@@ -64,6 +69,11 @@ class Membership:
     tls: Path
     working: Path | None = None
     """Where an encrypted catalog is worked on, in memory."""
+
+    @property
+    def kind(self) -> str:
+        """What errors and the log call one of them."""
+        return "worker"
 
     @property
     def others(self) -> list[int]:

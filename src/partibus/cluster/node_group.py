@@ -15,6 +15,8 @@ from partibus.cluster.tls_transport import TlsTransport, named_node
 class NodeGroup:
     """The `PeerGroup` of a node."""
 
+    kind = "node"
+
     def __init__(self, directory: Path, host: str, port: int) -> None:
         self.worker = 0
         """Known when the node has joined, as is the id of the cluster."""

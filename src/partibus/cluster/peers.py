@@ -88,7 +88,7 @@ class Peers:
         control.reach(self)
 
     def _know(self, number: int) -> FarBroker:
-        far = self._far[number] = FarBroker(number, self._scheduler)
+        far = self._far[number] = FarBroker(number, self._scheduler, self.membership.kind)
         self._heard_from[number] = asyncio.Event()
         return far
 
@@ -226,7 +226,7 @@ class Peers:
                     delay_s = RETRY_S_MIN
                     self._callers[caller] = None
                     await caller.until_lost()
-                    log.warning("worker %d is lost; connecting to it again", far.worker)
+                    log.warning("%s is lost; connecting to it again", far.name)
             finally:
                 self._callers.pop(caller, None)
                 caller.channel.abort()
@@ -282,10 +282,11 @@ class Peers:
         """Put a question to another worker; a BusError when it does not answer in time."""
         answer = _Answer(self.loop)
         self._far[worker].submit(0, Question(answer, name, msgspec.json.encode(payload)))
+        kind = self.membership.kind.capitalize()
         try:
             line = await asyncio.wait_for(answer.future, ANSWER_S)
         except TimeoutError:
-            raise OperationTimeout(f"Worker {worker} did not answer '{name}' in time.") from None
+            raise OperationTimeout(f"{kind} {worker} did not answer '{name}' in time.") from None
         return msgspec.json.decode(line, type=Payload)
 
     def _answer(self, name: str, payload: bytes) -> bytes | asyncio.Future[bytes]:
@@ -375,7 +376,7 @@ class Caller:
             # Counted in pings, so that a pause of this process is not taken for one of the other.
             quiet_s = 0.0 if channel.last_heard >= asked_at else quiet_s + PING_S
             if quiet_s >= SILENCE_S:
-                log.error("worker %d does not answer and is considered lost", self._far.worker)
+                log.error("%s does not answer and is considered lost", self._far.name)
                 return
 
     def _hear_greeting(self, rows: Sequence[Row]) -> None:
@@ -383,7 +384,7 @@ class Caller:
         if why is None and rows[0][3] != self._far.worker:
             why = f"it has the number {rows[0][3]}"
         if why is not None:
-            log.error("what answers as worker %d is not spoken to: %s", self._far.worker, why)
+            log.error("what answers as %s is not spoken to: %s", self._far.name, why)
             self.channel.abort()
         elif not self._greeted.done():
             self._greeted.set_result(True)

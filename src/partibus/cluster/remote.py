@@ -95,10 +95,12 @@ class FarConsumer:
 class FarBroker:
     """Another worker's fragments."""
 
-    def __init__(self, worker: int, scheduler: Scheduler) -> None:
+    def __init__(self, worker: int, scheduler: Scheduler, kind: str = "worker") -> None:
         self.worker = worker
+        self.name = f"{kind} {worker}"
+        """What errors and the log call the far process."""
         self._scheduler = scheduler
-        self.absence = f"worker {worker}, which runs it, cannot be reached. Try again."
+        self.absence = f"{self.name}, which runs it, cannot be reached. Try again."
         """Why nothing can be asked of it while there is no connection."""
         self._outbox: PeerWriter | None = None
         self._stores_down: frozenset[int] = frozenset()
@@ -154,7 +156,7 @@ class FarBroker:
         """What keeps commands from the far process, as the middle of a sentence."""
         if self._outbox is not None and self._outbox.is_full:
             return (
-                f"worker {self.worker}, which runs it, processes messages more slowly than they "
+                f"{self.name}, which runs it, processes messages more slowly than they "
                 "are sent, and too many are already waiting. Send more slowly and try "
                 "again."
             )
@@ -215,7 +217,7 @@ class FarBroker:
 
     def _outcome_unknown(self) -> OperationTimeout:
         return OperationTimeout(
-            f"Worker {self.worker}, which runs this fragment, was lost before it answered: "
+            f"{self.name.capitalize()}, which runs this fragment, was lost before it answered: "
             "the outcome is unknown. Try again."
         )
 
@@ -351,7 +353,7 @@ class FarBroker:
                     self._answered(row)
             except Exception:
                 # One failing callback must not stop the others.
-                _log.exception("an answer from worker %d could not be delivered", self.worker)
+                _log.exception("an answer from %s could not be delivered", self.name)
 
     def _answered(self, row: Row) -> None:
         command = self._pending.pop(row[1])

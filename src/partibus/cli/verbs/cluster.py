@@ -1,12 +1,19 @@
 """`partibus cluster ...`: the nodes of a cluster and the certificates they know each other by.
 
-Owns the options and the words. What is made and where it lies is `server.nodes.certificates`'s.
+Owns the options and the words. Certificates are made by `server.nodes.certificates`, a running
+cluster is asked by `server.nodes.operations`.
 """
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from partibus.cli.options import AsJson, Yes
+
+if TYPE_CHECKING:
+    from partibus.server.nodes.operations import ClusterDesk, Report
 
 Directory = Annotated[
     Path, typer.Argument(metavar="DIR", help="The directory for the node's certificates.")
@@ -27,12 +34,27 @@ Authority = Annotated[
     ),
 ]
 
-app = typer.Typer(help="Create a cluster and let nodes join it.", no_args_is_help=True)
+Url = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="URL",
+        envvar="PARTIBUS_CLUSTER",
+        help="The cluster's database, as for `partibus serve`.",
+        show_default=False,
+    ),
+]
+Number = Annotated[int, typer.Argument(metavar="NODE", help="The number of the node.", min=1)]
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long to wait at most.")
+]
+
+app = typer.Typer(help="Create a cluster, let nodes join it, and run it.", no_args_is_help=True)
 
 
 @app.callback()
 def cluster() -> None:
-    """Create a cluster and let nodes join it."""
+    """Create a cluster, let nodes join it, and run it."""
 
 
 @app.command()
@@ -78,3 +100,108 @@ def join(directory: Directory, authority: Authority, name: Name) -> None:
     except (BusError, OSError) as error:
         raise typer.Exit(report(error)) from error
     typer.echo(f"{directory}: the certificate of {name}; copy the directory to its machine")
+
+
+@app.command()
+def status(cluster: Url, json: AsJson = False) -> None:
+    """Show the nodes of a cluster and the lanes that each of them serves.
+
+    Example:
+
+        partibus cluster status --cluster postgresql://bus@db.example.org/bus
+    """
+    _ask(cluster, json, lambda desk: desk.status())
+
+
+@app.command()
+def drain(
+    node: Number,
+    cluster: Url,
+    wait: Wait = 60.0,
+    undo: Annotated[bool, typer.Option("--undo", help="Let the node take lanes again.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Have a node hand its lanes over to the others; it goes on serving clients.
+
+    Example:
+
+        partibus cluster drain 2
+    """
+    _ask(cluster, json, lambda desk: desk.drain(node, wait, undo=undo))
+
+
+@app.command()
+def rebalance(cluster: Url, wait: Wait = 60.0, json: AsJson = False) -> None:
+    """Spread the lanes evenly over all live nodes, those that were drained included.
+
+    Lanes spread by themselves when nodes come and go; this ends all drains and waits for it.
+
+    Example:
+
+        partibus cluster rebalance
+    """
+    _ask(cluster, json, lambda desk: desk.rebalance(wait))
+
+
+@app.command()
+def evict(node: Number, cluster: Url, yes: Yes = False, json: AsJson = False) -> None:
+    """Remove a node that hangs or is lost; its lanes are free at once, and its process ends.
+
+    Example:
+
+        partibus cluster evict 2 --yes
+    """
+    from partibus.cli.confirming import confirm
+    from partibus.cli.failures import told
+
+    with told():
+        confirm(f"Remove node {node} from the cluster?", yes)
+    _ask(cluster, json, lambda desk: desk.evict(node))
+
+
+def _ask(url: str, json: bool, question: "Callable[[ClusterDesk], Awaitable[Report]]") -> None:
+    import asyncio
+
+    from partibus.cli.asking import print_json
+    from partibus.cli.failures import told
+
+    with told():
+        report = asyncio.run(_answer(url, question))
+        if json:
+            print_json(report)
+        else:
+            _print(report)
+
+
+async def _answer(url: str, question: "Callable[[ClusterDesk], Awaitable[Report]]") -> "Report":
+    from partibus.domain.errors import ConfigError
+
+    try:
+        from partibus.server.nodes.operations import desk
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "The driver of the cluster's database is missing: pip install 'partibus[postgres]'."
+        ) from error
+    async with desk(url) as opened:
+        return await question(opened)
+
+
+def _print(report: "Report") -> None:
+    from partibus.cli.tables import print_table
+
+    rows = [
+        (
+            row["node"],
+            row["state"],
+            row["address"],
+            row["version"],
+            f"{row['heartbeat_ms'] / 1000:.1f} s",
+            len(row["lanes"]),
+            " ".join(map(str, row["lanes"])),
+        )
+        for row in report["nodes"]
+    ]
+    columns = ("node", "state", "address", "version", "heartbeat", "lanes", "which")
+    print_table(columns, rows, text_columns=("state", "address", "version", "which"))
+    if report["unowned"]:
+        typer.echo(f"no node serves: {' '.join(map(str, report['unowned']))}", err=True)

@@ -38,7 +38,10 @@ class LaneKeeping:
         make: Callable[[int], Broker],
         prepare: Callable[[int, Broker], Awaitable[int]],
         keeps_locks: bool,
+        free: Callable[[int], None],
     ) -> None:
+        self._free = free
+        """Ends what an earlier owner still holds of a lane; blocks."""
         self._ownership = ownership
         self._lanes = lanes
         self._make = make
@@ -122,6 +125,7 @@ class LaneKeeping:
 
     async def _recover(self, lane: int) -> None:
         loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._free, lane)
         broker = self._make(lane)
         # Reading the log takes long; what the other lanes serve goes on meanwhile.
         await loop.run_in_executor(None, broker.open)

@@ -36,12 +36,16 @@ class Seat:
         group: NodeGroup,
         open_catalog: Callable[[], Catalog],
         begin: Callable[[], Awaitable[None]],
+        free: Callable[[int], None],
     ) -> None:
+        self._free = free
         self._begin = begin
         """Starts the ownership."""
         self.ownership = ownership
         self.group = group
         self.open_catalog = open_catalog
+        self.on_evicted: Callable[[], None] | None = None
+        """Called once when an operator has removed this node from the cluster."""
         self._keeping: LaneKeeping | None = None
         self._lanes: MovingLanes | None = None
 
@@ -79,7 +83,7 @@ class Seat:
             return epoch
 
         self._lanes = lanes
-        self._keeping = LaneKeeping(self.ownership, lanes, make, prepare, keeps_locks)
+        self._keeping = LaneKeeping(self.ownership, lanes, make, prepare, keeps_locks, self._free)
         self.ownership.on_change = self._changed
         self._changed()
         with contextlib.suppress(TimeoutError):
@@ -100,6 +104,10 @@ class Seat:
         self.group.changed()
         if self._keeping is not None:
             self._keeping.look()
+        if getattr(self.ownership, "evicted", False) and self.on_evicted is not None:
+            _log.error("this node was evicted from the cluster, and stops")
+            evicted, self.on_evicted = self.on_evicted, None
+            evicted()
 
 
 def epoch_of(store: Store) -> int:

@@ -75,6 +75,7 @@ class Node:
             lambda lane: FakeBroker(lane, self.story, self.fails),  # type: ignore[arg-type,return-value]
             self._prepare,  # type: ignore[arg-type]
             True,
+            lambda lane: self.story.append(f"free {lane}"),
         )
         self.ownership.on_change = self.keeping.look
 
