@@ -189,15 +189,21 @@ def test_health_names_the_worker_that_is_down(new_server: NewServer) -> None:
             lambda: f"Worker {VICTIM} does not answer" in health(server),
             "health names the worker",
         )
+        wait_until(
+            lambda: "not alive" in health(server, "/livez"), "the loop of the worker is missed"
+        )
+        wait_until(
+            lambda: "not ready" in health(server, "/readyz"), "no clients are to be sent here"
+        )
     finally:
         with contextlib.suppress(ProcessLookupError):  # the supervisor may have ended it by now
             os.kill(server.worker_pids()[VICTIM], signal.SIGCONT)
     wait_until(lambda: '"healthy"' in health(server), "it is healthy again")
 
 
-def health(server: WorkersServer) -> str:
-    """What the health page says; nothing when it does not answer, as a stopped worker does."""
-    url = f"http://127.0.0.1:{server.ready.http_port}/health"
+def health(server: WorkersServer, path: str = "/health") -> str:
+    """What a health page says; nothing when it does not answer, as a stopped worker does."""
+    url = f"http://127.0.0.1:{server.ready.http_port}{path}"
     try:
         with urllib.request.urlopen(url, timeout=1) as answer:
             return json.dumps(json.load(answer))

@@ -29,8 +29,6 @@ class WaitingRoom:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sockets: Sequence[socket.socket]) -> None:
         self._loop = loop
-        self._head, body = _answer()
-        self._answer = self._head + body
         self._visits: set[asyncio.Task[None]] = set()
         self._accept_loops = [AcceptLoop(loop, sock.dup(), self._admit) for sock in sockets]
 
@@ -56,8 +54,7 @@ class WaitingRoom:
             async with asyncio.timeout(_REQUEST_S_MAX):
                 request = await self._request(sock)
                 if request.startswith(_METHODS):
-                    is_head = request.startswith(b"HEAD ")
-                    await self._loop.sock_sendall(sock, self._head if is_head else self._answer)
+                    await self._loop.sock_sendall(sock, answer_to(request))
         except (OSError, TimeoutError):
             pass  # it has gone away, or is too slow; either way it asks again
 
@@ -74,11 +71,16 @@ class WaitingRoom:
         return head
 
 
-def _answer() -> tuple[bytes, bytes]:
-    body = json.dumps({"status": "unhealthy", "message": MESSAGE}).encode()
+def answer_to(request: bytes) -> bytes:
+    """503 for every path: a probe that asks whether it may go on must wait, in its own words."""
+    method, _, rest = request.partition(b" ")
+    said: dict[str, object] = {"status": "unhealthy", "message": MESSAGE}
+    if rest.startswith((b"/readyz", b"/livez")):
+        said = {"status": "starting", "reasons": ["The server is starting."]}
+    body = json.dumps(said).encode()
     head = (
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
         "cache-control: no-store\r\nretry-after: 1\r\nconnection: close\r\n"
         f"content-length: {len(body)}\r\n\r\n"
     )
-    return head.encode("ascii"), body
+    return head.encode("ascii") + (b"" if method == b"HEAD" else body)

@@ -1,35 +1,153 @@
-"""The health of a server in one sentence, from what a worker knows of the others and the stores.
+"""The health of a server, by a real probe: every worker is asked, and every store writes.
 
-Owns what counts as unhealthy, and in which order it is reported. Asked by the HTTP probes; it must
-never wait for anything, so all of it is known beforehand.
+Owns the questions `alive` and `probe`, their answers in one process, and the report over all
+workers. A store that is up proves it by an empty entry that becomes durable, at most one in
+`FRESH_S` however many ask; one that is down is probed by itself. What a report means for a client
+is `ops.health`'s.
 """
 
-from collections.abc import Sequence
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Mapping
+from typing import Any, Final
 
-from partibus.server.store_loads import ServerLoads
+from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.control.catalog import Catalog
+from partibus.domain.errors import BusError
+from partibus.fragment.broker import Broker
+from partibus.ops.health import STUCK, UNREACHABLE, HealthReport, StoreHealth
+from partibus.store.interface import Store, StoreState
+
+ALIVE: Final = "alive"
+PROBE: Final = "probe"
+FRESH_S: Final = 1.0
+"""A probe that was written this recently is not repeated."""
+WRITE_S_MAX: Final = 2.0
+"""A store that has not made an entry durable by then is stuck."""
+ANSWER_S_MAX: Final = 3.0
+"""A worker that has not answered by then does not answer; more than a stuck store takes."""
+
+_log: Final = logging.getLogger(__name__)
 
 
-def describe_health(
-    lost_workers: Sequence[int], loads: ServerLoads, stores: int
-) -> tuple[bool, str]:
-    """Whether the server does its work, and why not."""
-    if lost_workers:
-        return False, f"Worker {_list(lost_workers)} does not answer."
-    down = loads.down(stores)
-    if down:
-        return False, f"Store {_list(down)} is down; it is being probed."
-    damaged = loads.damaged(stores)
-    if damaged:
-        return False, f"{damaged} stored messages failed their checksum; see the log."
-    short = loads.short(stores)
-    if short:
-        # It serves: an orchestrator must not restart it, which would give no room.
-        return True, (
-            f"The disk of store {_list(short)} is almost full: sends are refused, while messages "
-            "are received and settled. Free space, or receive messages."
+class StoreProbe:
+    """Whether one store writes; callers at the same time share one probe."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._written_s: float | None = None
+        """When the last entry of a probe became durable."""
+        self._writing: asyncio.Future[bool] | None = None
+
+    async def state(self) -> str:
+        """The store's own word, or that it is stuck."""
+        if self._store.state is StoreState.DOWN or self._is_fresh():
+            return self._store.state.value
+        if self._writing is None:
+            self._write()
+        assert self._writing is not None
+        try:
+            await asyncio.wait_for(asyncio.shield(self._writing), WRITE_S_MAX)
+        except TimeoutError:
+            return STUCK
+        state: StoreState = self._store.state
+        return state.value
+
+    def age_ms(self) -> int | None:
+        """How long ago the last probe was durable; None when none was."""
+        if self._written_s is None:
+            return None
+        return round((time.monotonic() - self._written_s) * 1000)
+
+    def _is_fresh(self) -> bool:
+        return self._written_s is not None and time.monotonic() - self._written_s < FRESH_S
+
+    def _write(self) -> None:
+        self._writing = asyncio.get_running_loop().create_future()
+        self._store.append([], self._done)
+
+    def _done(self, error: BusError | None) -> None:
+        """It is durable, or the store went down with it, which its state shows."""
+        if error is None:
+            self._written_s = time.monotonic()
+        assert self._writing is not None
+        self._writing.set_result(error is None)
+        self._writing = None
+
+
+class OwnHealth:
+    """The health of this process."""
+
+    def __init__(self, brokers: Mapping[int, Broker], catalog: Catalog) -> None:
+        self._brokers = brokers
+        self._catalog = catalog
+        self._probes: dict[int, StoreProbe] = {}
+
+    def register(self, control: ControlHub) -> None:
+        """Answer for this process."""
+        control.register(ALIVE, lambda payload: {})
+        control.register(PROBE, self.probe)
+
+    async def probe(self, payload: Payload) -> Payload:
+        """Read the catalog, and have every store write."""
+        stores = await asyncio.gather(*map(self._store, self._brokers.items()))
+        return {"catalog": self._reads_catalog(), "stores": dict(stores)}
+
+    async def _store(self, numbered: tuple[int, Broker]) -> tuple[str, dict[str, Any]]:
+        number, broker = numbered
+        probe = self._probes.setdefault(number, StoreProbe(broker.store))
+        return str(number), {
+            "state": await probe.state(),
+            "age_ms": probe.age_ms(),
+            "damaged": broker.damage.count,
+            "short": broker.store.shortage is not None,
+        }
+
+    def _reads_catalog(self) -> bool:
+        try:
+            self._catalog.refresh()
+        except (BusError, OSError, sqlite3.Error) as error:
+            _log.warning("the catalog cannot be read: %s", error)
+            return False
+        return True
+
+
+class HealthService:
+    """The health of the whole server."""
+
+    def __init__(self, control: ControlHub, stores: int) -> None:
+        self._control = control
+        self._stores = stores
+
+    async def alive(self) -> dict[int, bool]:
+        """Whether the loop of each worker answers."""
+        answers = await self._ask_all(ALIVE)
+        return {worker: answer is not None for worker, answer in answers.items()}
+
+    async def report(self) -> HealthReport:
+        """What every worker finds in its stores."""
+        answers = await self._ask_all(PROBE)
+        found = [answer for answer in answers.values() if answer is not None]
+        stores = {n: StoreHealth(state=UNREACHABLE) for n in range(self._stores)}
+        for answer in found:
+            for number, facts in answer["stores"].items():
+                stores[int(number)] = StoreHealth(**facts)
+        return HealthReport(
+            workers={worker: answer is not None for worker, answer in answers.items()},
+            stores=stores,
+            reads_catalog=all(answer["catalog"] for answer in found),
         )
-    return True, "Service is healthy."
 
+    async def _ask_all(self, name: str) -> dict[int, Payload | None]:
+        workers = self._control.workers
+        answers = await asyncio.gather(*(self._ask(worker, name) for worker in workers))
+        return dict(zip(workers, answers, strict=True))
 
-def _list(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
+    async def _ask(self, worker: int, name: str) -> Payload | None:
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                return await self._control.ask(worker, name, {})
+        except (BusError, TimeoutError):
+            return None

@@ -53,7 +53,7 @@ from partibus.server.data_directory.seen import SeenNotes
 from partibus.server.failure import stop_at_once
 from partibus.server.fault_injection.box import FaultBox
 from partibus.server.follower import Follower
-from partibus.server.health import describe_health
+from partibus.server.health import HealthService, OwnHealth
 from partibus.server.idle import IdleWatch
 from partibus.server.lanes import Lanes
 from partibus.server.live import ServerNamespace
@@ -127,6 +127,7 @@ class Node:
         self._clock_watch: ClockWatch
         self._idle: IdleWatch
         self.administration: Administration
+        self.health = HealthService(self.control, settings.stores)
         self.bulk: BulkPath
         self._faults: FaultBox | None = None
         self._couriers: Couriers
@@ -271,11 +272,6 @@ class Node:
 
         return data_routes(DataPlane(self.gateway))
 
-    def health(self) -> tuple[bool, str]:
-        """Whether the node does its work, and in a sentence why not."""
-        lost = [] if self._peers is None else self._peers.lost_workers()
-        return describe_health(lost, self._loads, self._settings.stores)
-
     def connection_string(self, host: str, port: int) -> str:
         """What a client pastes to reach this node."""
         return connection_string(self.catalog, self._settings.data, self._shows_key, host, port)
@@ -414,6 +410,7 @@ class Node:
         """Let operators look at this process, and break it where that was asked for."""
         gateway = self.gateway
         open_desks(gateway, self._brokers, self._machines, self.control)
+        OwnHealth(self._brokers, self.catalog).register(self.control)
         LiveSample(self._brokers, self._machines, self.catalog, gateway).register(self.control)
         self.bulk = BulkPath(
             self._settings,

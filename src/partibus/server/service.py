@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from partibus.gateway.tracing import Tracing
     from partibus.ops.admin import Administration
+    from partibus.ops.health import HealthProbe, HealthReport
     from partibus.server.telemetry.export import Telemetry
     from partibus.server.testing.namespaces import HostedNamespaces
 
@@ -83,7 +84,8 @@ class ServedNode(Protocol):
         """The HTTP routes by which messages are sent and received."""
         ...
 
-    def health(self) -> tuple[bool, str]: ...
+    @property
+    def health(self) -> "HealthProbe": ...
 
     def connection_string(self, host: str, port: int) -> str: ...
 
@@ -149,11 +151,17 @@ class Service:
             await self._telemetry.stop()
         self._cleanup.close()
 
-    def health(self) -> tuple[bool, str]:
-        """What `/health` answers."""
+    async def alive(self) -> dict[int, bool]:
+        """Whether the loops of all workers turn; one that is stopping is not asked for others."""
+        return {} if self._is_stopping else await self._node.health.alive()
+
+    async def report(self) -> "HealthReport":
+        """What `/health` and `/readyz` go by."""
         if self._is_stopping:
-            return False, "The server is stopping."
-        return self._node.health()
+            from partibus.ops.health import HealthReport
+
+            return HealthReport(workers={}, stores={}, is_draining=True)
+        return await self._node.health.report()
 
     async def _start(self) -> Endpoints:
         loop = asyncio.get_running_loop()
@@ -207,8 +215,8 @@ class Service:
     def _waiting_room(
         self, loop: asyncio.AbstractEventLoop, ports: dict[str, list[socket.socket]]
     ) -> WaitingRoom:
-        """Tools that start an emulator ask for its health at once."""
-        sockets = ports.get("--http-port", []) if self._settings.emulator else []
+        """Tools that start a server ask for its health at once."""
+        sockets = ports.get("--http-port", [])
         room = WaitingRoom(loop, sockets)
         self._cleanup.callback(room.close)
         return room
@@ -243,7 +251,7 @@ class Service:
 
         routes = [*console_routes(self._settings.console), *self._node.data_routes()]
         operations = operations_application(
-            self.health, self._node.administration, routes, self._settings.metrics
+            self, self._node.administration, routes, self._settings.metrics
         )
         application = with_management(self._node.management(), operations)
         if self._node.hosted is None:

@@ -13,7 +13,7 @@ from partibus.listener.accept import bind
 from partibus.listener.listener import Listener, ListenerLimits
 from partibus.listener.tcp import AmqpProtocol
 from partibus.listener.tls import DevelopmentAuthority
-from partibus.ops.health import operations_application
+from partibus.ops.health import HealthReport, StoreHealth, operations_application
 
 HOST = "127.0.0.1"
 
@@ -78,7 +78,7 @@ class Front:
     def __init__(self, authority: DevelopmentAuthority) -> None:
         self.clock = ManualClock()
         self.clients: asyncio.Queue[RecordingClient] = asyncio.Queue()
-        self.health = (True, "All good.")
+        self.store_state = "up"
         self.authority = authority
         self.port = 0
         self.listener = self.listen(connections_max=100, sockets_max=200)
@@ -94,7 +94,7 @@ class Front:
             limits=limits,
             connect=self._connect,
             tls_context=self.authority.context,
-            http_application=lambda: operations_application(lambda: self.health),
+            http_application=lambda: operations_application(self),
         )
         (sock,) = bind(HOST, 0, "--port")
         self.port = sock.getsockname()[1]
@@ -105,6 +105,12 @@ class Front:
         client = RecordingClient(wire)
         self.clients.put_nowait(client)
         return client
+
+    async def alive(self) -> dict[int, bool]:
+        return {0: True}
+
+    async def report(self) -> HealthReport:
+        return HealthReport(workers={0: True}, stores={0: StoreHealth(state=self.store_state)})
 
     async def dial(self, context: ssl.SSLContext | None = None) -> Streams:
         name = None if context is None else "localhost"

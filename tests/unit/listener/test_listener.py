@@ -76,13 +76,16 @@ async def test_http_is_served_plain_and_over_tls(front: Front, dial: Dial) -> No
         writer.write(REQUEST)
         status, body = await http_answer(reader)
         assert status == 200
-        assert json.loads(body) == {"status": "healthy", "message": "All good."}
-        front.health = (False, "store 0 is down")
+        assert json.loads(body) == {"status": "healthy", "message": "Service is healthy."}
+        front.store_state = "down"
         writer.write(REQUEST)
         status, body = await http_answer(reader)
         assert status == 503
-        assert json.loads(body) == {"status": "unhealthy", "message": "store 0 is down"}
-        front.health = (True, "All good.")
+        assert json.loads(body) == {
+            "status": "unhealthy",
+            "message": "Store 0 is down; it is being probed.",
+        }
+        front.store_state = "up"
 
 
 async def test_a_request_may_come_byte_by_byte(front: Front, dial: Dial) -> None:

@@ -52,6 +52,15 @@ async def test_http_is_answered_with_503_and_the_text(sock: socket.socket, metho
     waiting.close()
 
 
+@pytest.mark.parametrize("path", [b"/readyz", b"/livez"])
+async def test_probes_are_told_that_it_is_starting(sock: socket.socket, path: bytes) -> None:
+    waiting = room(sock)
+    head, _, body = (await say(sock, b"GET " + path + b" HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ")
+    assert json.loads(body) == {"status": "starting", "reasons": ["The server is starting."]}
+    waiting.close()
+
+
 @pytest.mark.parametrize(
     "said", [b"AMQP\x00\x01\x00\x00", b"\x16\x03\x01" * 99], ids=["amqp", "tls"]
 )

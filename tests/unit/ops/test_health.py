@@ -1,10 +1,16 @@
 """What operators and health checkers are told, asked through the application itself."""
 
 import json
+from typing import Any
 
 import pytest
 
-from partibus.ops.health import HealthProbe, operations_application
+from partibus.ops.health import (
+    HealthProbe,
+    HealthReport,
+    StoreHealth,
+    operations_application,
+)
 
 
 async def ask(
@@ -37,43 +43,114 @@ async def ask(
     return start["status"], headers, body.decode()
 
 
-def healthy() -> tuple[bool, str]:
-    return True, "Serving 3 queues."
+class Found:
+    """A server whose probes found this."""
+
+    def __init__(self, *stores: StoreHealth, workers: int = 1, lost: int = 0, **rest: bool) -> None:
+        answering = {number: number < workers - lost for number in range(workers)}
+        numbered = dict(enumerate(stores or (UP,)))
+        self._report = HealthReport(workers=answering, stores=numbered, **rest)
+
+    async def alive(self) -> dict[int, bool]:
+        return dict(self._report.workers)
+
+    async def report(self) -> HealthReport:
+        return self._report
 
 
-def unhealthy() -> tuple[bool, str]:
-    return False, "Store 1 is down: disk full."
+UP = StoreHealth(state="up", age_ms=4)
+GONE = StoreHealth(state="down")
+healthy = Found()
+unhealthy = Found(UP, GONE)
+
+
+async def answer(probe: HealthProbe, path: str) -> tuple[int, dict[str, Any]]:
+    status, _, body = await ask(probe, path)
+    return status, json.loads(body)
 
 
 @pytest.mark.rule("EMU-6")
 async def test_health_is_answered_like_the_emulator() -> None:
     status, headers, body = await ask(healthy, "/health")
     assert status == 200
-    assert json.loads(body) == {"status": "healthy", "message": "Serving 3 queues."}
+    assert json.loads(body) == {"status": "healthy", "message": "Service is healthy."}
     assert headers["content-type"] == "application/json"
     assert headers["cache-control"] == "no-store"
     status, _, body = await ask(unhealthy, "/health")
     assert status == 503
-    assert json.loads(body) == {"status": "unhealthy", "message": "Store 1 is down: disk full."}
+    message = "Store 1 is down; it is being probed."
+    assert json.loads(body) == {"status": "unhealthy", "message": message}
 
 
-async def test_readiness_gives_its_reasons() -> None:
-    status, _, body = await ask(healthy, "/readyz")
-    assert (status, json.loads(body)) == (200, {"status": "ready", "reasons": []})
-    status, _, body = await ask(unhealthy, "/readyz")
-    reasons = ["Store 1 is down: disk full."]
-    assert (status, json.loads(body)) == (503, {"status": "not ready", "reasons": reasons})
+@pytest.mark.parametrize(
+    ("found", "status", "word", "reason"),
+    [
+        (healthy, 200, "ready", None),
+        (Found(UP, GONE), 200, "degraded", "Store 1 is down; it is being probed."),
+        (
+            Found(UP, StoreHealth(state="stuck")),
+            200,
+            "degraded",
+            "Store 1 does not make writes durable in time.",
+        ),
+        (Found(GONE, GONE), 503, "not ready", "Store 0, 1 is down; it is being probed."),
+        (
+            Found(UP, StoreHealth(state="unreachable"), workers=2, lost=1),
+            503,
+            "not ready",
+            "Worker 1 does not answer.",
+        ),
+        (
+            Found(reads_catalog=False),
+            503,
+            "not ready",
+            "The catalog cannot be read; see the log.",
+        ),
+        (Found(is_draining=True), 503, "draining", "The server is stopping."),
+        (
+            Found(StoreHealth(state="up", damaged=3)),
+            200,
+            "degraded",
+            "3 stored messages failed their checksum; see the log.",
+        ),
+    ],
+)
+async def test_readiness_names_what_is_wrong(
+    found: Found, status: int, word: str, reason: str | None
+) -> None:
+    answered, body = await answer(found, "/readyz")
+    assert (answered, body["status"]) == (status, word)
+    assert body["reasons"] == ([] if reason is None else [reason])
+
+
+async def test_readiness_shows_what_was_looked_at() -> None:
+    _, body = await answer(unhealthy, "/readyz")
+    assert body["workers"] == {"0": "answers"}
+    assert body["catalog"] == "readable"
+    assert body["stores"]["0"] == {"state": "up", "age_ms": 4, "damaged": 0, "short": False}
+    assert body["stores"]["1"]["state"] == "down"
+
+
+async def test_a_full_disk_is_told_and_serves() -> None:
+    found = Found(StoreHealth(state="degraded", short=True))
+    status, body = await answer(found, "/health")
+    assert (status, body["status"]) == (200, "healthy")
+    assert "The disk of store 0 is almost full" in body["message"]
+    status, body = await answer(found, "/readyz")
+    assert (status, body["status"]) == (200, "degraded")
 
 
 async def test_a_sick_node_is_alive() -> None:
-    status, _, body = await ask(unhealthy, "/livez")
-    assert (status, json.loads(body)) == (200, {"status": "alive"})
+    assert await answer(Found(GONE), "/livez") == (
+        200,
+        {"status": "alive", "workers": {"0": "answers"}},
+    )
 
 
-async def test_the_probe_is_asked_every_time() -> None:
-    answers = iter([healthy(), unhealthy()])
-    application = [await ask(lambda: next(answers), "/health") for _ in range(2)]
-    assert [status for status, _, _ in application] == [200, 503]
+async def test_a_worker_that_does_not_answer_is_not_alive() -> None:
+    status, body = await answer(Found(UP, workers=2, lost=1), "/livez")
+    assert (status, body["status"]) == (503, "not alive")
+    assert body["workers"] == {"0": "answers", "1": "does not answer"}
 
 
 @pytest.mark.parametrize("path", ["/$servicebus/websocket", "/$servicebus/websocket/"])

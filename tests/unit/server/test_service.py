@@ -12,6 +12,7 @@ from partibus.domain.clock import SystemClock
 from partibus.domain.errors import ConfigError, StoreCorrupt
 from partibus.listener.own_address import own_address
 from partibus.listener.tcp import AmqpProtocol
+from partibus.ops.health import HealthReport, StoreHealth
 from partibus.server.config import ServeSettings
 from partibus.server.service import Service, reachable_host
 
@@ -74,8 +75,15 @@ class FakeNode:
     def data_routes(self) -> tuple[()]:
         return ()
 
-    def health(self) -> tuple[bool, str]:
-        return self.is_healthy, "as it is"
+    @property
+    def health(self) -> "FakeNode":
+        return self
+
+    async def alive(self) -> dict[int, bool]:
+        return {0: True}
+
+    async def report(self) -> HealthReport:
+        return HealthReport(workers={0: self.is_healthy}, stores={0: StoreHealth(state="up")})
 
     def connection_string(self, host: str, port: int) -> str:
         return f"Endpoint=sb://{host}:{port};UseDevelopmentEmulator=true;"
@@ -129,7 +137,7 @@ async def test_it_serves_between_start_and_stop(tmp_path: Path) -> None:
     assert await reader.readexactly(8) == HEADER
     assert await health(endpoints.http_port) == (
         200,
-        {"status": "healthy", "message": "as it is"},
+        {"status": "healthy", "message": "Service is healthy."},
     )
     node.is_healthy = False
     assert (await health(endpoints.amqp_port))[0] == 503
@@ -140,18 +148,19 @@ async def test_it_serves_between_start_and_stop(tmp_path: Path) -> None:
     assert node.log == ["node started", "node stopped", "client lost"]
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", endpoints.amqp_port)
-    assert served.health() == (False, "The server is stopping.")
+    assert (await served.report()).is_draining
 
 
 @pytest.mark.rule("EMU-6")
 @pytest.mark.parametrize("failure", [None, StoreCorrupt("segment 0: bad")])
-async def test_an_emulator_says_that_it_is_not_ready_yet(
-    tmp_path: Path, failure: Exception | None
+@pytest.mark.parametrize("emulator", [True, False])
+async def test_it_says_that_it_is_not_ready_yet(
+    tmp_path: Path, failure: Exception | None, emulator: bool
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     node = SlowNode(failure)
-    served = service(node, settings(tmp_path, http_port=port, emulator=True))
+    served = service(node, settings(tmp_path, http_port=port, emulator=emulator))
     starting = asyncio.create_task(served.start())
     await node.is_starting.wait()
     text = "Service not available. Please try after some time."
