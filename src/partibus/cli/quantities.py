@@ -53,7 +53,7 @@ def clock_time(time_ms: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def spoken_span(duration_ms: int) -> str:
+def format_span(duration_ms: int) -> str:
     """A duration in the words that `span_ms` reads."""
     if duration_ms < 1000:
         return f"{duration_ms}ms"
@@ -65,7 +65,7 @@ def spoken_span(duration_ms: int) -> str:
     return "".join(f"{number}{unit}" for number, unit in parts if number)
 
 
-def spoken_bytes(count: int | None) -> str:
+def format_bytes(count: int | None) -> str:
     """A size for people."""
     if count is None:
         return "-"

@@ -68,7 +68,7 @@ def timestamp_ms(moment: datetime.datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def spoken_moment(time_ms: int | None) -> str | None:
+def format_moment(time_ms: int | None) -> str | None:
     """A time as programs read it, in UTC."""
     if time_ms is None:
         return None

@@ -23,7 +23,7 @@ from pyspark_servicebus.pipelines.lake.folder import Lake
 from pyspark_servicebus.pipelines.lake.manifest import STAGING, Window, spans_of, window_name
 from pyspark_servicebus.pipelines.lake.settings import CaptureSettings
 from pyspark_servicebus.pipelines.lake.target import CaptureTarget, next_numbers
-from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
 from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
 from pyspark_servicebus.source.cursor_stream import CursorStream
@@ -70,7 +70,7 @@ class CaptureReport:
             f"{self.entity} -> {self.target} ({self.format})",
             f"  {counted(self.rows, 'message')} of {counted(len(self.fragments), 'fragment')} in"
             f" {counted(self.windows, 'window')}, {counted(self.files, 'file')},"
-            f" {spoken_bytes(self.bytes)}, {self.seconds:.1f} s",
+            f" {format_bytes(self.bytes)}, {self.seconds:.1f} s",
         ]
         if self.empty_windows:
             lines.append(f"  {counted(self.empty_windows, 'empty window')}")

@@ -33,7 +33,7 @@ from pyspark_servicebus.pipelines.lake.manifest import (
 from pyspark_servicebus.pipelines.lake.settings import CompactSettings
 from pyspark_servicebus.pipelines.lake.target import DESCRIPTION, files_told
 from pyspark_servicebus.pipelines.lake.template import OWN
-from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
 from pyspark_servicebus.pipelines.run.arguments import script_main
 from pyspark_servicebus.pipelines.run.progress import SILENT, PipelineFailed, Progress, failure_of
 from pyspark_servicebus.pipelines.run.settings import SettingsError
@@ -64,7 +64,7 @@ class CompactReport:
         return (
             f"{self.target}: {counted(self.files_before, 'file')} before,"
             f" {self.files_after:,} now; {counted(self.rows, 'message')} written anew,"
-            f" {spoken_bytes(self.bytes)}, {self.seconds:.1f} s"
+            f" {format_bytes(self.bytes)}, {self.seconds:.1f} s"
         )
 
 

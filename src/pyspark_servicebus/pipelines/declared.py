@@ -37,7 +37,7 @@ WAIT_S_MAX: Final = 3600.0
 Clock = Callable[[], datetime.datetime]
 
 
-class Teller(Protocol):
+class Reporter(Protocol):
     """Gets what happens between runs."""
 
     def report(self, report: Report) -> None:
@@ -60,7 +60,7 @@ class DeclaredRun:
     declared: Declared
     session: "Callable[[], SparkSession]"
     """A session to run in; asked for before each run, since one may have died."""
-    teller: Teller
+    reporter: Reporter
     state_dir: Path = field(default_factory=default_state_dir)
     metrics_file: Path | None = None
     watchers: tuple[Progress, ...] = ()
@@ -73,7 +73,7 @@ class DeclaredRun:
         declared = self.declared
         with self._alone(), metrics_at(declared.metrics_port, self._metrics) as port:
             if port is not None:
-                self.teller.serving(port)
+                self.reporter.serving(port)
             check_names(declared)
             if not declared.schedule.repeats:
                 self._run(self.session())
@@ -91,7 +91,7 @@ class DeclaredRun:
         except SettingsError:
             raise
         except Exception as error:
-            self.teller.failed(error)
+            self.reporter.failed(error)
 
     def _run(self, spark: "SparkSession") -> None:
         """One run, and its report; PipelineFailed when it did not do all that it should."""
@@ -100,7 +100,7 @@ class DeclaredRun:
         recorded = RecordedProgress(declared.name, declared.kind.name, self.state_dir, metrics_file)
         self._recorded = recorded
         report = recorded.run(lambda: self._work(spark, Several(recorded, *self.watchers)))
-        self.teller.report(report)
+        self.reporter.report(report)
         all_done(report)
 
     def _work(self, spark: "SparkSession", progress: Progress) -> Report:
@@ -116,7 +116,7 @@ class DeclaredRun:
     def _wait_until(self, due: datetime.datetime) -> bool:
         """Wait for a moment; False when stopped meanwhile."""
         if (due - self.clock()).total_seconds() > 1:
-            self.teller.waiting(due)
+            self.reporter.waiting(due)
         try:
             while (left_s := (due - self.clock()).total_seconds()) > 0:
                 if self.stopped.wait(min(left_s, WAIT_S_MAX)):

@@ -37,7 +37,7 @@ class Files:
         reports = []
         files = self
 
-        class Teller(PrintedRuns):
+        class Reporter(PrintedRuns):
             def report(self, report: Any) -> None:
                 reports.append(report)
 
@@ -46,7 +46,7 @@ class Files:
 
         state_dir = self._place / "state"
         DeclaredRun(
-            self.declare(text), lambda: self._spark, Teller(), state_dir, watchers=(watcher,)
+            self.declare(text), lambda: self._spark, Reporter(), state_dir, watchers=(watcher,)
         ).go()
         return reports[-1]
 

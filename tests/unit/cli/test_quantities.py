@@ -4,14 +4,14 @@ import pytest
 import typer
 
 from partibus.cli.quantities import (
+    format_bytes,
+    format_span,
     moment_ms,
     rate_per_s,
     size_bytes,
     span_ms,
-    spoken_bytes,
-    spoken_span,
 )
-from partibus.domain.quantities import spoken_moment
+from partibus.domain.quantities import format_moment
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
     [(0, "0ms"), (999, "999ms"), (27_240, "27.2s"), (60_000, "1m"), (3_661_000, "1h1m1s")],
 )
 def test_durations_are_told_in_the_same_words(milliseconds: int, text: str) -> None:
-    assert spoken_span(milliseconds) == text
+    assert format_span(milliseconds) == text
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_durations_are_told_in_the_same_words(milliseconds: int, text: str) -> N
     [(None, "-"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 26, "64.0 MiB")],
 )
 def test_sizes(count: int | None, text: str) -> None:
-    assert spoken_bytes(count) == text
-    assert spoken_bytes(5 << 40) == "5.0 TiB"
+    assert format_bytes(count) == text
+    assert format_bytes(5 << 40) == "5.0 TiB"
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_what_is_no_size(text: str) -> None:
 
 def test_moments() -> None:
     assert moment_ms("1970-01-01T00:00:01Z") == 1000
-    assert spoken_moment(1500) == "1970-01-01T00:00:01.500Z"
-    assert spoken_moment(None) is None
+    assert format_moment(1500) == "1970-01-01T00:00:01.500Z"
+    assert format_moment(None) is None
     assert span_ms("1d12h") == 36 * 3_600_000
     with pytest.raises(typer.BadParameter):
         moment_ms("tomorrow")
 
 
 def test_a_time_beyond_the_calendar_is_its_end() -> None:
-    assert spoken_moment(1 << 62) == "9999-12-31T23:59:59.999Z"
-    assert spoken_moment(-(1 << 62)) == "0001-01-01T00:00:00.000Z"
+    assert format_moment(1 << 62) == "9999-12-31T23:59:59.999Z"
+    assert format_moment(-(1 << 62)) == "0001-01-01T00:00:00.000Z"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from partibus.cli.entities.rule_report import spoken_edit
+from partibus.cli.entities.rule_report import format_edit
 from partibus.cli.main import app
 from partibus.cli.messages.flags import system_property
 from partibus.cli.messages.typed_properties import read_values
@@ -73,7 +73,7 @@ def test_an_action_does_what_the_page_says(text: str, properties: str, copy: str
     except EvaluationError:
         assert copy == "fails"
     else:
-        assert [spoken_edit(edit) for edit in edits] == re.findall(r"`([^`]+)`", copy)
+        assert [format_edit(edit) for edit in edits] == re.findall(r"`([^`]+)`", copy)
 
 
 def test_the_commands_print_what_the_page_shows(

@@ -35,7 +35,7 @@ def print_explanations(reach: Reach) -> None:
         if explanation.term.parts:
             _print_term(explanation.term, "  ")
         for edit in explanation.edits:
-            typer.echo(f"  then {spoken_edit(edit)}")
+            typer.echo(f"  then {format_edit(edit)}")
         if explanation.action_error:
             typer.echo(f"  but its action fails: {explanation.action_error}")
 
@@ -50,7 +50,7 @@ def _print_term(term: Term, indent: str) -> None:
         _print_term(part, indent + "  ")
 
 
-def spoken_edit(edit: Edit) -> str:
+def format_edit(edit: Edit) -> str:
     """An edit in the words of the language."""
     name = f"sys.{SYSTEM_NAMES[edit.name]}" if edit.scope == "sys" else edit.name
     if edit.value is REMOVED:

@@ -232,7 +232,7 @@ def _print_properties(kind: Kind, entity: dict[str, Any]) -> None:
 
 
 def _print_list(kind: Kind, entities: list[dict[str, Any]]) -> None:
-    from partibus.cli.quantities import spoken_bytes
+    from partibus.cli.quantities import format_bytes
     from partibus.cli.tables import print_table
 
     columns = ["name", "status", "active", "dead letter", "scheduled", "size", "features"]
@@ -247,7 +247,7 @@ def _print_list(kind: Kind, entities: list[dict[str, Any]]) -> None:
         else:
             row += [counts.get(name) for name in ("active", "dead_letter", "scheduled")]
         features = ", ".join(word for word, key in _FEATURES if entity.get(key))
-        rows.append([*row, spoken_bytes(entity.get("size_in_bytes")), features])
+        rows.append([*row, format_bytes(entity.get("size_in_bytes")), features])
     print_table(columns, rows, text_columns=("name", "status", "features"))
 
 

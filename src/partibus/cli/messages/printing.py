@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import typer
 
-from partibus.cli.quantities import clock_time, spoken_bytes
+from partibus.cli.quantities import clock_time, format_bytes
 from partibus.client.message import IncomingMessage
 from partibus.client.messages.json_form import message_to_json
 
@@ -93,7 +93,7 @@ def line_of(message: IncomingMessage, width: int) -> str:
 def preview(fields: dict[str, object]) -> str:
     """The beginning of a body in one line; of bytes that are not text only the size is shown."""
     if "body_base64" in fields:
-        return f"<{spoken_bytes(len(str(fields['body_base64'])) * 3 // 4)} of bytes>"
+        return f"<{format_bytes(len(str(fields['body_base64'])) * 3 // 4)} of bytes>"
     body = fields.get("body", "")
     text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
     text = " ".join(text[:_PREVIEW_MAX].split())

@@ -82,11 +82,11 @@ def backup(
     if json:
         print_json({**_facts(manifest), "swept_files": swept})
         return
-    from partibus.cli.quantities import spoken_bytes
+    from partibus.cli.quantities import format_bytes
 
     print(
-        f"{manifest.id}: {len(manifest.files)} files, {spoken_bytes(manifest.total_bytes)}, of "
-        f"which {spoken_bytes(manifest.copied_bytes)} copied"
+        f"{manifest.id}: {len(manifest.files)} files, {format_bytes(manifest.total_bytes)}, of "
+        f"which {format_bytes(manifest.copied_bytes)} copied"
     )
 
 
@@ -143,7 +143,7 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
     if json:
         print_json({"backups": [_facts(manifest) for manifest in manifests]})
         return
-    from partibus.cli.quantities import spoken_bytes
+    from partibus.cli.quantities import format_bytes
     from partibus.cli.tables import print_table
 
     print_table(
@@ -155,8 +155,8 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
                 "running server" if m.is_online else "stopped server",
                 m.stores,
                 len(m.files),
-                spoken_bytes(m.total_bytes),
-                spoken_bytes(m.copied_bytes),
+                format_bytes(m.total_bytes),
+                format_bytes(m.copied_bytes),
             )
             for m in manifests
         ],
@@ -252,9 +252,9 @@ def prune(
     if json:
         print_json({"dropped": going, "files": files, "bytes": size})
         return
-    from partibus.cli.quantities import spoken_bytes
+    from partibus.cli.quantities import format_bytes
 
-    print(f"{len(going)} backup(s) dropped, {files} files with {spoken_bytes(size)} deleted")
+    print(f"{len(going)} backup(s) dropped, {files} files with {format_bytes(size)} deleted")
 
 
 def restore(

@@ -10,7 +10,7 @@ import typer
 
 from partibus.cli.asking import on_server, print_json, server_at
 from partibus.cli.options import AsJson
-from partibus.cli.quantities import spoken_span
+from partibus.cli.quantities import format_span
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -54,5 +54,5 @@ def _tell(answer: dict[str, Any], json: bool) -> None:
     if json:
         print_json(answer)
         return
-    ahead = spoken_span(answer["advanced_ms"])
+    ahead = format_span(answer["advanced_ms"])
     typer.echo(f"{answer['now']}, {ahead} ahead of the machine")

@@ -11,7 +11,7 @@ import typer
 
 from partibus.cli.asking import on_server, print_json, server_at
 from partibus.cli.options import AsJson, Entity
-from partibus.cli.quantities import rate_per_s, span_ms, spoken_span
+from partibus.cli.quantities import format_span, rate_per_s, span_ms
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -215,18 +215,18 @@ def _mode(text: str) -> tuple[str, int]:
 
 
 def _until(lasting: int | None) -> str:
-    return "" if lasting is None else f", for {spoken_span(lasting)}"
+    return "" if lasting is None else f", for {format_span(lasting)}"
 
 
 def _left(fault: dict[str, Any]) -> str:
-    return "until cleared" if fault["left_ms"] is None else spoken_span(fault["left_ms"])
+    return "until cleared" if fault["left_ms"] is None else format_span(fault["left_ms"])
 
 
 def _described(fault: dict[str, Any]) -> tuple[str, str]:
     if fault["kind"] == "store":
-        slow = f" by {spoken_span(fault['delay_ms'])} a commit" if fault["delay_ms"] else ""
+        slow = f" by {format_span(fault['delay_ms'])} a commit" if fault["delay_ms"] else ""
         return f"store {fault['store']}", f"{fault['mode']}{slow}"
     if fault["kind"] == "latency":
-        rtt, commit = spoken_span(fault["rtt_ms"]), spoken_span(fault["store_ms"])
+        rtt, commit = format_span(fault["rtt_ms"]), format_span(fault["store_ms"])
         return "latency", f"{rtt} a round trip, {commit} a commit"
     return f"throttle {fault['entity']}", f"{fault['rate_per_s']:g} sends a second pass"

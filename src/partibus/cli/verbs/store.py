@@ -67,7 +67,7 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
     if json:
         print_json(answer)
         return
-    from partibus.cli.quantities import spoken_bytes
+    from partibus.cli.quantities import format_bytes
     from partibus.cli.tables import print_table
 
     print_table(
@@ -78,9 +78,9 @@ def list_stores(place: "Place", json: AsJson = False) -> None:
                 "full" if s["shortage"] else s["state"],
                 s["worker"],
                 s["fragments"],
-                spoken_bytes(s["live_bytes"]),
-                spoken_bytes(s["disk_bytes"]),
-                spoken_bytes(s["free_bytes"]),
+                format_bytes(s["live_bytes"]),
+                format_bytes(s["disk_bytes"]),
+                format_bytes(s["free_bytes"]),
                 s["place"],
             )
             for s in answer["stores"]

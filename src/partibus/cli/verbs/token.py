@@ -13,7 +13,7 @@ from partibus.cli.asking import on_server, print_json
 from partibus.cli.completion import complete_entity
 from partibus.cli.options import AsJson
 from partibus.cli.quantities import span_ms
-from partibus.domain.quantities import spoken_moment
+from partibus.domain.quantities import format_moment
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -74,7 +74,7 @@ def create(
                 "token": made,
                 "resource": resource,
                 "policy": connection.policy,
-                "expires_at": spoken_moment(expires_s * 1000),
+                "expires_at": format_moment(expires_s * 1000),
             }
         )
     else:

@@ -12,7 +12,7 @@ import typer
 
 from partibus.cli.asking import on_server, print_json, server_at
 from partibus.cli.options import AsJson
-from partibus.cli.quantities import span_ms, spoken_bytes
+from partibus.cli.quantities import format_bytes, span_ms
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -129,7 +129,7 @@ def lines_of(seen: dict[str, Any]) -> list[str]:
 
 
 def _row(entity: dict[str, Any]) -> str:
-    shown = {**entity, "size": spoken_bytes(entity["size"])}
+    shown = {**entity, "size": format_bytes(entity["size"])}
     return _cells([str(shown[key]) for _, key, _ in _COLUMNS])
 
 

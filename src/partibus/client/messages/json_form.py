@@ -14,7 +14,7 @@ from typing import Any, Final
 from partibus.amqp.codec.types import Array, Described, Pairs, Symbol, Timestamp
 from partibus.client.message import DEAD_LETTER_PROPERTIES, IncomingMessage, OutgoingMessage
 from partibus.domain.errors import ArgumentError
-from partibus.domain.quantities import moment_ms, spoken_moment
+from partibus.domain.quantities import format_moment, moment_ms
 
 TEXT_FIELDS: Final = (
     "message_id",
@@ -70,14 +70,14 @@ def message_to_json(message: IncomingMessage) -> dict[str, Any]:
         "reply_to_session_id": fields.reply_to_group_id,
         "to": fields.to,
         "partition_key": message.partition_key,
-        "enqueued_time": spoken_moment(message.enqueued_ms),
-        "scheduled_enqueue_time": spoken_moment(message.scheduled_ms),
+        "enqueued_time": format_moment(message.enqueued_ms),
+        "scheduled_enqueue_time": format_moment(message.scheduled_ms),
         "time_to_live_ms": message.time_to_live_ms,
-        "expires_at": spoken_moment(fields.absolute_expiry_time_ms),
+        "expires_at": format_moment(fields.absolute_expiry_time_ms),
         "delivery_count": message.delivery_count,
         "state": message.state,
         "lock_token": None if message.lock_token is None else str(message.lock_token),
-        "locked_until": spoken_moment(message.locked_until_ms),
+        "locked_until": format_moment(message.locked_until_ms),
         "dead_letter_reason": reason,
         "dead_letter_error_description": description,
         "dead_letter_source": message.dead_letter_source,
@@ -114,7 +114,7 @@ def bytes_to_json(data: bytes) -> Any:
 def value_to_json(value: object) -> Any:
     """An AMQP value; times, ids and bytes are objects with one key that says what they are."""
     if isinstance(value, Timestamp):
-        return {"$time": spoken_moment(int(value))}
+        return {"$time": format_moment(int(value))}
     if isinstance(value, uuid.UUID):
         return {"$uuid": str(value)}
     if isinstance(value, bytes):

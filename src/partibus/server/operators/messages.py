@@ -31,7 +31,7 @@ from partibus.domain.errors import (
     SessionCannotBeLocked,
     Unauthorized,
 )
-from partibus.domain.quantities import spoken_moment
+from partibus.domain.quantities import format_moment
 from partibus.domain.sequence import SEQUENCE_BITS
 from partibus.server.operators.inside import Door, inside_bus
 
@@ -297,7 +297,7 @@ def _whole(message: IncomingMessage) -> Payload:
 def _count(groups: dict[str, dict[str, Any]], message: IncomingMessage) -> None:
     properties = message.application_properties
     reason = str(properties.get("DeadLetterReason") or "(none)")
-    when = spoken_moment(message.enqueued_ms) or ""
+    when = format_moment(message.enqueued_ms) or ""
     row = groups.setdefault(
         reason,
         {

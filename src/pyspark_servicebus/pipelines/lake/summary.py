@@ -17,7 +17,7 @@ from pyspark_servicebus.pipelines.lake.manifest import (
     spans_of,
 )
 from pyspark_servicebus.pipelines.lake.target import DESCRIPTION
-from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
 from pyspark_servicebus.pipelines.run.settings import SettingsError
 
 
@@ -52,7 +52,7 @@ class Summary:
 
     def as_text(self) -> str:
         """For people."""
-        size = spoken_bytes(sum(file.bytes for file in self.files))
+        size = format_bytes(sum(file.bytes for file in self.files))
         told = self.described
         return (
             f"{told['entity']} in {self.target} ({told['format']}, cursor '{told['cursor']}'):"

@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from pyspark_servicebus.pipelines.report.wording import counted, spoken_span
+from pyspark_servicebus.pipelines.report.wording import counted, format_span
 
 PREVIEW_CHARACTERS: Final = 40
 
@@ -59,7 +59,7 @@ class ReplayReport:
             f"  {counted(self.rows, 'message')} of {spread} would be sent",
         ]
         if self.lasts_s is not None:
-            lines.append(f"  at this pace it takes {spoken_span(self.lasts_s)} at least")
+            lines.append(f"  at this pace it takes {format_span(self.lasts_s)} at least")
         if self.resumed_behind:
             lines.append(f"  an earlier run had sent {counted(self.resumed_behind, 'message')}")
         for row in self.first_rows:

@@ -20,7 +20,7 @@ BINARY_UNITS: Final = ("B", "KiB", "MiB", "GiB")
 Times = Sequence[datetime.datetime]
 
 
-def spoken_number(value: float) -> str:
+def format_number(value: float) -> str:
     """A number on an axis: 950, 12k, 1.5M."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
@@ -41,7 +41,7 @@ def numbers_on(axes: "Axes") -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=[1, 2, 2.5, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, at: spoken_number(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, at: format_number(value)))
     axes.set_ylim(0, None)
 
 
@@ -56,7 +56,7 @@ def bytes_on(axes: "Axes") -> None:
     axes.yaxis.set_major_locator(FixedLocator([tick * size for tick in ticks]))
     unit = BINARY_UNITS[power]
     axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, at: f"{spoken_number(value / size)} {unit}" if value else "0")
+        FuncFormatter(lambda value, at: f"{format_number(value / size)} {unit}" if value else "0")
     )
     axes.set_ylim(0, top)
 
@@ -139,7 +139,7 @@ def line_over_time(
     axes.plot(at[peak], values[peak], "o", color=colour, markersize=6)
     right = peak > len(values) * 0.85
     axes.annotate(
-        spoken_number(values[peak]),
+        format_number(values[peak]),
         (at[peak], values[peak]),
         xytext=(-8 if right else 8, 2),
         textcoords="offset points",

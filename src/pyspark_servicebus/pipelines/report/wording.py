@@ -8,7 +8,7 @@ from typing import Final
 _STEP: Final = 1024
 
 
-def spoken_bytes(count: int) -> str:
+def format_bytes(count: int) -> str:
     """A size: 512 B, 1.3 MiB."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -18,7 +18,7 @@ def spoken_bytes(count: int) -> str:
     return f"{size:.1f} TiB"
 
 
-def spoken_span(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     """A time: 12s, 1m40s, 2h05m."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
 from pyspark_servicebus.lag import messages_behind, reported_offset
-from pyspark_servicebus.pipelines.report.wording import spoken_span
+from pyspark_servicebus.pipelines.report.wording import format_span
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -138,7 +138,7 @@ class ConsoleProgress:
         if self._lag is not None and self._total is None:
             parts.append(f"{self._lag:,} behind")
         if left and rate >= 1:
-            parts.append(f"{spoken_span(left / rate)} left")
+            parts.append(f"{format_span(left / rate)} left")
         return ", ".join(parts)
 
     def _print(self) -> None:

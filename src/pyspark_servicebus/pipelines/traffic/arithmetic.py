@@ -114,7 +114,7 @@ def percent(share: float) -> str:
     return f"{value:.1f} %" if value >= 0.1 else f"{value:.2g} %"
 
 
-def spoken_age(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """An age for people: 4 s, 12 min, 3.1 h, 5 days."""
     for limit, size, unit in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
         if seconds < limit:

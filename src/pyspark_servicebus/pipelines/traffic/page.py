@@ -10,8 +10,8 @@ from typing import Final
 from pyspark_servicebus.pipelines.report.charts import DARK, LIGHT, Chart
 from pyspark_servicebus.pipelines.report.page import Column, Page
 from pyspark_servicebus.pipelines.report.text_table import moment
-from pyspark_servicebus.pipelines.report.wording import spoken_bytes
-from pyspark_servicebus.pipelines.traffic.arithmetic import percent, spoken_age
+from pyspark_servicebus.pipelines.report.wording import format_bytes
+from pyspark_servicebus.pipelines.traffic.arithmetic import format_age, percent
 from pyspark_servicebus.pipelines.traffic.report import TrafficReport
 
 ROWS_SHOWN: Final = 100
@@ -52,15 +52,15 @@ def _tiles(report: TrafficReport) -> list[tuple[str, str]]:
     peak = max(report.entities, key=lambda entity: entity.rate_peak)
     tiles = [
         (f"{report.messages:,}", "messages"),
-        (_rate(report.messages / span_s), f"on average, over {spoken_age(span_s)}"),
+        (_rate(report.messages / span_s), f"on average, over {format_age(span_s)}"),
         (_rate(peak.rate_peak), "at the peak of one entity"),
         (f"{sum(entity.keys for entity in report.entities):,}", "keys"),
     ]
     if report.bytes:
-        tiles.insert(1, (spoken_bytes(report.bytes), "in their bodies"))
+        tiles.insert(1, (format_bytes(report.bytes), "in their bodies"))
     if report.ages:
         oldest = max(age.oldest_s for age in report.ages)
-        tiles.append((spoken_age(oldest), "old is the oldest"))
+        tiles.append((format_age(oldest), "old is the oldest"))
     elif report.cursors:
         tiles.append((f"{max(cursor.lag for cursor in report.cursors):,}", "behind at most"))
     return tiles
@@ -88,7 +88,7 @@ def _tables(report: TrafficReport) -> dict[str, Table]:
             "Ages by entity",
             [Column("Entity"), *(Column(head, number) for head in ("Median", "95 %", "Oldest"))],
             [
-                (age.entity, *map(spoken_age, (age.median_s, age.p95_s, age.oldest_s)))
+                (age.entity, *map(format_age, (age.median_s, age.p95_s, age.oldest_s)))
                 for age in report.ages
             ],
         ),
@@ -122,7 +122,7 @@ def _entities(page: Page, report: TrafficReport) -> None:
             entity.entity,
             f"{entity.messages:,}",
             entity.messages / top.messages,
-            spoken_bytes(entity.bytes),
+            format_bytes(entity.bytes),
             f"{entity.rate_mean:,.2f}",
             f"{entity.rate_peak:,.2f}",
             f"{entity.keys:,}",

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark_servicebus.pipelines.report.charts import Chart, Theme
 from pyspark_servicebus.pipelines.report.text_table import short
-from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
 from pyspark_servicebus.pipelines.traffic.arithmetic import (
     AGE_NAMES,
     concentration,
+    format_age,
     largest,
     percent,
     share_of_top,
-    spoken_age,
     steps,
 )
 from pyspark_servicebus.pipelines.traffic.report import EntityTraffic, TrafficReport, TrafficWindow
@@ -64,7 +64,7 @@ def bytes_chart(report: TrafficReport) -> Chart:
         report,
         "bytes",
         lambda window: window.bytes,
-        lambda rate: f"{spoken_bytes(round(rate))}/s",
+        lambda rate: f"{format_bytes(round(rate))}/s",
         "Bytes of message bodies enqueued per second",
     )
 
@@ -86,7 +86,7 @@ def _over_time(
     mean = sum(rates) / len(rates)
     when = starts[peak].strftime("%H:%M on %d %b")
     if len(rates) == 1:
-        title = f"Everything came within {spoken_age(step.total_seconds())}: {spoken(rates[0])}"
+        title = f"Everything came within {format_age(step.total_seconds())}: {spoken(rates[0])}"
     elif rates[peak] < 1.5 * mean:
         title = f"A steady {spoken(mean)} on average, {spoken(rates[peak])} at most"
     else:
@@ -103,7 +103,7 @@ def _over_time(
         if len(rates) > 2:
             level(axes, theme, mean, "mean\n" + spoken(mean).removesuffix(" messages/s"))
 
-    subtitle = f"{what}, in steps of {spoken_age(step.total_seconds())} (UTC)"
+    subtitle = f"{what}, in steps of {format_age(step.total_seconds())} (UTC)"
     return Chart(name, title, subtitle, draw)
 
 
@@ -154,13 +154,13 @@ def fragment_chart(report: TrafficReport) -> Chart | None:
     subtitle = f"Messages in each fragment; Gini {entity.fragment_gini:.2f}{idle}"
 
     def draw(axes: "Axes", theme: Theme) -> None:
-        from pyspark_servicebus.pipelines.report.chart_marks import columns, level, spoken_number
+        from pyspark_servicebus.pipelines.report.chart_marks import columns, format_number, level
 
         hot = [top] if entity.fragment_gini >= EVEN else []
-        texts = [spoken_number(value) if n in hot else "" for n, value in enumerate(values)]
+        texts = [format_number(value) if n in hot else "" for n, value in enumerate(values)]
         columns(axes, theme, [str(n) for n in range(len(values))], values, hot, texts=texts)
         axes.set_xlabel("fragment")
-        level(axes, theme, even, f"even share\n{spoken_number(even)}")
+        level(axes, theme, even, f"even share\n{format_number(even)}")
 
     return Chart("fragments", title, subtitle, draw)
 
@@ -233,18 +233,18 @@ def age_chart(report: TrafficReport) -> Chart | None:
     total, young = sum(values), sum(values[:3])
     if young == total:
         title = (
-            f"Nothing waits longer than a minute: the oldest is {spoken_age(oldest.oldest_s)} old"
+            f"Nothing waits longer than a minute: the oldest is {format_age(oldest.oldest_s)} old"
         )
     else:
         share = percent((total - young) / total) if young else "All"
         title = f"{share} wait longer than a minute, the oldest for "
-        title += f"{spoken_age(oldest.oldest_s)}"
+        title += f"{format_age(oldest.oldest_s)}"
         title += f" in {short(oldest.entity, 24)}" if len(report.ages) > 1 else ""
 
     def draw(axes: "Axes", theme: Theme) -> None:
-        from pyspark_servicebus.pipelines.report.chart_marks import columns, spoken_number
+        from pyspark_servicebus.pipelines.report.chart_marks import columns, format_number
 
-        texts = [spoken_number(value) if value else "" for value in values]
+        texts = [format_number(value) if value else "" for value in values]
         columns(axes, theme, AGE_NAMES, values, texts=texts)
 
     subtitle = "Messages by the time since they were enqueued, when they were looked at"
@@ -269,9 +269,9 @@ def delivery_chart(report: TrafficReport) -> Chart | None:
     )
 
     def draw(axes: "Axes", theme: Theme) -> None:
-        from pyspark_servicebus.pipelines.report.chart_marks import columns, spoken_number
+        from pyspark_servicebus.pipelines.report.chart_marks import columns, format_number
 
-        texts = [spoken_number(value) if value else "" for value in values]
+        texts = [format_number(value) if value else "" for value in values]
         columns(axes, theme, labels, values, range(1, last + 1), texts=texts)
         axes.set_xlabel("deliveries that did not end well")
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark_servicebus.pipelines.report.text_table import moment, plain_json, short, text_table
-from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
-from pyspark_servicebus.pipelines.traffic.arithmetic import gini, histogram_of, percent, spoken_age
+from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
+from pyspark_servicebus.pipelines.traffic.arithmetic import format_age, gini, histogram_of, percent
 
 Time = datetime.datetime
 KEY_SHOWN: Final = 24
@@ -178,7 +178,7 @@ class TrafficReport:
             (
                 entity.entity,
                 f"{entity.messages:,}",
-                spoken_bytes(entity.bytes),
+                format_bytes(entity.bytes),
                 f"{entity.rate_mean:,.2f}",
                 f"{entity.rate_peak:,.2f}",
                 f"{entity.keys:,}",
@@ -193,7 +193,7 @@ class TrafficReport:
 
     def _age_table(self) -> str:
         rows = [
-            (age.entity, *map(spoken_age, (age.median_s, age.p95_s, age.oldest_s)))
+            (age.entity, *map(format_age, (age.median_s, age.p95_s, age.oldest_s)))
             for age in self.ages
         ]
         heads = ("entity", "half is younger than", "95 % than", "oldest")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark_servicebus.pipelines.report.charts import DARK, LIGHT, Chart, Theme
 from pyspark_servicebus.pipelines.report.page import Column, Page, table_html
 from pyspark_servicebus.pipelines.report.text_table import moment
-from pyspark_servicebus.pipelines.report.wording import counted, spoken_bytes
+from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
 from pyspark_servicebus.pipelines.triage.report import Cause, DeadLetterReport
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _tiles(page: Page, report: DeadLetterReport) -> None:
         (f"{report.total:,}", "dead letters"),
         (f"{len(report.counted):,}", f"of {report.entities_looked_at:,} entities have some"),
         (f"{len(report.causes) + report.causes_left_off:,}", "causes"),
-        (spoken_bytes(sum(cause.body_bytes for cause in report.causes)), "in their bodies"),
+        (format_bytes(sum(cause.body_bytes for cause in report.causes)), "in their bodies"),
         (_ago(report.taken_at - oldest), "old is the oldest"),
         (_ago(report.taken_at - newest), "old is the newest"),
     ]
@@ -172,7 +172,7 @@ def _samples(page: Page, causes: tuple[Cause, ...]) -> None:
                 sample.message_id or "-",
                 sample.attempts,
                 sample.description or "-",
-                sample.body_preview or f"({spoken_bytes(sample.body_bytes)})",
+                sample.body_preview or f"({format_bytes(sample.body_bytes)})",
             )
             for sample in cause.samples
         ]

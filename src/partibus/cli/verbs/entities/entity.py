@@ -108,6 +108,6 @@ def _print_fragments(entity: dict[str, Any]) -> None:
 
 
 def _numbers(counts: dict[str, Any]) -> list[object]:
-    from partibus.cli.quantities import spoken_bytes
+    from partibus.cli.quantities import format_bytes
 
-    return [*(counts[name] for name in COUNTS), spoken_bytes(counts["bytes"])]
+    return [*(counts[name] for name in COUNTS), format_bytes(counts["bytes"])]

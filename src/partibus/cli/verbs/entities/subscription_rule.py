@@ -103,7 +103,7 @@ def show(
     if json:
         print_json(found)
     else:
-        typer.echo(f"{found['name']}: {_spoken_filter(found)}")
+        typer.echo(f"{found['name']}: {_format_filter(found)}")
         if "action" in found:
             typer.echo(f"then {found['action']}")
 
@@ -132,7 +132,7 @@ def list_rules(
         from partibus.cli.tables import print_table
 
         columns = ("rule", "takes", "action")
-        rows = [(r["name"], _spoken_filter(r), r.get("action", "")) for r in found]
+        rows = [(r["name"], _format_filter(r), r.get("action", "")) for r in found]
         print_table(columns, rows, text_columns=columns)
 
 
@@ -230,17 +230,17 @@ def _plain(value: object) -> object:
     raise typer.BadParameter("a rule compares string, int, long, double, bool, time and duration.")
 
 
-def _spoken_filter(rule: dict[str, Any]) -> str:
+def _format_filter(rule: dict[str, Any]) -> str:
     if "sql_filter" in rule:
         return str(rule["sql_filter"])
     if "correlation_filter" not in rule:
         return "every message"
     conditions = dict(rule["correlation_filter"])
     conditions |= conditions.pop("properties", {})
-    return " and ".join(f"{k} = {_spoken_value(v)}" for k, v in conditions.items())
+    return " and ".join(f"{k} = {_format_value(v)}" for k, v in conditions.items())
 
 
-def _spoken_value(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, dict):  # a time or a duration
         return " ".join(f"{kind} {jsonlib.dumps(text)}" for kind, text in value.items())
     return jsonlib.dumps(value)

@@ -91,11 +91,11 @@ async def _list_reasons(place: "Place", entity: str, json: bool) -> None:
 
 
 def _count(reasons: dict[str, dict[str, Any]], message: "IncomingMessage") -> None:
-    from partibus.domain.quantities import spoken_moment
+    from partibus.domain.quantities import format_moment
 
     properties = message.application_properties
     reason = str(properties.get("DeadLetterReason") or "(none)")
-    when = spoken_moment(message.enqueued_ms)
+    when = format_moment(message.enqueued_ms)
     description = properties.get("DeadLetterErrorDescription")
     row = reasons.setdefault(
         reason,

@@ -115,7 +115,7 @@ async def _in_the_cloud(
 ) -> dict[str, Any]:
     """The cloud has no purge; it deletes batches through the management node."""
     from partibus.cli.quantities import moment_ms
-    from partibus.domain.quantities import spoken_moment
+    from partibus.domain.quantities import format_moment
 
     before_ms = round(time.time() * 1000) if before is None else moment_ms(before)
     path = f"{name}/$DeadLetterQueue" if lane == "dead-letter" else name
@@ -128,7 +128,7 @@ async def _in_the_cloud(
     return {
         "name": name,
         "lane": lane,
-        "before": spoken_moment(before_ms),
+        "before": format_moment(before_ms),
         "purged": purged,
         "finished": True,
         "unavailable_fragments": [],

@@ -72,7 +72,7 @@ async def create(
     import uuid
 
     from partibus.cli.verbs.messages.send import make_template
-    from partibus.domain.quantities import spoken_moment
+    from partibus.domain.quantities import format_moment
 
     if (body is None) == (file is None):
         raise typer.BadParameter("give a body, or --file.")
@@ -95,7 +95,7 @@ async def create(
     message.body = file.read_bytes() if file is not None else (body or "").encode()
     async with place.open() as bus:
         (number,) = await (await bus.management(entity)).schedule([message])
-    when = spoken_moment(message.scheduled_ms)
+    when = format_moment(message.scheduled_ms)
     if json:
         print_json({"entity": entity, "sequence_number": number, "scheduled_enqueue_time": when})
     else:

@@ -91,7 +91,7 @@ def show(
     from partibus.cli.asking import print_json
     from partibus.cli.failures import told
     from partibus.cli.pipelines.running import pipelines_ready
-    from partibus.cli.quantities import clock_time, spoken_bytes
+    from partibus.cli.quantities import clock_time, format_bytes
     from partibus.cli.tables import print_table
 
     with told(), pipelines_ready():
@@ -110,7 +110,7 @@ def show(
                     window.name,
                     clock_time(window.closed_ms),
                     window.rows,
-                    spoken_bytes(window.bytes),
+                    format_bytes(window.bytes),
                     len(window.files),
                     len(window.fragments) or "-",
                 )

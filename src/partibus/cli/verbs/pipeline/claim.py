@@ -33,14 +33,14 @@ def list_claims(place: "Place", name: Entity, json: AsJson = False) -> None:
 
 
 def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
-    from partibus.cli.quantities import spoken_bytes
+    from partibus.cli.quantities import format_bytes
 
     return [
         (
             claim["owner"],
             claim["start"] or "-",
             claim["messages"],
-            spoken_bytes(claim["bytes"]),
+            format_bytes(claim["bytes"]),
             len(claim["fragments"]),
             moment(claim["expires_ms"]),
             claim["epoch"],

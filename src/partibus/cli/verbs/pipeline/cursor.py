@@ -35,7 +35,7 @@ def list_cursors(place: "Place", name: Entity, json: AsJson = False) -> None:
 
 
 def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
-    from partibus.cli.quantities import spoken_bytes
+    from partibus.cli.quantities import format_bytes
 
     return [
         (
@@ -43,7 +43,7 @@ def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
             cursor["lag"],
             moment(cursor["moved_ms"]),
             str(datetime.timedelta(milliseconds=cursor["retain_ms"])),
-            spoken_bytes(cursor["retain_bytes"]),
+            format_bytes(cursor["retain_bytes"]),
         )
         for cursor in answer["cursors"]
     ]

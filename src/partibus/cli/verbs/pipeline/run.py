@@ -64,7 +64,7 @@ def run(
     runs = DeclaredRun(
         declared,
         sessions.get,
-        _Teller(declared.name, running.json),
+        _Reporter(declared.name, running.json),
         running.state_place(),
         running.metrics_place(),
         () if running.json else (ConsoleProgress(),),
@@ -179,7 +179,7 @@ def _is_alive(spark: "SparkSession") -> bool:
         return False  # whatever is wrong with the connection to the JVM, it is of no use
 
 
-class _Teller:
+class _Reporter:
     """Says on the terminal what happens between runs."""
 
     def __init__(self, name: str, as_json: bool) -> None:

@@ -33,14 +33,14 @@ def list_stages(place: "Place", name: Entity, json: AsJson = False) -> None:
 
 
 def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
-    from partibus.cli.quantities import spoken_bytes
+    from partibus.cli.quantities import format_bytes
 
     return [
         (
             writer["writer"],
             len(writer["stages"]),
             sum(stage["messages"] for stage in writer["stages"]),
-            spoken_bytes(sum(stage["bytes"] for stage in writer["stages"])),
+            format_bytes(sum(stage["bytes"] for stage in writer["stages"])),
             writer["leaving"],
             "-" if writer["batch"] is None else writer["batch"],
             writer["series"] or "-",

@@ -144,6 +144,6 @@ def _ago(moment_ms: int) -> str:
 
 
 def _span(seconds: float) -> str:
-    from pyspark_servicebus.pipelines.report.wording import spoken_span
+    from pyspark_servicebus.pipelines.report.wording import format_span
 
-    return spoken_span(seconds)
+    return format_span(seconds)

@@ -16,11 +16,11 @@ from pyspark_servicebus.pipelines.traffic.arithmetic import (
     age_at,
     age_bucket,
     concentration,
+    format_age,
     gini,
     histogram_of,
     percent,
     share_of_top,
-    spoken_age,
     steps,
 )
 
@@ -97,4 +97,4 @@ def test_shares_in_words(share: float, words: str) -> None:
     [(4, "4 s"), (60, "60 s"), (720, "12 min"), (11_160, "3.1 h"), (432_000, "5.0 days")],
 )
 def test_ages_in_words(seconds: float, words: str) -> None:
-    assert spoken_age(seconds) == words
+    assert format_age(seconds) == words
