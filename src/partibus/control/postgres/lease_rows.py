@@ -166,3 +166,8 @@ async def add_lanes(connection: AsyncConnection, lanes: int, databases: int) -> 
             (databases, lanes),
         )
         await connection.execute(_WAKE)
+
+
+async def wake(connection: AsyncConnection) -> None:
+    """Have every node look now."""
+    await connection.execute(_WAKE)

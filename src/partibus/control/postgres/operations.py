@@ -1,0 +1,130 @@
+"""What an operator asks of a cluster: its state, and that a node gives its lanes away or is gone.
+
+Owns the questions and refusals behind `partibus cluster`; it works through the tables alone, so it
+needs no node to be reachable. The nodes do the moving themselves, as for any other change. Called
+by the verbs, with a connection of their own.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from partibus.control.lane_placement import Move, planned_moves
+from partibus.control.postgres import lease_rows
+from partibus.control.postgres.lease_rows import LaneRow, LeaseRows, NodeRow
+from partibus.control.postgres.listening import Listening
+from partibus.control.postgres.session import ControlSession, prepare
+from partibus.domain.errors import ArgumentError
+
+POLL_S: Final = 1.0
+
+
+class ClusterStatus(NamedTuple):
+    """The nodes, the lanes with their live owners, and what is yet to move."""
+
+    nodes: list[NodeRow]
+    lanes: list[LaneRow]
+    """The owner of a lane whose lease has lapsed is None."""
+    moves: list[Move]
+
+    def lanes_of(self, node: int) -> list[int]:
+        """The lanes that a node holds."""
+        return [row.number for row in self.lanes if row.owner == node]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every lane has an owner and none is to move."""
+        return not self.moves and all(row.owner is not None for row in self.lanes)
+
+
+def status_of(rows: LeaseRows) -> ClusterStatus:
+    """What the tables say."""
+    table = rows.table()
+    lanes = [row._replace(owner=table.owners[row.number]) for row in rows.lanes]
+    owners = {lane: owner for lane, owner in table.owners.items() if owner is not None}
+    moves = planned_moves(owners, owners, table.nodes.keys(), table.draining)
+    return ClusterStatus(rows.nodes, lanes, moves)
+
+
+class ClusterOperations:
+    """The cluster whose control plane is in a database."""
+
+    def __init__(self, dsn: str) -> None:
+        self._session = ControlSession(dsn, "operations")
+
+    async def prepare(self, lanes: int, databases: int) -> None:
+        """Make the tables, and at least so many lanes over so many databases; a lane that is there
+        stays in its database."""
+        await asyncio.to_thread(prepare, self._session.dsn)
+        await self._session.run(partial(lease_rows.add_lanes, lanes=lanes, databases=databases))
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._session.close()
+
+    async def status(self) -> ClusterStatus:
+        """The state of the cluster now."""
+        return status_of(await self._session.run(lease_rows.look))
+
+    async def drain(self, node: int) -> None:
+        """Have a node give its lanes away; refused when nobody could take them."""
+        status = await self.status()
+        _find(status, node)
+        others = [r for r in status.nodes if r.alive and not r.draining and r.number != node]
+        if not others:
+            raise ArgumentError(
+                f"No other node can take the lanes of node {node}. Start one, or stop node {node}: "
+                "its lanes then wait for the next node that starts."
+            )
+        await self._set_draining(node, True)
+
+    async def resume(self, node: int) -> None:
+        """Have a node that drains take lanes again."""
+        _find(await self.status(), node)
+        await self._set_draining(node, False)
+
+    async def rebalance(self) -> list[Move]:
+        """Wake every node, so that lanes are spread evenly at once; answers what is to move."""
+        await self._session.run(lease_rows.wake)
+        return (await self.status()).moves
+
+    async def evict(self, node: int, *, alive_too: bool = False) -> list[int]:
+        """Remove a node that is gone or stuck; its lanes are free at once. Answers which they were.
+        One that is alive is refused unless asked for: it stops when it next renews its leases."""
+        status = await self.status()
+        row = _find(status, node)
+        if row.alive and not alive_too:
+            raise ArgumentError(
+                f"Node {node} is alive: its last heartbeat is {row.heartbeat_age_ms} ms old. Drain "
+                "it, or evict it by force."
+            )
+        await self._session.run(partial(lease_rows.remove, node=node))
+        return status.lanes_of(node)
+
+    async def wait_for(self, holds: Callable[[ClusterStatus], bool]) -> ClusterStatus:
+        """Wait until something holds, such as that a drained node has no lanes."""
+        news = asyncio.Event()
+        listening = Listening(self._session.dsn, lease_rows.CHANNEL, news.set)
+        listening.start()
+        try:
+            while not holds(status := await self.status()):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_S):
+                        await news.wait()
+                news.clear()
+            return status
+        finally:
+            await listening.stop()
+
+    async def _set_draining(self, node: int, draining: bool) -> None:
+        await self._session.run(partial(lease_rows.set_draining, node=node, draining=draining))
+
+
+def _find(status: ClusterStatus, node: int) -> NodeRow:
+    for row in status.nodes:
+        if row.number == node:
+            return row
+    known = ", ".join(str(row.number) for row in status.nodes) or "none"
+    raise ArgumentError(f"There is no node {node}; the nodes of the cluster are: {known}.")
