@@ -13,14 +13,14 @@ from typing import Final
 from bench.peers import QUEUE, Peer
 from partibus.ops.compiled import is_compiled
 
-_NAMESPACE: Final = f"""
+NAMESPACE: Final = f"""
 [[queue]]
 name = "{QUEUE}"
 max_size_in_megabytes = 5120
 max_message_size_in_kilobytes = 102400
 lock_duration = "PT5M"
 """
-PARTITIONED: Final = _NAMESPACE + "enable_partitioning = true\n"
+PARTITIONED: Final = NAMESPACE + "enable_partitioning = true\n"
 
 
 class Bus(Peer):
@@ -28,7 +28,7 @@ class Bus(Peer):
     user = "RootManageSharedAccessKey"
     settles_second = True
 
-    def __init__(self, directory: Path, namespace: str = _NAMESPACE, *flags: str) -> None:
+    def __init__(self, directory: Path, namespace: str = NAMESPACE, *flags: str) -> None:
         super().__init__(directory)
         self._flags = flags
         self.version = "compiled" if is_compiled() else "interpreted"

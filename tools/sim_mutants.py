@@ -53,7 +53,7 @@ BUGS = (
     Bug(
         "tell of a commit before it is made",
         "store/lane/commit.py",
-        "        self._engine.finish(oldest)\n        now_s = time.monotonic()\n",
+        "        if not self._engine.finish(oldest):\n            return\n",
         "        self._report(partial(self._owner.committed, oldest, 0.0)); "
         "self._engine.finish(oldest); self._in_flight.popleft(); return\n",
     ),

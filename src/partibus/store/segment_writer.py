@@ -119,7 +119,7 @@ class SegmentWriter:
                 raise
             self._write(group)
 
-    def finish(self, group: list[PendingEntry]) -> None:
+    def finish(self, group: list[PendingEntry]) -> bool:
         """Sync it; a full disk may show only now."""
         begun_s = time.monotonic()
         try:
@@ -130,6 +130,10 @@ class SegmentWriter:
             self._write(group)
             self._sync(group)
         self._timings.sync.observe(time.monotonic() - begun_s)
+        return True
+
+    def interrupt(self) -> None:
+        """A sync is not interrupted: nothing is written beside it."""
 
     def _write(self, group: list[PendingEntry]) -> None:
         first = group[0]

@@ -98,8 +98,13 @@ class CommitEngine(Protocol):
         """Start to make a group durable, at its position and no other."""
         ...
 
-    def finish(self, group: list[PendingEntry]) -> None:
-        """Wait until the oldest group that was begun is durable."""
+    def finish(self, group: list[PendingEntry]) -> bool:
+        """Wait until the oldest group that was begun is durable; False when `interrupt` came
+        first."""
+        ...
+
+    def interrupt(self) -> None:
+        """End the wait of `finish`, on another thread: something can be begun beside it."""
         ...
 
     def rest(self) -> None:
@@ -143,6 +148,8 @@ class CommitThread:
         self._waiting: list[PendingEntry] = []
         self._in_flight: deque[tuple[list[PendingEntry], float]] = deque()
         """Groups that were begun, and when; of the thread."""
+        self._finishing = False
+        """Whether the thread waits in `finish` though more could be begun."""
         self._refusing = False
         self._closing = False
         self._wake = threading.Condition(threading.Lock())
@@ -165,6 +172,9 @@ class CommitThread:
             self._waiting.append(entry)
             if len(self._waiting) == 1:
                 self._wake.notify()
+            if self._finishing and self._engine.fitting(self._waiting, len(self._in_flight)):
+                self._finishing = False
+                self._engine.interrupt()
         return True
 
     def resume(self) -> None:
@@ -203,10 +213,12 @@ class CommitThread:
         with self._wake:
             if not self._waiting and not self._in_flight and not self._closing:
                 self._wake.wait(self._engine.idle_s)
-            waiting = self._waiting
-            if not waiting:
-                return None if self._closing and not self._in_flight else []
-            count = self._engine.fitting(waiting, len(self._in_flight))
+            waiting, in_flight = self._waiting, len(self._in_flight)
+            if not waiting and not in_flight:
+                return None if self._closing else []
+            is_full = in_flight >= self._engine.in_flight_max
+            count = 0 if is_full or not waiting else self._engine.fitting(waiting, in_flight)
+            self._finishing = not count and not is_full
             self._waiting = waiting[count:]
             return waiting[:count]
 
@@ -221,7 +233,8 @@ class CommitThread:
             self._engine.rest()
             return
         oldest, begun_s = self._in_flight[0]
-        self._engine.finish(oldest)
+        if not self._engine.finish(oldest):
+            return
         now_s = time.monotonic()
         self._timings.append.observe(now_s - oldest[0].begun_s)
         self._in_flight.popleft()

@@ -7,25 +7,35 @@ Made by the store.
 """
 
 import contextlib
+import struct
 import time
+from collections import deque
 from typing import Final
 
 import psycopg
 
 from partibus.store.interface import StoreTimings
-from partibus.store.lane.commit import Fenced, PendingEntry
+from partibus.store.lane.commit import PendingEntry
 from partibus.store.postgres.lane import Connection, Lane
+from partibus.store.postgres.pipeline import StatementPipeline, Wakeup
 from partibus.store.record import ENTRY_HEADER_BYTES, pack_header
 
 ROW_BYTES_MAX: Final = 4 << 20
 """What waits beyond this goes into the next row; one entry alone may be larger."""
+IN_FLIGHT_MAX: Final = 8
+PIPELINE_BYTES: Final = 256 << 10
+"""What waits is sent behind what is in flight when it is as much as this; less waits a little
+longer, since a commit costs the database as much as 250 messages do."""
 IDLE_PING_S: Final = 1.0
+_I64: Final = struct.Struct(">q")
 
 
 class LaneWriter:
-    """Appends groups of entries, each as one row."""
+    """Appends groups of entries, each as one row, several at a time.
 
-    in_flight_max: Final = 1
+    A row that fails leaves the lane's tail before it, so those behind it change nothing."""
+
+    in_flight_max: Final = IN_FLIGHT_MAX
     idle_s: Final = IDLE_PING_S
 
     def __init__(
@@ -43,6 +53,10 @@ class LaneWriter:
         self._seed = seed
         self._connection: Connection | None = connection
         self._backend = connection.info.backend_pid
+        self._pipeline = StatementPipeline(connection)
+        self._wakeup = Wakeup()
+        self._statement = b""
+        self._sent_s: deque[float] = deque()
         self._timings = timings
         self._base = base
         """The segment of the last durable entry."""
@@ -52,6 +66,9 @@ class LaneWriter:
     def fitting(self, waiting: list[PendingEntry], in_flight: int) -> int:
         """Those of one segment, as far as one row takes them."""
         first = waiting[0]
+        is_little = waiting[-1].end - first.position < PIPELINE_BYTES
+        if in_flight and (is_little or first.base != self._made):
+            return 0
         for index, entry in enumerate(waiting):
             if index and (entry.base != first.base or entry.end - first.position > ROW_BYTES_MAX):
                 return index
@@ -59,55 +76,74 @@ class LaneWriter:
 
     def rest(self) -> None:
         """An idle lane finds out by itself that its database is gone, or has another writer."""
+        self._pipeline.rest()
         self._lane.check_epoch(self._connected())
 
     def begin(self, group: list[PendingEntry]) -> None:
-        """Append the group as one row."""
+        """Send the group as one row."""
         first = group[0]
-        connection = self._connected()
         if first.base != self._made:
-            self._lane.add_segment(connection, first.base)
-            self._made = first.base
+            self._make(first.base)
         data = first.data if len(group) == 1 else b"".join([entry.data for entry in group])
-        begun_s = time.monotonic()
-        self._lane.append(connection, first.base, first.position, group[-1].end, data)
-        self._timings.sync.observe(time.monotonic() - begun_s)
+        self._sent_s.append(time.monotonic())
+        end, position = _I64.pack(group[-1].end), _I64.pack(first.position)
+        self._pipeline.send(self._statement, end, position, data)
 
-    def finish(self, group: list[PendingEntry]) -> None:
-        """It is durable."""
+    def finish(self, group: list[PendingEntry]) -> bool:
+        """Wait for the answer to the oldest row, or until there is another row to send."""
+        changed = self._pipeline.receive(self._wakeup)
+        if changed is None:
+            return False
+        if changed != 1:
+            raise self._lane.fenced()
         self._base = group[0].base
         self.durable = group[-1].end
+        self._timings.sync.observe(time.monotonic() - self._sent_s.popleft())
+        return True
+
+    def interrupt(self) -> None:
+        """Called on another thread, which fills the pipeline up."""
+        self._wakeup.set()
+
+    def _make(self, base: int) -> None:
+        """A table for a segment, and the statement that appends to it; nothing is in flight."""
+        self._pipeline.rest()
+        connection = self._connected()
+        self._lane.add_segment(connection, base)
+        self._statement = self._lane.prepare_append(connection, base)
+        self._made = base
 
     def withdraw(self) -> None:
         """The row may be there or not: the lane is taken back before anything else is appended."""
 
     def restore(self) -> tuple[int, int]:
         """Take the lane back with a new epoch, which deletes what was refused."""
-        self.close()
+        self._disconnect()
         self._connection = self._lane.connect("append")
-        try:
-            self._lane.take_back(self._connection, self.durable, self._backend)
-        except Fenced:
-            self.close()  # whoever has the lane needs its lock
-            raise
+        self._lane.take_back(self._connection, self.durable, self._backend)
         self._backend = self._connection.info.backend_pid
-        self._made = -1
+        self._pipeline = StatementPipeline(self._connection)
+        self._sent_s.clear()
         self.fence()
         return self._base, self.durable
 
     def fence(self) -> None:
         """Begin to write with an empty entry: it shows in the log where a writer took over, and
         proves that the database takes entries."""
-        connection = self._connected()
         end = self.durable + ENTRY_HEADER_BYTES
         entry = pack_header(self._seed, self.durable, 0, 0, 0, 0)
-        self._lane.add_segment(connection, self._base)
-        self._made = self._base
-        self._lane.append(connection, self._base, self.durable, end, entry)
+        self._make(self._base)
+        self._pipeline.send(self._statement, _I64.pack(end), _I64.pack(self.durable), entry)
+        if self._pipeline.receive() != 1:
+            raise self._lane.fenced()
         self.durable = end
 
     def close(self) -> None:
         """Let others have the lane."""
+        self._disconnect()
+        self._wakeup.close()
+
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(psycopg.Error):

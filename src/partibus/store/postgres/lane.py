@@ -73,7 +73,8 @@ class Lane:
                 " -c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1"
                 " -c tcp_keepalives_count=3",
                 tcp_user_timeout=STATEMENT_MS,
-                prepare_threshold=1,
+                # What appends prepares its one statement itself (see `prepare_append`).
+                prepare_threshold=None if purpose == "append" else 1,
             )
         except psycopg.Error as error:
             raise StoreUnavailable(f"The {self.name} cannot be reached: {error}") from error
@@ -128,7 +129,7 @@ class Lane:
         statement = "SELECT epoch FROM partibus.lane WHERE lane = %s"
         row = connection.execute(statement, (self.number,)).fetchone()
         if row is None or row[0] != self.epoch:
-            raise self._fenced()
+            raise self.fenced()
 
     def take_back(self, connection: Connection, durable: int, lost_backend: int) -> None:
         """Go on after a failure of which nobody knows what it left: nothing behind `durable` was
@@ -152,7 +153,7 @@ class Lane:
             )
             row = cursor.fetchone()
             if row is None:
-                raise self._fenced()
+                raise self.fenced()
             for base in self.segments(connection):
                 connection.execute(
                     sql.SQL("DELETE FROM {} WHERE position >= %s").format(self._table(base)),
@@ -172,7 +173,8 @@ class Lane:
                 "own database."
             ) from error
 
-    def _fenced(self) -> Fenced:
+    def fenced(self) -> Fenced:
+        """Why nothing can be written any more."""
         return Fenced(
             f"The {self.name} was taken over by another server, or its database went back to an "
             "earlier state."
@@ -214,24 +216,24 @@ class Lane:
         ).fetchall()
         return [row[0] for row in rows]
 
-    def append(
-        self, connection: Connection, base: int, position: int, end: int, entry: bytes
-    ) -> None:
-        """Make an entry durable at `position` of the segment `base`, if the lane ends there."""
-        cursor = connection.execute(
-            self._append_statement(base),
-            (end, self.number, self.epoch, position, position, self.epoch, entry),
-            binary=True,
-        )
-        if cursor.rowcount != 1:
-            raise self._fenced()
+    def prepare_append(self, connection: Connection, base: int) -> bytes:
+        """The name of a statement that makes an entry durable in the segment `base`.
 
-    def _append_statement(self, base: int) -> sql.Composed:
-        return sql.SQL(
-            "WITH moved AS (UPDATE partibus.lane SET tail = %s"
-            " WHERE lane = %s AND epoch = %s AND tail = %s RETURNING 1)"
-            " INSERT INTO {} SELECT %s, %s, %s FROM moved"
-        ).format(self._table(base))
+        It takes the end of the entry, its position and its bytes; it changes a row only when the
+        lane has this epoch and ends at that position."""
+        statement = sql.SQL(
+            "PREPARE append (bigint, bigint, bytea) AS"
+            " WITH moved AS (UPDATE partibus.lane SET tail = $1"
+            " WHERE lane = {lane} AND epoch = {epoch} AND tail = $2 RETURNING 1)"
+            " INSERT INTO {table} SELECT $2, {epoch}, $3 FROM moved"
+        ).format(
+            lane=sql.Literal(self.number),
+            epoch=sql.Literal(self.epoch),
+            table=self._table(base),
+        )
+        connection.execute("DEALLOCATE ALL")
+        connection.execute(statement)
+        return b"append"
 
     def entries(self, connection: Connection, base: int, start: int) -> Iterator[tuple[int, bytes]]:
         """Position and bytes of the rows of a segment in order, from the one that holds `start`."""
@@ -300,7 +302,7 @@ class Lane:
         held = "SELECT 1 FROM partibus.lane WHERE lane = %s AND epoch = %s FOR KEY SHARE"
         with connection.transaction():
             if connection.execute(held, (self.number, self.epoch)).fetchone() is None:
-                raise self._fenced()
+                raise self.fenced()
             yield CheckpointWriter(connection, self.number)
             connection.execute(
                 "UPDATE partibus.lane SET checkpoint = %s WHERE lane = %s", (position, self.number)

@@ -136,7 +136,11 @@ class PostgresStore(LaneLog):
 
     def _begin_at(self, connection: Connection, base: int, tail: int) -> None:
         writer = LaneWriter(self._lane, connection, self._seed, base, tail, self.timings)
-        writer.fence()
+        try:
+            writer.fence()
+        except BaseException:
+            writer.close()
+            raise
         commit = CommitThread(
             writer,
             self,

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.interface import Increment, StoreState
-from partibus.store.postgres.lane import Lane
+from partibus.store.postgres.pipeline import StatementPipeline, Wakeup
 from partibus.store.postgres.store import PostgresStore
 from partibus.store.record import Record
 
@@ -85,14 +85,15 @@ def test_an_entry_whose_answer_was_lost_is_never_found(
     store: PostgresStore, lanes: Any, pump: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was committed, its sender was told otherwise, and may send it again."""
-    append = Lane.append
+    receive = StatementPipeline.receive
 
-    def append_and_lose(self: Lane, *arguments: Any) -> None:
-        monkeypatch.setattr(Lane, "append", append)
-        append(self, *arguments)
+    def receive_and_lose(self: StatementPipeline, wakeup: Wakeup) -> int:
+        monkeypatch.setattr(StatementPipeline, "receive", receive)
+        while receive(self, wakeup) is None:
+            pass
         raise psycopg.OperationalError("the connection was lost")
 
-    monkeypatch.setattr(Lane, "append", append_and_lose)
+    monkeypatch.setattr(StatementPipeline, "receive", receive_and_lose)
     assert isinstance(pump.append(store, [Record(1, 1, b"lost", b"body")]), StoreUnavailable)
     pump.until(lambda: store.state is StoreState.UP)
     assert store.live_bytes == 0

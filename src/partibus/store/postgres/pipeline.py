@@ -1,0 +1,127 @@
+"""Statements on their way: sent one after the other, answered in the same order.
+
+Owns the pipeline mode of one connection and the waiting for its socket. Each statement is a
+transaction of its own, so that one that fails undoes none before it. Knows neither lanes nor
+entries. Blocks; used by the thread that appends.
+
+The driver's own pipeline waits for all answers at each transaction's end, so this one speaks to
+`psycopg.pq`, the documented layer below it.
+"""
+
+import select
+from socket import socketpair
+from typing import Final
+
+import psycopg
+from psycopg import errors, pq
+
+from partibus.store.postgres.lane import STATEMENT_MS, Connection
+
+ANSWER_S: Final = STATEMENT_MS / 1000 + 2
+"""A server that has not answered by then, by its own limit of time, is not going to."""
+
+_GOOD: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+_BINARY: Final = pq.Format.BINARY
+
+
+class StatementPipeline:
+    """One connection; while statements are in flight, nothing else may use it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._pgconn = connection.pgconn
+
+    def send(self, statement: bytes, *parameters: bytes) -> None:
+        """Run a prepared statement, without waiting for those before it."""
+        pgconn = self._pgconn
+        if pgconn.pipeline_status == pq.PipelineStatus.OFF:
+            pgconn.enter_pipeline_mode()
+        formats = [_BINARY] * len(parameters)
+        pgconn.send_query_prepared(statement, parameters, formats, _BINARY)
+        pgconn.pipeline_sync()
+        while pgconn.flush():
+            if self._wait(writes=True)[pgconn.socket] & ~select.POLLOUT:
+                pgconn.consume_input()
+
+    def receive(self, wakeup: "Wakeup | None" = None) -> int | None:
+        """How many rows the oldest statement in flight has changed; raises what it raised.
+
+        None when the wakeup came first: then nothing was received."""
+        if wakeup is not None and self._is_woken(wakeup):
+            return None
+        result = self._next()
+        while self._next() is not None:
+            pass
+        end = self._next()
+        if result is None or end is None or end.status != pq.ExecStatus.PIPELINE_SYNC:
+            raise psycopg.OperationalError("the answers of the database are out of step")
+        if result.status not in _GOOD:
+            raise _error_of(result)
+        return result.command_tuples or 0
+
+    def rest(self) -> None:
+        """Nothing is in flight: the connection may be used in other ways."""
+        if self._pgconn.pipeline_status != pq.PipelineStatus.OFF:
+            self._pgconn.exit_pipeline_mode()
+
+    def _is_woken(self, wakeup: "Wakeup") -> bool:
+        """Wait until the answer has arrived, or for the wakeup."""
+        pgconn = self._pgconn
+        while pgconn.is_busy():
+            if wakeup.fileno() in self._wait(wakeup=wakeup):
+                wakeup.clear()
+                return True
+            pgconn.consume_input()
+        return False
+
+    def _next(self) -> "pq.abc.PGresult | None":
+        pgconn = self._pgconn
+        while pgconn.is_busy():
+            self._wait()
+            pgconn.consume_input()
+        return pgconn.get_result()
+
+    def _wait(self, *, writes: bool = False, wakeup: "Wakeup | None" = None) -> dict[int, int]:
+        """Wait for the socket; which descriptors are ready, and for what."""
+        poll = select.poll()
+        poll.register(self._pgconn.socket, select.POLLIN | (select.POLLOUT if writes else 0))
+        if wakeup is not None:
+            poll.register(wakeup, select.POLLIN)
+        ready = dict(poll.poll(1000 * ANSWER_S))
+        if not ready:
+            raise psycopg.OperationalError(f"the database has not answered for {ANSWER_S:g} s")
+        return ready
+
+
+class Wakeup:
+    """Ends a wait for a socket from another thread."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socketpair()
+        self._reader.setblocking(False)
+
+    def fileno(self) -> int:
+        """What `select` waits for."""
+        return self._reader.fileno()
+
+    def set(self) -> None:
+        """End the wait, or the next one."""
+        self._writer.send(b"!")
+
+    def clear(self) -> None:
+        """The wait has ended."""
+        self._reader.recv(64)
+
+    def close(self) -> None:
+        """Give both ends back."""
+        self._reader.close()
+        self._writer.close()
+
+
+def _error_of(result: "pq.abc.PGresult") -> psycopg.Error:
+    state = result.error_field(pq.DiagnosticField.SQLSTATE)
+    text = result.error_message.decode(errors="replace").strip()
+    try:
+        kind: type[psycopg.Error] = errors.lookup("" if state is None else state.decode())
+    except KeyError:
+        kind = psycopg.DatabaseError
+    return kind(text)
