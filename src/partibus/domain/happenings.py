@@ -2,7 +2,7 @@
 
 Owns the ring of the last events with their numbers. Whoever reads asks for what came after a number
 and learns how many it missed; nobody is waited for. Filled by the gateway, the listener and the
-operators' desks; `partibus events` reads it through them.
+operators' services; `partibus events` reads it through them.
 """
 
 import time

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from partibus.ops.admin_backup import Backups
     from partibus.ops.admin_connections import Connections
     from partibus.ops.admin_events import Events, Log
-    from partibus.ops.admin_messages import MessageDesk
+    from partibus.ops.admin_messages import MessageService
     from partibus.ops.metrics import Signals
 
 PREFIX: Final = "/$partibus"
@@ -157,7 +157,7 @@ class Administration(Protocol):
     def live_feed(self) -> LiveFeed: ...
 
     @property
-    def messages(self) -> "MessageDesk": ...
+    def messages(self) -> "MessageService": ...
 
     def identity(self, token: str) -> Answer:
         """What a token grants, whatever it is for; Unauthorized when it is not good."""
@@ -191,7 +191,7 @@ class Administration(Protocol):
     def faults(self) -> Faults: ...
 
     @property
-    def desk(self) -> NamespaceService: ...
+    def namespace(self) -> NamespaceService: ...
 
     @property
     def bulk(self) -> Bulk: ...

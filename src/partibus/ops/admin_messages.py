@@ -2,7 +2,7 @@
 
 Owns the paths and how their parameters are read. Which right each needs is the bus's to say, as it
 says it to any client: to look is Listen, to send is Send, to resubmit is both. Mounted by
-`ops.admin`; what is done is the node's desk of messages.
+`ops.admin`; what is done is the node's message service.
 
     GET    /$partibus/entities/NAME/messages            ?lane=&from=&max=&state=&session=&search=
     GET    /$partibus/entities/NAME/messages/NUMBER     one message with its body; ?lane=
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from partibus.ops.admin import Administration, Answer
 
 
-class MessageDesk(Protocol):
+class MessageService(Protocol):
     """The node's messages, as this surface asks for them."""
 
     def wish(self, **fields: Any) -> Any: ...

@@ -21,33 +21,35 @@ from partibus.ops.admin import Administration, Answer, Handler, read_body
 
 
 async def _create(node: Administration, request: Request) -> Answer:
-    return await node.desk.create(await read_body(request))
+    return await node.namespace.create(await read_body(request))
 
 
 async def _update(node: Administration, request: Request) -> Answer:
-    return await node.desk.update(request.path_params["name"], await read_body(request))
+    return await node.namespace.update(request.path_params["name"], await read_body(request))
 
 
 async def _delete(node: Administration, request: Request) -> Answer:
-    return await node.desk.delete(request.path_params["name"])
+    return await node.namespace.delete(request.path_params["name"])
 
 
 async def _policies(node: Administration, request: Request) -> Answer:
-    return await node.desk.policies(_entity(request))
+    return await node.namespace.policies(_entity(request))
 
 
 async def _put_policy(node: Administration, request: Request) -> Answer:
     body = await read_body(request)
-    return await node.desk.put_policy(_entity(request), request.path_params["policy"], body)
+    return await node.namespace.put_policy(_entity(request), request.path_params["policy"], body)
 
 
 async def _delete_policy(node: Administration, request: Request) -> Answer:
-    return await node.desk.delete_policy(_entity(request), request.path_params["policy"])
+    return await node.namespace.delete_policy(_entity(request), request.path_params["policy"])
 
 
 async def _regenerate(node: Administration, request: Request) -> Answer:
     body = await read_body(request)
-    return await node.desk.regenerate_key(_entity(request), request.path_params["policy"], body)
+    return await node.namespace.regenerate_key(
+        _entity(request), request.path_params["policy"], body
+    )
 
 
 def _entity(request: Request) -> str:

@@ -62,8 +62,8 @@ from partibus.server.nodes.moving_lanes import MovingLanes
 from partibus.server.nodes.seat import Seat
 from partibus.server.operators.administration import Administration
 from partibus.server.operators.backups import BackupService
-from partibus.server.operators.desks import open_desks
 from partibus.server.operators.live_sample import LiveSample
+from partibus.server.operators.services import register_services
 from partibus.server.scheduler import LoopScheduler, until
 from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients
@@ -409,7 +409,7 @@ class Node:
     def _open_administration(self, stores: StoreMaker, scheduler: LoopScheduler) -> None:
         """Let operators look at this process, and break it where that was asked for."""
         gateway = self.gateway
-        open_desks(gateway, self._brokers, self._machines, self.control)
+        register_services(gateway, self._brokers, self._machines, self.control)
         OwnHealth(self._brokers, self.catalog).register(self.control)
         LiveSample(self._brokers, self._machines, self.catalog, gateway).register(self.control)
         self.bulk = BulkPath(

@@ -241,7 +241,7 @@ async def test_a_path_that_is_not_there_is_no_secret() -> None:
     assert (await ask(FakeNode(), "DELETE", "/stores")).status == 405
 
 
-class FakeDesk:
+class FakeNamespace:
     """Remembers what it was asked."""
 
     def __init__(self) -> None:
@@ -262,7 +262,7 @@ class DeskNode(FakeNode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = FakeDesk()
+        self.namespace = FakeNamespace()
 
 
 @pytest.mark.parametrize(
@@ -281,10 +281,10 @@ class DeskNode(FakeNode):
 async def test_the_namespace_is_written(method: str, path: str, asked: tuple[object, ...]) -> None:
     node = DeskNode()
     refused = await ask(node, method, path, b'{"a": 1}', token=None)
-    assert (refused.status, node.desk.asked) == (401, [])
+    assert (refused.status, node.namespace.asked) == (401, [])
     answer = await ask(node, method, path, b'{"a": 1}')
     assert (answer.status, answer.json) == (200, {"did": asked[0]})
-    assert node.desk.asked == [asked]
+    assert node.namespace.asked == [asked]
 
 
 @pytest.mark.rule("PRP-7")

@@ -45,7 +45,7 @@ from partibus.server.operators.inside import Door
 from partibus.server.operators.inspection import COUNTS, FRAGMENTS, RANKS, STORES, is_available
 from partibus.server.operators.live_feed import LiveFeed
 from partibus.server.operators.log_level import LogService
-from partibus.server.operators.messages import MessageDesk
+from partibus.server.operators.messages import MessageService
 from partibus.server.operators.namespace import NamespaceService
 from partibus.server.operators.pipelines import PipelineService
 from partibus.server.operators.purge import PurgeRun
@@ -90,7 +90,7 @@ class Administration:
         self._control = control
         self.bulk = bulk
         self.faults = FaultService(settings, catalog, control)
-        self.desk = NamespaceService(catalog, live)
+        self.namespace = NamespaceService(catalog, live)
         self.pipelines = PipelineService(namespace, control)
         self.stages = StageService(namespace, control)
         self.connections = ConnectionService(control)
@@ -98,7 +98,7 @@ class Administration:
         self.events = EventService(control)
         self.log = LogService(control)
         self.console_mode = settings.console
-        self.messages = MessageDesk(door)
+        self.messages = MessageService(door)
         self.live_feed = LiveFeed(catalog, control, settings.stores)
         self.backups = backups
 

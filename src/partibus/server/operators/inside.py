@@ -2,8 +2,8 @@
 
 Owns the pipe between the client's connection and the gateway's. Whoever is signed in to the console
 acts with their own token over such a connection, so that rights, limits and the rules of messages
-are those of every client, checked at the same place; nothing is decided here. Used by the desk of
-messages.
+are those of every client, checked at the same place; nothing is decided here. Used by the
+service of messages.
 """
 
 import asyncio

@@ -56,7 +56,7 @@ NUMBER_DIGITS_MAX: Final = 19
 LOCK_WAIT_MS: Final = 1_000
 
 
-class MessageDesk:
+class MessageService:
     """What the holder of a token does with the messages of an entity."""
 
     def __init__(self, door: Door) -> None:

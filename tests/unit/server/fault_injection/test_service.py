@@ -1,4 +1,4 @@
-"""The desk for faults: what is refused, what is spelt anew, what all workers say together."""
+"""The service for faults: what is refused, what is spelt anew, what all workers say together."""
 
 import pytest
 
@@ -17,15 +17,15 @@ class FarWorker:
 
     numbers = (1,)
 
-    def __init__(self, desk: "Desk") -> None:
-        self._desk = desk
+    def __init__(self, service: "ServiceBench") -> None:
+        self._desk = service
 
     async def ask(self, worker: int, name: str, payload: Payload) -> Payload:
         return self._desk.answer(worker, name, payload)
 
 
-class Desk:
-    """A desk over two workers that remember what they were asked."""
+class ServiceBench:
+    """A service over two workers that remember what they were asked."""
 
     def __init__(self, *, faults: bool = True, workers: int = 2) -> None:
         self.asked: list[tuple[int, str, Payload]] = []
@@ -37,7 +37,7 @@ class Desk:
             control.register(name, lambda payload, name=name: self.answer(0, name, payload))
         if workers == 2:
             control.reach(FarWorker(self))
-        self.desk = FaultService(ServeSettings(stores=2, faults=faults), catalog, control)
+        self.service = FaultService(ServeSettings(stores=2, faults=faults), catalog, control)
 
     def answer(self, worker: int, name: str, payload: Payload) -> Payload:
         self.asked.append((worker, name, payload))
@@ -45,45 +45,45 @@ class Desk:
 
 
 async def test_a_server_without_faults_says_how_to_get_them() -> None:
-    desk = Desk(faults=False).desk
-    for ask in (desk.set({"kind": "connections"}), desk.list(), desk.clear()):
+    service = ServiceBench(faults=False).service
+    for ask in (service.set({"kind": "connections"}), service.list(), service.clear()):
         with pytest.raises(InvalidOperation, match="partibus serve --faults"):
             await ask
 
 
 async def test_every_worker_is_asked_and_the_counts_are_summed() -> None:
-    bench = Desk()
-    answer = await bench.desk.set({"kind": "connections"})
+    bench = ServiceBench()
+    answer = await bench.service.set({"kind": "connections"})
     assert answer["count"] == 2
     assert [worker for worker, _, _ in bench.asked] == [0, 1]
 
 
 async def test_a_store_is_down_when_the_answer_comes() -> None:
-    bench = Desk()
+    bench = ServiceBench()
     bench.answers[0, STORES] = {"0": {"state": "down"}}
     states = iter(["up", "degraded", "down"])
     told: list[str] = []
 
     def stores(worker: int, name: str, payload: Payload) -> Payload:
         if (worker, name) != (1, STORES):
-            return Desk.answer(bench, worker, name, payload)
+            return ServiceBench.answer(bench, worker, name, payload)
         told.append(next(states))
         return {"1": {"state": told[-1]}}
 
     bench.answer = stores  # type: ignore[method-assign]
-    await bench.desk.set({"kind": "store", "store": 1, "mode": "down"})
+    await bench.service.set({"kind": "store", "store": 1, "mode": "down"})
     assert told == ["up", "degraded", "down"]
 
 
 async def test_an_entity_is_asked_for_by_its_own_spelling() -> None:
-    bench = Desk()
-    await bench.desk.set({"kind": "locks", "entity": "ORDERS"})
+    bench = ServiceBench()
+    await bench.service.set({"kind": "locks", "entity": "ORDERS"})
     assert bench.asked[0][2] == {"kind": "locks", "entity": "Orders"}
 
 
 async def test_only_the_worker_meant_is_killed() -> None:
-    bench = Desk()
-    await bench.desk.set({"kind": "worker", "worker": 1})
+    bench = ServiceBench()
+    await bench.service.set({"kind": "worker", "worker": 1})
     assert [(worker, name) for worker, name, _ in bench.asked] == [(1, SET_FAULT)]
 
 
@@ -100,32 +100,32 @@ async def test_only_the_worker_meant_is_killed() -> None:
 async def test_what_is_not_there_cannot_be_broken(
     payload: Payload, error: type[Exception], words: str
 ) -> None:
-    bench = Desk()
+    bench = ServiceBench()
     with pytest.raises(error, match=words):
-        await bench.desk.set(payload)
+        await bench.service.set(payload)
     assert bench.asked == []
 
 
 async def test_the_only_process_is_not_killed() -> None:
-    bench = Desk(workers=1)
+    bench = ServiceBench(workers=1)
     with pytest.raises(InvalidOperation, match="--workers 2"):
-        await bench.desk.set({"kind": "worker", "worker": 0})
+        await bench.service.set({"kind": "worker", "worker": 0})
 
 
 async def test_a_fault_of_several_workers_is_listed_once() -> None:
-    bench = Desk()
+    bench = ServiceBench()
     fault = {"kind": "throttle", "entity": "Orders", "left_ms": None}
     bench.answers[0, LIST_FAULTS] = {"throttle Orders": {**fault, "refused": 3}}
     bench.answers[1, LIST_FAULTS] = {
         "throttle Orders": {**fault, "refused": 4},
         "store 1": {"kind": "store", "refused": None},
     }
-    listed = (await bench.desk.list())["faults"]
+    listed = (await bench.service.list())["faults"]
     assert listed == [{**fault, "refused": 7}, {"kind": "store", "refused": None}]
 
 
 async def test_cleared_faults_are_named_once() -> None:
-    bench = Desk()
+    bench = ServiceBench()
     bench.answers[0, CLEAR_FAULTS] = {"cleared": ["latency"]}
     bench.answers[1, CLEAR_FAULTS] = {"cleared": ["store 1", "latency"]}
-    assert await bench.desk.clear() == {"cleared": ["latency", "store 1"]}
+    assert await bench.service.clear() == {"cleared": ["latency", "store 1"]}

@@ -26,14 +26,14 @@ from partibus.testing.scheduler import ManualScheduler
 
 
 class OneStore:
-    """What the desk wants of a broker: its store."""
+    """What the service wants of a broker: its store."""
 
     def __init__(self, store: SegmentStore) -> None:
         self.store = store
 
 
 class Bench:
-    """Two stores of one process, and its desk."""
+    """Two stores of one process, and its service."""
 
     def __init__(self, data: Path) -> None:
         self.settings = ServeSettings(data=data, stores=2)
@@ -49,7 +49,7 @@ class Bench:
         self.catalog = Catalog(data / "catalog.db", stores=2)
         self.control = ControlHub()
         brokers: Any = {number: OneStore(store) for number, store in enumerate(self.stores)}
-        self.desk = BackupService(
+        self.service = BackupService(
             self.settings,
             data / "catalog.db",
             brokers,
@@ -64,7 +64,7 @@ class Bench:
         return await told
 
     def close(self) -> None:
-        self.desk.stop()
+        self.service.stop()
         for store in self.stores:
             store.close()
         self.catalog.close()
@@ -80,53 +80,53 @@ async def bench(tmp_path: Path) -> Any:
 async def test_everything_is_captured(bench: Bench) -> None:
     bench.catalog.create("orders", QueueSpec())
     assert await bench.append(0) is None
-    begun = await bench.desk.begin()
+    begun = await bench.service.begin()
     assert sorted(begun["stores"]) == ["0", "1"]
     assert begun["stores"]["0"]["position"] > begun["stores"]["1"]["position"]
     name, length, _ = begun["stores"]["0"]["files"][0]
-    path, told = await bench.desk.file(begun["id"], 0, name)
+    path, told = await bench.service.file(begun["id"], 0, name)
     assert (path.name, told) == (name, length)
     assert await bench.append(0) is None, "the store goes on"
 
 
 async def test_a_file_that_was_not_captured_is_not_there(bench: Bench) -> None:
-    begun = await bench.desk.begin()
+    begun = await bench.service.begin()
     with pytest.raises(EntityNotFound):
-        await bench.desk.file(begun["id"], 0, "../catalog.db")
+        await bench.service.file(begun["id"], 0, "../catalog.db")
     with pytest.raises(InvalidOperation, match="is over"):
-        await bench.desk.file("another", 0, "durable")
+        await bench.service.file("another", 0, "durable")
 
 
 async def test_one_backup_at_a_time(bench: Bench) -> None:
-    begun = await bench.desk.begin()
+    begun = await bench.service.begin()
     with pytest.raises(InvalidOperation, match=begun["id"]):
-        await bench.desk.begin()
-    await bench.desk.end(begun["id"])
-    await bench.desk.begin()
+        await bench.service.begin()
+    await bench.service.end(begun["id"])
+    await bench.service.begin()
 
 
 async def test_a_backup_that_nobody_reads_is_given_up(bench: Bench) -> None:
-    begun = await bench.desk.begin()
+    begun = await bench.service.begin()
     bench.scheduler.advance_ms(LEASE_MS // 2)
-    await bench.desk.renew(begun["id"])
+    await bench.service.renew(begun["id"])
     bench.scheduler.advance_ms(LEASE_MS)
-    await bench.desk.renew(begun["id"])
+    await bench.service.renew(begun["id"])
     bench.scheduler.advance_ms(LEASE_MS + 2 * LOOK_MS)
     with pytest.raises(InvalidOperation, match="nothing was read for 60 seconds"):
-        await bench.desk.renew(begun["id"])
-    await bench.desk.begin()
+        await bench.service.renew(begun["id"])
+    await bench.service.begin()
 
 
 async def test_messages_come_before_backups_when_the_disk_fills_up(bench: Bench) -> None:
-    begun = await bench.desk.begin()
+    begun = await bench.service.begin()
     bench.stores[1].room_changed("almost full")
     bench.scheduler.advance_ms(LOOK_MS)
     with pytest.raises(InvalidOperation, match="disk of store 1 is almost full"):
-        await bench.desk.renew(begun["id"])
+        await bench.service.renew(begun["id"])
     with pytest.raises(StoreUnavailable, match="almost full"):
-        await bench.desk.begin()
+        await bench.service.begin()
     bench.stores[1].room_changed(None)
-    await bench.desk.begin()
+    await bench.service.begin()
 
 
 async def test_a_freeze_ends_by_itself(bench: Bench) -> None:
@@ -149,7 +149,7 @@ async def test_a_moment_that_was_not_common_to_all_does_not_count(bench: Bench) 
 
     bench.control.reach(Hasty())
     with pytest.raises(OperationTimeout, match="one moment"):
-        await bench.desk.begin()
+        await bench.service.begin()
     assert await bench.append(0) is None
 
 
@@ -162,7 +162,7 @@ async def test_a_worker_that_does_not_answer_ends_the_attempt(bench: Bench) -> N
 
     bench.control.reach(Silent())
     with pytest.raises(OperationTimeout, match="did not answer"):
-        await bench.desk.begin()
+        await bench.service.begin()
     assert await bench.append(0) is None
     with pytest.raises(InvalidOperation, match="is over"):
         await bench.control.ask(0, FREEZE, {"id": "any"})
@@ -171,13 +171,13 @@ async def test_a_worker_that_does_not_answer_ends_the_attempt(bench: Bench) -> N
 async def test_a_store_that_is_down_is_said(bench: Bench) -> None:
     bench.stores[1].close()
     with pytest.raises(StoreUnavailable):
-        await bench.desk.begin()
+        await bench.service.begin()
     assert await bench.append(0) is None
 
 
 async def test_memory_has_no_backups() -> None:
     clock = ManualClock()
     settings = ServeSettings(memory=True)
-    desk = BackupService(settings, None, {}, ControlHub(), clock, ManualScheduler(clock))
+    service = BackupService(settings, None, {}, ControlHub(), clock, ManualScheduler(clock))
     with pytest.raises(ArgumentError, match="in memory"):
-        await desk.begin()
+        await service.begin()

@@ -17,7 +17,7 @@ from partibus.server.operators.log_level import LOG_LEVEL, answer_log_level
 from partibus.server.operators.signals import OwnSignals
 
 
-def open_desks(
+def register_services(
     gateway: Gateway,
     brokers: Mapping[int, Broker],
     machines: Mapping[int, Machine],
