@@ -11,7 +11,7 @@ from partibus.store.postgres.lane import LANE_LOCK, Lane
 
 def free_lane(address: str, number: int) -> None:
     """End the connections that hold the lock of a lane; StoreUnavailable without the database."""
-    connection = Lane(address, number, "").connect("takeover")
+    connection = Lane(address, number, "", takes_over=False).connect("takeover")
     with connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid, 1000) FROM pg_locks"
