@@ -8,6 +8,7 @@ charge. Never asks who is alive: the caller says so. Called by the view of the l
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from heapq import heapify, heapreplace
 from typing import Final, NamedTuple
 
 MOVES_MAX: Final = 4
@@ -34,8 +35,7 @@ def place_lanes(
     held, free = _sort(lanes, owners, nodes)
     takers = _takers(nodes, draining)
     if takers:
-        for lane in free:
-            held[_emptiest(held, takers)].add(lane)
+        _deal(free, held, takers)
         for move in _moves(held, takers, moves_max - len(free)):
             held[move.origin].remove(move.lane)
             held[move.target].add(move.lane)
@@ -53,8 +53,7 @@ def planned_moves(
     takers = _takers(nodes, draining)
     if not takers:
         return []
-    for lane in free:
-        held[_emptiest(held, takers)].add(lane)
+    _deal(free, held, takers)
     return _moves(held, takers, sum(map(len, held.values())))
 
 
@@ -77,6 +76,16 @@ def _takers(nodes: Collection[int], draining: Collection[int]) -> list[int]:
     """Who may be given lanes. When every node drains, all go on: a lane is better served by a node
     that is about to end than by none."""
     return sorted(set(nodes) - set(draining)) or sorted(nodes)
+
+
+def _deal(free: list[int], held: Mapping[int, set[int]], takers: list[int]) -> None:
+    """Give each lane that nobody holds to the node with the fewest."""
+    heap = [(len(held[node]), node) for node in takers]
+    heapify(heap)
+    for lane in free:
+        count, node = heap[0]
+        held[node].add(lane)
+        heapreplace(heap, (count + 1, node))
 
 
 def _moves(held: Mapping[int, set[int]], takers: list[int], most: int) -> list[Move]:

@@ -105,6 +105,8 @@ class LeaseView:
 
     def looked(self, table: LeaseTable) -> None:
         """Take over the table as it was read."""
+        if table == self._table:
+            return
         self._table = table
         self._held &= {lane for lane, owner in table.owners.items() if owner == self.node}
         owners = {lane: owner for lane, owner in table.owners.items() if owner is not None}

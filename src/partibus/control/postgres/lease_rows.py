@@ -38,6 +38,16 @@ class LaneRow(NamedTuple):
     owner: int | None
 
 
+class Pulse(NamedTuple):
+    """What a renewal hears; another pulse than before means that nodes came or went."""
+
+    is_known: bool
+    """False for a node that was evicted."""
+    alive: int
+    total: int
+    """Of the numbers of the live nodes: one that goes while another comes changes it."""
+
+
 class LeaseRows(NamedTuple):
     """What one look at the tables has found."""
 
@@ -71,15 +81,22 @@ async def join(connection: AsyncConnection, address: NodeAddress) -> int:
     return int(row[0])
 
 
-async def renew(connection: AsyncConnection, node: int) -> LeaseRows:
-    """Write the heartbeat of a node, and read the tables, where an evicted node is not found."""
+async def renew(connection: AsyncConnection, node: int) -> Pulse:
+    """Write the heartbeat of a node, and ask who is alive. One row comes back, however large the
+    cluster is, because every node asks each second."""
     async with connection.pipeline():
-        await connection.execute(
-            "UPDATE partibus_cluster.node SET heartbeat = clock_timestamp() WHERE number = %s",
+        renewed = await connection.execute(
+            "UPDATE partibus_cluster.node SET heartbeat = clock_timestamp() WHERE number = %s"
+            " RETURNING number",
             (node,),
         )
-        found = await _ask(connection)
-    return await _fetch(*found)
+        found = await connection.execute(
+            "SELECT count(*), coalesce(sum(number), 0)::bigint FROM partibus_cluster.node"
+            " WHERE partibus_cluster.is_alive(heartbeat, %s)",
+            (LEASE_MS,),
+        )
+    alive, total = await found.fetchone() or (0, 0)
+    return Pulse(await renewed.fetchone() is not None, alive, total)
 
 
 async def look(connection: AsyncConnection) -> LeaseRows:

@@ -31,6 +31,8 @@ class Listening:
         self._channel = channel
         self._heard = heard
         self._task: asyncio.Task[None] | None = None
+        self.is_up = False
+        """Whether everything is heard, since the last call of `heard` and until it is False."""
 
     def start(self) -> None:
         """Listen from now on."""
@@ -49,6 +51,7 @@ class Listening:
             try:
                 await self._session.run(self._listen)
             except BusError as error:
+                self.is_up = False
                 _log.info("%s; it is polled meanwhile", error)
                 await asyncio.sleep(RETRY_S)
 
@@ -56,6 +59,7 @@ class Listening:
         """Until something is heard, or for a while; the statement finds a connection that is lost,
         and what came between two calls is looked for as if it had been heard."""
         await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        self.is_up = True
         self._heard()
         async for _ in connection.notifies(timeout=LISTEN_S, stop_after=1):
             self._heard()

@@ -1,10 +1,10 @@
 """The leases of one node in the cluster's database.
 
 Owns when the node renews, looks and lapses: it renews each second, looks when another node has
-changed something, and stops serving by its own monotonic clock when the database has not answered
-for `SERVE_MS`, whatever the reason. A lost connection is made anew for as long as it takes. Never
-decides by a clock of a machine what others may do: the database does, by its own. Made and started
-by the node, which calls it on its loop.
+changed something or is gone, and stops serving by its own monotonic clock when the database has not
+answered for `SERVE_MS`, whatever the reason. A lost connection is made anew for as long as it
+takes. Never decides by a clock of a machine what others may do: the database does, by its own.
+Made and started by the node, which calls it on its loop.
 """
 
 import asyncio
@@ -17,11 +17,14 @@ from typing import Final
 from partibus.control.leases.view import LeaseView
 from partibus.control.ownership import RENEW_MS, NodeAddress
 from partibus.control.postgres import lease_rows
-from partibus.control.postgres.lease_rows import LeaseRows
+from partibus.control.postgres.lease_rows import LeaseRows, Pulse
 from partibus.control.postgres.listening import Listening
 from partibus.control.postgres.session import AsyncConnection, ControlSession, prepare
 from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.errors import BusError
+
+LOOK_MS: Final = 5000
+"""So often the tables are read even if nobody was heard; each second while nobody can be heard."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -35,6 +38,8 @@ class PostgresOwnership:
         self._session = ControlSession(dsn, "leases")
         self._address = address
         self._databases: dict[int, int] = {}
+        self._pulse: Pulse | None = None
+        self._looked_ms = 0
         self._news = asyncio.Event()
         self._listening = Listening(dsn, lease_rows.CHANNEL, self._news.set)
         self._task: asyncio.Task[None] | None = None
@@ -136,13 +141,25 @@ class PostgresOwnership:
 
     async def _renew(self) -> None:
         begun_ms = self._clock.monotonic_ms()
-        found = await self._session.run(partial(lease_rows.renew, node=self.node))
+        pulse = await self._session.run(partial(lease_rows.renew, node=self.node))
         self._view.renewed(begun_ms)
         self._watch_lapse()
-        await self._take_over(found)
+        if pulse != self._pulse or self._must_look(begun_ms):
+            self._pulse = pulse
+            await self._look()
+        else:
+            self._view.tell(self.on_change)
+
+    def _must_look(self, now_ms: int) -> bool:
+        """Whether something may have changed that was not heard of."""
+        is_late = now_ms - self._looked_ms >= LOOK_MS
+        return is_late or not self._listening.is_up or bool(self._view.strays())
 
     async def _look(self) -> None:
-        await self._take_over(await self._session.run(lease_rows.look))
+        begun_ms = self._clock.monotonic_ms()
+        found = await self._session.run(lease_rows.look)
+        self._looked_ms = begun_ms
+        await self._take_over(found)
 
     async def _take_over(self, found: LeaseRows) -> None:
         self._databases = {row.number: row.database for row in found.lanes}

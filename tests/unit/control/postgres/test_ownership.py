@@ -10,7 +10,7 @@ import pytest
 from partibus.control.ownership import SERVE_MS, NodeAddress, Ownership
 from partibus.control.postgres import lease_rows
 from partibus.control.postgres.ownership import PostgresOwnership
-from partibus.control.postgres.session import ControlSession, prepare
+from partibus.control.postgres.session import AsyncConnection, ControlSession, prepare
 from partibus.domain.clock import Clock
 from partibus.testing.clock import ManualClock
 
@@ -205,3 +205,37 @@ async def test_numbers_are_never_used_again_and_old_nodes_are_forgotten(
     with psycopg.connect(database) as connection:
         rows = connection.execute("SELECT number FROM partibus_cluster.node").fetchall()
     assert rows == [(3,)]
+
+
+async def test_the_tables_are_read_when_something_has_changed_and_not_each_second(
+    join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await join(ManualClock())
+    await one._listening.stop()  # renewed by hand from here on
+    assert one._task is not None
+    one._task.cancel()
+    looks = 0
+    look = lease_rows.look
+
+    async def count(connection: AsyncConnection) -> lease_rows.LeaseRows:
+        nonlocal looks
+        looks += 1
+        return await look(connection)
+
+    monkeypatch.setattr(lease_rows, "look", count)
+    one._listening.is_up = True
+    for _ in range(5):
+        await one._renew()
+    assert looks == 0
+    monkeypatch.setattr(lease_rows, "look", look)
+    two = await join()
+    await two._listening.stop()
+    assert two._task is not None
+    two._task.cancel()
+    monkeypatch.setattr(lease_rows, "look", count)
+    await one._renew()
+    assert looks == 1
+    assert two.node in one.nodes()
+    one._listening.is_up = False
+    await one._renew()
+    assert looks == 2
