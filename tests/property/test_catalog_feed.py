@@ -5,8 +5,13 @@ was done where, and whoever looked when, in the end all copies are what the cata
 """
 
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
+import psycopg
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +21,7 @@ from partibus.control.record import Change, ChangeKind, EntityRecord
 from partibus.domain.entity import EntitySpec, QueueSpec, SubscriptionSpec, TopicSpec
 from partibus.domain.errors import BusError
 from partibus.domain.rights import Rights
+from support.postgres import PostgresServer
 
 PROCESSES = 3
 PATHS = ("a", "b", "t", "t/subscriptions/x", "t/subscriptions/y")
@@ -24,8 +30,8 @@ PATHS = ("a", "b", "t", "t/subscriptions/x", "t/subscriptions/y")
 class Process:
     """One process: its catalog, and what it made of what it was told."""
 
-    def __init__(self, file: Path) -> None:
-        self.catalog = Catalog(file, stores=2)
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
         self.copy: dict[int, EntityRecord] = {}
         self.policies: dict[str, tuple[AccessPolicy, ...]] = {}
         self.catalog.subscribe(self._hear)
@@ -86,32 +92,69 @@ STEPS = st.lists(
 )
 
 
+Open = Callable[[], Catalog]
+
+
+@contextmanager
+def in_a_file() -> Iterator[Open]:
+    with tempfile.TemporaryDirectory() as directory:
+        yield lambda: Catalog(Path(directory) / "catalog.db", stores=2)
+
+
+_numbers = count(1)
+
+
+@contextmanager
+def in_a_cluster(dsn: str) -> Iterator[Open]:
+    from partibus.control.postgres.catalog import PostgresCatalog
+
+    name = f"feed_{next(_numbers)}"
+    place = dsn.replace("/postgres", f"/{name}")
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+        yield lambda: Catalog(rows=PostgresCatalog(place), stores=2)
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 @settings(deadline=None, max_examples=60)
 @given(steps=STEPS)
 def test_every_process_ends_with_the_same_namespace(
     steps: list[tuple[int, str, str, int]],
 ) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "catalog.db"
-        processes = [Process(file) for _ in range(PROCESSES)]
-        seen: set[int] = set()
-        for process, action, path, number in steps:
-            try:
-                processes[process].act(action, path, number)
-            except BusError:
-                continue
-            for placed in processes[process].catalog.entities():
-                seen.update(placement.fragment_id for placement in placed.fragments)
-        fresh = Catalog(file, stores=2)
-        expected = {record.entity_id: record for record in fresh.entities()}
-        for process in processes:
-            process.catalog.refresh()
-            assert process.copy == expected
-            assert {r.entity_id: r for r in process.catalog.entities()} == expected
-            for scope in ("", *PATHS):
-                assert process.policies.get(scope, ()) == fresh.policies(scope)
-            process.catalog.close()
-        # No id is given twice: the next one is beyond all that ever were.
-        newest = fresh.create("newest", QueueSpec())
-        assert newest.fragments[0].fragment_id > max(seen, default=0)
-        fresh.close()
+    with in_a_file() as opened:
+        check(opened, steps)
+
+
+@pytest.mark.group("postgres")
+@settings(deadline=None, max_examples=10)
+@given(steps=STEPS)
+def test_every_node_ends_with_the_same_namespace(
+    postgres: PostgresServer, steps: list[tuple[int, str, str, int]]
+) -> None:
+    with in_a_cluster(postgres.dsn) as opened:
+        check(opened, steps)
+
+
+def check(opened: Open, steps: list[tuple[int, str, str, int]]) -> None:
+    processes = [Process(opened()) for _ in range(PROCESSES)]
+    seen: set[int] = set()
+    for process, action, path, number in steps:
+        try:
+            processes[process].act(action, path, number)
+        except BusError:
+            continue
+        for placed in processes[process].catalog.entities():
+            seen.update(placement.fragment_id for placement in placed.fragments)
+    fresh = opened()
+    expected = {record.entity_id: record for record in fresh.entities()}
+    for process in processes:
+        process.catalog.refresh()
+        assert process.copy == expected
+        assert {r.entity_id: r for r in process.catalog.entities()} == expected
+        for scope in ("", *PATHS):
+            assert process.policies.get(scope, ()) == fresh.policies(scope)
+        process.catalog.close()
+    # No id is given twice: the next one is beyond all that ever were.
+    newest = fresh.create("newest", QueueSpec())
+    assert newest.fragments[0].fragment_id > max(seen, default=0)
+    fresh.close()
