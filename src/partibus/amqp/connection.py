@@ -393,7 +393,7 @@ class Connection:
             raise ProtocolError(conditions.ILLEGAL_STATE, "The connection is open already.")
         if frame.max_frame_size < FRAME_SIZE_MIN:
             raise ProtocolError(
-                conditions.INVALID_FIELD, f"A max-frame-size is {FRAME_SIZE_MIN} at least."
+                conditions.INVALID_FIELD, f"max-frame-size must be at least {FRAME_SIZE_MIN}."
             )
         self.remote_open = frame
         self.frame_size_out = min(frame.max_frame_size, FRAME_SIZE_OUT_MAX)

@@ -108,7 +108,7 @@ def decode_disposition(
     if tail is None:
         tail = _decode_tail(raw, tails)
     if tail.count + read != count:
-        raise DecodeError("a disposition has not the fields that it counts")
+        raise DecodeError("a disposition's field count does not match its fields")
     return role, first, last, tail
 
 

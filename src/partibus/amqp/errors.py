@@ -83,7 +83,7 @@ def error_from_value(value: object) -> AmqpError | None:
 
 
 def string_keyed(value: object) -> dict[str, object]:
-    """A decoded map with its keys as plain `str`; those that are no text are dropped."""
+    """A decoded map with its keys as plain `str`; those that are not text are dropped."""
     if value is None:
         return {}
     if isinstance(value, dict):

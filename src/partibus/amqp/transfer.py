@@ -128,7 +128,7 @@ def decode_transfer(
     if tail is None:
         tail = _decode_tail(raw, tails)
     if tail.count + read != count:
-        raise DecodeError("a transfer has not the fields that it counts")
+        raise DecodeError("a transfer's field count does not match its fields")
     return handle, delivery_id, tag, tail, stop
 
 

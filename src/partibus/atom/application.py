@@ -187,7 +187,7 @@ def _page(request: Request) -> Page:
             raise ArgumentError(f"The option '{name}' is not supported; use $skip or $top.")
     top = _number(request, "$top", PAGE_LENGTH_MAX)
     if top == 0:
-        raise ArgumentError("$top: at least 1 is expected.")
+        raise ArgumentError("$top must be at least 1.")
     return Page(min(_number(request, "$skip", 0), SKIP_MAX), min(top, PAGE_LENGTH_MAX))
 
 
@@ -196,7 +196,7 @@ def _number(request: Request, name: str, default: int) -> int:
     if text is None:
         return default
     if not _NUMBER.fullmatch(text):
-        raise ArgumentError(f"{name}: a number from 0 on is expected.")
+        raise ArgumentError(f"{name}: expected a number, 0 or more.")
     return int(text)
 
 

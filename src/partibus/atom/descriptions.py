@@ -229,7 +229,7 @@ def property_of(spec: EntitySpec, name: str) -> Property | None:
 
 
 def write_description(spec: EntitySpec, facts: Mapping[str, str]) -> str:
-    """The description element; `facts` are the elements that are no properties, as markup."""
+    """The description element; `facts` are the elements that are not properties, as markup."""
     kind = kind_of(spec)
     return branch(NAMES[kind], _elements(spec, kind, facts), DESCRIPTION_ATTRIBUTES)
 

@@ -64,7 +64,7 @@ class Operations:
         if resource.sort is Sort.RULE:
             return await self._put_rule(resource, description, is_update, caller)
         if resource.sort not in (Sort.ENTITY, Sort.SUBSCRIPTION):
-            raise MethodNotAllowed(f"'{resource.path}' can be read only.")
+            raise MethodNotAllowed(f"'{resource.path}' is read-only.")
         spec = self._with_asked_size(self._read(resource, description, is_update))
         if not is_update:
             _refuse_early_partitioning(spec, caller)
@@ -85,7 +85,7 @@ class Operations:
         elif resource.sort in (Sort.ENTITY, Sort.SUBSCRIPTION):
             await self._live.delete(resource.entity_path)
         else:
-            raise MethodNotAllowed(f"'{resource.path}' can be read only.")
+            raise MethodNotAllowed(f"'{resource.path}' is read-only.")
 
     # --- entities -------------------------------------------------------------------------
 

@@ -102,7 +102,7 @@ def read_values(holder: Description | None, where: str) -> dict[str, PropertyVal
         if not name or value is None:
             raise PropertyRefused(where, "each value needs a Key and a Value.")
         if name in values:
-            raise PropertyRefused(where, f"'{shown(name)}' stands twice.")
+            raise PropertyRefused(where, f"'{shown(name)}' appears twice.")
         values[name] = _read_value(name, value)
     return values
 

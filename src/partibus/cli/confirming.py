@@ -17,5 +17,7 @@ def confirm(question: str, yes: bool) -> None:
     from partibus.server.failure import EXIT_USAGE
 
     if not sys.stdin.isatty():
-        raise CommandFailed("nobody is there to ask; give --yes to go on.", EXIT_USAGE)
+        raise CommandFailed(
+            "there is no terminal to confirm on; give --yes to continue.", EXIT_USAGE
+        )
     typer.confirm(question, abort=True)

@@ -30,7 +30,7 @@ class Grant:
     subject: str = field(default="", compare=False)
     """Whom a JSON web token names; "" when it rests on a policy."""
     key: str = field(default="", compare=False, repr=False)
-    """The policy's key that proved it: when that is no key any more, it falls (SAS-7)."""
+    """The policy's key that proved it: when that key is replaced, the grant ends (SAS-7)."""
 
     @property
     def who(self) -> str:

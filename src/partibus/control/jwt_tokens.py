@@ -95,7 +95,7 @@ class JwtVerifier:
         wrong = [name for name in self._algorithms if name not in allowed]
         if wrong:
             raise ConfigError(
-                f"[jwt] algorithms: {wrong[0]} does not match the key; allowed are "
+                f"[jwt] algorithms: {wrong[0]} does not match the key; allowed: "
                 f"{', '.join(allowed)}."
             )
 

@@ -139,7 +139,7 @@ def _check_common(spec: EntitySpec, profile: Profile) -> None:
         )
     allowed = _STATUSES[type(spec)]
     if spec.status.value not in allowed:
-        raise PropertyRefused("status", f"allowed are {', '.join(allowed)}.")
+        raise _not_allowed("status", spec.status.value, ", ".join(allowed))
 
 
 def _check_received(spec: QueueSpec | SubscriptionSpec, profile: Profile) -> None:
@@ -167,7 +167,7 @@ def _check_sized(spec: QueueSpec | TopicSpec, profile: Profile) -> None:
     if sizes is None:
         _in_range("max_size_in_megabytes", size, 1, limits.INT32_MAX)
     elif size not in sizes and size != DEFAULT_SIZE_MEGABYTES:
-        raise PropertyRefused("max_size_in_megabytes", f"allowed are {', '.join(map(str, sizes))}.")
+        raise _not_allowed("max_size_in_megabytes", size, ", ".join(map(str, sizes)))
     kilobytes = spec.max_message_size_in_kilobytes
     if kilobytes is not None:
         most = profile.message_bytes_max // limits.KILOBYTE
@@ -182,7 +182,7 @@ def _check_sized(spec: QueueSpec | TopicSpec, profile: Profile) -> None:
                 f"between {least} and {most}.",
             )
     if spec.enable_express and not profile.has_express:
-        raise PropertyRefused("enable_express", f"the {profile.name} profile refuses it.")
+        raise PropertyRefused("enable_express", f"the {profile.name} profile does not allow it.")
     if spec.enable_express and spec.requires_duplicate_detection:  # PRP-6
         raise PropertyRefused("enable_express", "not together with requires_duplicate_detection.")
 
@@ -205,7 +205,7 @@ def _refuse_basic(spec: QueueSpec, profile: Profile) -> None:
     ):
         if getattr(spec, name) not in allowed:
             raise PropertyRefused(
-                name.removesuffix("_ms"), f"the {profile.name} profile does not offer it."
+                name.removesuffix("_ms"), f"the {profile.name} profile does not support it."
             )
 
 
@@ -248,8 +248,8 @@ def _fragments(spec: QueueSpec | TopicSpec, profile: Profile) -> tuple[bool, int
     ):
         raise PropertyRefused(
             "partition_count",
-            f"the {profile.name} profile decides on it: every entity has "
-            f"{profile.fragments_default} here. Leave it out, or choose another profile.",
+            f"the {profile.name} profile sets it: every entity has "
+            f"{profile.fragments_default}. Leave it out, or choose another profile.",
         )
     if profile.partitioning == "ignored":  # CON-1: accepted without effect, like the checkbox
         return False, 1
@@ -269,7 +269,7 @@ def _fragments(spec: QueueSpec | TopicSpec, profile: Profile) -> tuple[bool, int
     fragments = profile.fragments_default if spec.fragments == 1 else spec.fragments
     if fragments != profile.fragments_default and not profile.fragments_free:
         raise PropertyRefused(
-            "partition_count", f"the {profile.name} profile has always {profile.fragments_default}."
+            "partition_count", f"the {profile.name} profile always has {profile.fragments_default}."
         )
     _in_range("partition_count", fragments, 2, limits.FRAGMENTS_MAX)
     return True, fragments
@@ -294,16 +294,17 @@ def _settle_forwarding(spec: _Received) -> _Received:
 
 def _in_range(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise PropertyRefused(name, f"{value} is not allowed; allowed are {least} to {most}.")
+        raise _not_allowed(name, value, f"{least} to {most}")
 
 
 def _in_time_range(name: str, value_ms: int, least_ms: int, most_ms: int) -> None:
     if not least_ms <= value_ms <= most_ms:
-        raise PropertyRefused(
-            name,
-            f"{format_duration(value_ms)} is not allowed; allowed are "
-            f"{format_duration(least_ms)} to {format_duration(most_ms)}.",
-        )
+        allowed = f"{format_duration(least_ms)} to {format_duration(most_ms)}"
+        raise _not_allowed(name, format_duration(value_ms), allowed)
+
+
+def _not_allowed(name: str, value: object, allowed: str) -> PropertyRefused:
+    return PropertyRefused(name, f"{value} is not allowed; allowed: {allowed}.")
 
 
 def _spoken(value: object) -> str:

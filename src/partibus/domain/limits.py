@@ -186,5 +186,5 @@ def profile_named(name: str) -> Profile:
     """The profile of that name; an unknown one is an error that lists them all."""
     profile = PROFILES.get(name)
     if profile is None:
-        raise ArgumentError(f"'{name}' is not a profile; allowed are {', '.join(PROFILES)}.")
+        raise ArgumentError(f"'{name}' is not a profile; allowed: {', '.join(PROFILES)}.")
     return profile

@@ -2,7 +2,7 @@
 
 Owns the shapes that pass between gateway and machine: what arrives (`NewMessage`), what is
 held while in flight (`Held`) and what was changed about it since (`Overlay`). A queued
-message is no object at all but a row of columns (see `table`); it becomes a `Held` when
+message is not an object but a row of columns (see `table`); it becomes a `Held` when
 it leaves its table. Bodies stay in the store, bytes of properties are opaque here.
 """
 

@@ -86,7 +86,7 @@ class _Copy:
             self._set_property(edit.name, None if value is None else str(value))
 
     def _set_life(self, value: object) -> None:
-        """What is longer than any row has room for is no limit."""
+        """What is longer than any row has room for means no limit."""
         life_ms = span_ms(value) if isinstance(value, datetime.timedelta) else lifetime.FOREVER
         is_limited = 0 <= life_ms <= lifetime.LIFE_MS_MAX
         self.parts.ttl_ms = life_ms if is_limited else lifetime.FOREVER

@@ -111,7 +111,7 @@ class HealthProbe(Protocol):
         ...
 
 
-# Upgrades to AMQP never come as far as an application; what does was no upgrade.
+# Upgrades to AMQP never come as far as an application; what does is not an upgrade.
 WEBSOCKET_REFUSAL: Final = (
     "AMQP over WebSocket is served here: connect with a WebSocket and the sub-protocol"
     " AMQPWSB10, for example TransportType.AmqpOverWebsocket.\n"

@@ -2,7 +2,7 @@
 
 Owns the form of that array: each message is an object with `Body`, `BrokerProperties` and
 `UserProperties`; `IsBodyBase64Encoded` says that the body is not text. Headers of the request
-are no properties of its messages.
+are not properties of its messages.
 """
 
 import base64

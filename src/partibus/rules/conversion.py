@@ -93,7 +93,7 @@ def system_value(name: str, value: object, term: str) -> object:
     if wanted is str and len(cast(str, made)) > _LENGTHS_MAX.get(name, len(cast(str, made))):
         raise failure(term, f"at most {_LENGTHS_MAX[name]} characters are allowed")
     if type(made) is datetime.timedelta and made < datetime.timedelta(0):
-        raise failure(term, "a time to live is not negative")
+        raise failure(term, "a time to live cannot be negative")
     return made
 
 

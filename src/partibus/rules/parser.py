@@ -51,7 +51,7 @@ def _parse(text: str, start: str, refusal: type[RuleRefused]) -> object:
 
     if len(text) > FILTER_LENGTH_MAX:
         raise refusal(
-            f"At most {FILTER_LENGTH_MAX} characters are allowed, these are {len(text)}.",
+            f"At most {FILTER_LENGTH_MAX} characters are allowed; this has {len(text)}.",
             text,
             FILTER_LENGTH_MAX,
         )

@@ -24,7 +24,7 @@ class Guard(NamedTuple):
     name: str
     texts: frozenset[str]
     is_whole: bool
-    """Whether nothing else is asked, so that a message without the property is no match."""
+    """Whether nothing else is asked, so that a message without the property does not match."""
 
 
 class SqlFilter:

@@ -79,8 +79,8 @@ def key_from_command(command: str) -> bytes:
         raise ConfigError(f"the key command `{command}` did not run: {error}.") from error
     if done.returncode:
         raise ConfigError(
-            f"the key command `{command}` failed with exit code {done.returncode}; its own words "
-            "are on stderr."
+            f"the key command `{command}` failed with exit code {done.returncode}; see its "
+            "output on stderr."
         )
     return _parse(done.stdout[:KEY_FILE_BYTES_MAX], f"the key command `{command}`")
 
@@ -97,8 +97,8 @@ def _parse(content: bytes, origin: str) -> bytes:
         if len(key) == KEY_BYTES:
             return key
     raise ConfigError(
-        f"{origin} gives no key: {KEY_BYTES} bytes are expected, as they are, in hexadecimal or in "
-        f"Base64; {HOW_TO_MAKE}."
+        f"{origin} holds no valid key; expected {KEY_BYTES} bytes, raw, in hexadecimal or in "
+        f"Base64: {HOW_TO_MAKE}."
     )
 
 

@@ -370,7 +370,7 @@ def _read_port(value: object, name: str) -> dict[str, object]:
 def _read_count(value: object, name: str, most: int, least: int = 1) -> dict[str, object]:
     count = _whole(value)
     if count is None or not least <= count <= most:
-        raise ArgumentError(f"'{value}' is not allowed; allowed are {least} to {most}.")
+        raise ArgumentError(f"'{value}' is not allowed; allowed: {least} to {most}.")
     return {name: count}
 
 
@@ -387,7 +387,7 @@ def _read_stores(value: object) -> dict[str, object]:
     unknown = next((place for place in directories if "://" in place), None)
     if unknown is not None:
         raise ArgumentError(
-            f"'{unknown}' is not a place for a store; allowed are a directory and an address that "
+            f"'{unknown}' is not a place for a store; allowed: a directory and an address that "
             f"begins with {SCHEMES[0]}."
         )
     if len(set(directories)) != len(directories):
@@ -408,7 +408,7 @@ def _read_profile(value: object) -> dict[str, object]:
 
 def _read_word(value: object, name: str, allowed: tuple[str, ...]) -> dict[str, object]:
     if value not in allowed:
-        raise ArgumentError(f"'{value}' is not allowed; allowed are {' and '.join(allowed)}.")
+        raise ArgumentError(f"'{value}' is not allowed; allowed: {' and '.join(allowed)}.")
     return {name: value}
 
 
@@ -416,7 +416,7 @@ def _read_console(value: object) -> dict[str, object]:
     # TOML and YAML have words of their own for on and off.
     word = {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
     if word not in CONSOLE_MODES:
-        raise ArgumentError(f"'{value}' is not allowed; allowed are {', '.join(CONSOLE_MODES)}.")
+        raise ArgumentError(f"'{value}' is not allowed; allowed: {', '.join(CONSOLE_MODES)}.")
     return {"console": word}
 
 
@@ -426,7 +426,7 @@ def _read_free_min(value: object) -> dict[str, object]:
     share = _SHARE.fullmatch(text)
     if share is not None:
         if float(share[1]) > _FREE_PERCENT_MAX:
-            raise ArgumentError(f"'{value}' is not allowed; allowed are 0% to 90%.")
+            raise ArgumentError(f"'{value}' is not allowed; allowed: 0% to 90%.")
         return {"disk_free_min": FreeMin(float(share[1]) / 100, 0)}
     try:
         return {"disk_free_min": FreeMin(0.0, size_bytes(str(value)))}

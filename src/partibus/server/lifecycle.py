@@ -132,7 +132,7 @@ def _speaker(configuration: Configuration) -> Callable[[str], None]:
 
 
 def announce(line: str) -> None:
-    """Print what says READY; a reader that has gone away is no reason to stop serving."""
+    """Print what says READY; serving continues when its reader has gone away."""
     try:
         print(line, flush=True)
     except OSError as error:

@@ -63,7 +63,7 @@ class SourceOffset:
             raise CheckpointError(
                 "OFFSET_VERSION",
                 f"The checkpoint has offsets of version {version}; this release reads versions 1 "
-                f"to {OFFSET_VERSION}. Go on with the release that wrote it, or with a newer one.",
+                f"to {OFFSET_VERSION}. Use the release that wrote it, or a newer one.",
                 version=version,
                 newest=OFFSET_VERSION,
             )

@@ -114,7 +114,7 @@ def test_basic_and_standard_have_sixteen_partitions_by_choice(
     for profile in ("basic", "standard"):
         accepted, text = checked(tmp_path / "eight.toml", eight, profile)
         assert not accepted
-        assert f"the {profile} profile has always 16" in text
+        assert f"the {profile} profile always has 16" in text
 
 
 @pytest.mark.rule("SEED-21", "CON-1")
@@ -241,7 +241,7 @@ def test_sizes_are_those_of_the_tier(tmp_path: Path, profile: str, gigabytes: se
     accepted, text = checked(file, {"wrong": size(6 * 1024)}, profile)
     assert not accepted
     listed = ", ".join(str(gigabyte * 1024) for gigabyte in sorted(gigabytes))
-    assert f"max_size_in_megabytes: allowed are {listed}." in text
+    assert f"is not allowed; allowed: {listed}." in text
 
 
 @pytest.mark.rule("SEED-18", "SEED-20")

@@ -33,7 +33,8 @@ def test_nothing_is_carried_out_unasked(bus: Bus, tmp_path: Path) -> None:
     done = Partibus(bus.connection_string).try_(
         "pipeline", "deadletters", queue, "--rules", str(rules)
     )
-    assert (done.code, done.err) == (2, "partibus: nobody is there to ask; give --yes to go on.\n")
+    said = "partibus: there is no terminal to confirm on; give --yes to continue.\n"
+    assert (done.code, done.err) == (2, said)
     assert letters.dead_bodies(queue) == [b"one"]
 
 

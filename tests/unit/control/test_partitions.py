@@ -108,7 +108,7 @@ def test_a_count_that_would_be_ignored_is_refused(
     profile: Profile, has: int, partitioned: bool
 ) -> None:
     spec = QueueSpec(enable_partitioning=partitioned, fragments=8)
-    with pytest.raises(PropertyRefused, match=f"every entity has {has} here") as refused:
+    with pytest.raises(PropertyRefused, match=f"every entity has {has}\\.") as refused:
         Catalog(profile=profile).create("q", spec)
     assert refused.value.property_name == "partition_count"
 

@@ -89,7 +89,7 @@ def test_values_out_of_range_are_refused_by_name(
 
 def test_a_refusal_says_what_is_allowed() -> None:
     error = refused(QueueSpec(lock_duration_ms=10 * MINUTE_MS), STANDARD)
-    assert error.text == "lock_duration: PT10M is not allowed; allowed are PT5S to PT5M."
+    assert error.text == "lock_duration: PT10M is not allowed; allowed: PT5S to PT5M."
 
 
 def test_the_edges_of_the_ranges_are_allowed() -> None:

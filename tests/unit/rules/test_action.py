@@ -117,7 +117,7 @@ def test_a_system_property_keeps_its_type(text: str, name: str, expected: object
     [
         ("SET sys.TimeToLive = 5", "a whole number cannot become a duration"),
         ("SET sys.TimeToLive = 'soon'", "text cannot become a duration"),
-        ("SET sys.TimeToLive = '-00:00:01'", "not negative"),
+        ("SET sys.TimeToLive = '-00:00:01'", "cannot be negative"),
         ("SET sys.ScheduledEnqueueTimeUtc = color", "text cannot become a time"),
         ("SET sys.Label = list", "cannot become text"),
         ("SET sys.MessageId = '" + "x" * 129 + "'", "at most 128 characters"),

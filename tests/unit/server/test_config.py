@@ -89,7 +89,7 @@ key = "/srv/bus-key.pem"
 def test_a_way_of_peeking_that_there_is_not_is_refused() -> None:
     text = complaint({"peek_partitioned": "oldest"}, {})
     assert text == (
-        "--peek-partitioned: 'oldest' is not allowed; allowed are merged and first-responder."
+        "--peek-partitioned: 'oldest' is not allowed; allowed: merged and first-responder."
     )
 
 
@@ -268,12 +268,12 @@ def test_the_emulators_file_is_taken_as_it_is(tmp_path: Path) -> None:
         ("data = 1", ":2: server.data: a directory is expected."),
         ('data = ""', ":2: server.data: a directory is expected."),
         ('host = ""', ":2: server.host: an address to listen on is expected"),
-        ("stores = 0", ":2: server.stores: '0' is not allowed; allowed are 1 to "),
+        ("stores = 0", ":2: server.stores: '0' is not allowed; allowed: 1 to "),
         ("stores = []", ":2: server.stores: a number or a list of places is expected."),
         ("stores = [1]", ":2: server.stores: a number or a list of places is expected."),
         ('stores = ["a", "a"]', ":2: server.stores: a place is named twice"),
-        ("workers = -1", ":2: server.workers: '-1' is not allowed; allowed are 1 to "),
-        ('profile = "gold"', ":2: server.profile: 'gold' is not a profile; allowed are basic, "),
+        ("workers = -1", ":2: server.workers: '-1' is not allowed; allowed: 1 to "),
+        ('profile = "gold"', ":2: server.profile: 'gold' is not a profile; allowed: basic, "),
     ],
 )
 def test_the_file_is_told_its_mistakes(tmp_path: Path, line: str, expected: str) -> None:

@@ -382,7 +382,7 @@ def _walk_map(payload: bytes, value: int, found: MessageSections, is_annotations
                     found.has_nested = True
                 at = skip_value(payload, at, stop)
     if at != stop or count & 1:
-        raise DecodeError("a map's items do not fill its size, or are no pairs")
+        raise DecodeError("a map's items do not fill its size, or are not pairs")
     if is_annotations:
         found.annotation_count = count >> 1
         found.annotation_pairs = payload[first:stop]

@@ -97,7 +97,7 @@ def _make(
     from partibus.backup.repository import Repository
 
     with contextlib.ExitStack() as stack:
-        # Before anything is asked of a server: it need not hold files for a place that is no good.
+        # First: a server need not hold files for a directory that cannot be used.
         repository = stack.enter_context(Repository(to).opened(writable=True))
         source: Source
         if settings is None:

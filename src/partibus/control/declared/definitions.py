@@ -131,7 +131,7 @@ def _partitions(source: DefinitionSource, root: Table) -> int | None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value not in _PARTITIONS:
         allowed = ", ".join(map(str, _PARTITIONS))
-        raise source.error((*where, "partitions"), f"allowed are {allowed}, not '{value}'.")
+        raise source.error((*where, "partitions"), f"expected one of {allowed}, got '{value}'.")
     return value
 
 

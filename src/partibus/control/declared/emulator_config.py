@@ -136,7 +136,7 @@ def _check_logging(source: DefinitionSource, user: Table) -> None:
     logging = fields.child_table(source, where, user["Logging"])
     fields.refuse_unknown(source, where, logging, ("Type",))
     if fields.required_text(source, where, logging, "Type") not in _LOGGING_TYPES:
-        raise source.error((*where, "Type"), f"allowed are {'; '.join(_LOGGING_TYPES)}.")
+        raise source.error((*where, "Type"), f"expected one of {'; '.join(_LOGGING_TYPES)}.")
 
 
 def _queues(source: DefinitionSource, where: Where, namespace: Table) -> Iterator[EntityDefinition]:
@@ -221,7 +221,7 @@ def _rule(source: DefinitionSource, where: Where, table: Table) -> RuleSpec:
             )
         case other:
             raise source.error(
-                (*where, "FilterType"), f"'{other}' is not allowed; allowed are Correlation, Sql."
+                (*where, "FilterType"), f"'{other}' is not allowed; allowed: Correlation, Sql."
             )
 
 

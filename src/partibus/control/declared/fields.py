@@ -67,7 +67,7 @@ def status(value: object) -> EntityStatus:
         if member.value == value:
             return member
     raise ArgumentError(
-        f"{_spoken(value)} is not a status; allowed are Active, Disabled, SendDisabled and "
+        f"{_spoken(value)} is not a status; allowed: Active, Disabled, SendDisabled and "
         "ReceiveDisabled."
     )
 
@@ -185,7 +185,9 @@ def _suggest(key: str, allowed: Collection[str]) -> str:
     import difflib
 
     close = difflib.get_close_matches(key, allowed, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"allowed are {', '.join(sorted(allowed))}."
+    return (
+        f"did you mean '{close[0]}'?" if close else f"expected one of {', '.join(sorted(allowed))}."
+    )
 
 
 def read_value(source: DefinitionSource, where: Where, value: object, field: Field) -> object:

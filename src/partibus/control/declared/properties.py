@@ -39,9 +39,7 @@ def new_spec(kind_name: str, properties: Mapping[str, object]) -> EntitySpec:
         kind = EntityKind(kind_name)
     except ValueError:
         kinds = ", ".join(kind.value for kind in EntityKind)
-        raise ArgumentError(
-            f"'{kind_name}' is not a kind of entity; allowed are {kinds}."
-        ) from None
+        raise ArgumentError(f"'{kind_name}' is not a kind of entity; allowed: {kinds}.") from None
     return _MAKERS[kind](**_read(kind, properties))
 
 

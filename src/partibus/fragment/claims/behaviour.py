@@ -65,7 +65,10 @@ def claim_messages(state: State, command: Command, now_ms: int, out: Effects) ->
     claim = claims.by_owner.get(command.owner)
     refusal = _refusal(state, claim, command.epoch)
     if refusal is None and claim is None and len(claims.by_owner) >= OWNERS_MAX:
-        refusal = QuotaExceeded(f"'{state.spec.path}' has {OWNERS_MAX} owners of claims.")
+        refusal = QuotaExceeded(
+            f"'{state.spec.path}' has {OWNERS_MAX} claim owners, the maximum; "
+            "forget one with `partibus claim release --forget`."
+        )
     if refusal is not None:
         out.outward.append(Failed(command.port, refusal))
         return

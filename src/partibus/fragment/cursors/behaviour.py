@@ -45,7 +45,10 @@ def place_cursor(state: State, command: Command, now_ms: int, out: Effects) -> N
     assert isinstance(command, PlaceCursor)
     retention = _retention(state)
     if command.name not in retention.cursors and len(retention.cursors) >= CURSORS_MAX:
-        error = QuotaExceeded(f"'{state.spec.path}' has {CURSORS_MAX} cursors; drop some.")
+        error = QuotaExceeded(
+            f"'{state.spec.path}' has {CURSORS_MAX} cursors, the maximum; drop one with "
+            "`partibus cursor drop`."
+        )
         out.outward.append(Failed(command.port, error))
         return
     position = min(command.position, state.next_sequence_durable)

@@ -91,7 +91,7 @@ def remember(state: State, check: DuplicateCheck, now_ms: int, out: Effects) -> 
 
 
 def let_go(state: State, check: DuplicateCheck) -> None:
-    """The messages were not stored: others with their ids are no duplicates (DUP-9)."""
+    """The messages were not stored: others with their ids are not duplicates (DUP-9)."""
     state.history.pending.difference_update(check.identities)
 
 

@@ -128,7 +128,7 @@ def _no_room(
 ) -> BusError | None:
     if writer is None and len(stages.writers) >= WRITERS_MAX:
         return QuotaExceeded(
-            f"'{state.spec.path}' has {WRITERS_MAX} writers; forget one with "
+            f"'{state.spec.path}' has {WRITERS_MAX} writers, the maximum; forget one with "
             "`partibus stage drop --forget`."
         )
     if _fits(state, command.byte_count, now_ms):

@@ -50,7 +50,7 @@ class NumberedArrival(Change):
 
     command: EnqueueNumbered
     messages: list[NewMessage]
-    """Those that are no duplicates."""
+    """Those that are not duplicates."""
     held: list[Held]
     """The same, as they will be known; what they take in the store comes first in
     `records`, in their order."""
@@ -102,7 +102,7 @@ def enqueue_numbered(state: State, command: Command, now_ms: int, out: Effects) 
 def _sifted(
     state: State, command: EnqueueNumbered, now_ms: int
 ) -> tuple[list[NewMessage], list[int], int, DuplicateCheck | None]:
-    """What is no duplicate, with its numbers and its bytes; a duplicate's number stays free."""
+    """What is not a duplicate, with its numbers and its bytes; a duplicate's number stays free."""
     first, count = command.first_sequence, len(command.messages)
     if not state.spec.duplicate_window_ms:
         return command.messages, list(range(first, first + count)), command.byte_count, None

@@ -48,8 +48,8 @@ def selector_of(source: Source) -> str | None:
     """The selector among the filters of an attach, as an SQL filter; None when there is none."""
     if any(name in source.filters for name in _NO_LOCAL_NAMES):
         raise NotImplementedHere(
-            "A consumer that leaves out messages of its own connection (noLocal) is not offered; "
-            "use a selector on a property that tells your messages apart."
+            "noLocal is not supported; use a selector on a property that identifies the sender "
+            "of a message."
         )
     for name, value in source.filters.items():
         descriptor = value.descriptor if isinstance(value, Described) else None
@@ -87,7 +87,7 @@ def _name(name: str) -> str:
         return name.upper()
     if name in _UNKNOWN_HEADERS:
         raise ArgumentError(
-            f"The header {name} cannot be selected by; allowed are {', '.join(_HEADERS)} and the "
+            f"A selector cannot use the header {name}; allowed: {', '.join(_HEADERS)} and the "
             "properties of the message."
         )
     return _HEADERS.get(name) or f"[{name}]"

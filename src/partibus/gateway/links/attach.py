@@ -198,8 +198,8 @@ def _unsessioned(
         return BrowserLink(connection, link, address.path, entity.fragments, lane, selector)
     if selector is not None and deletes:
         raise NotImplementedHere(
-            "A consumer with a selector that gets its messages settled is not offered; let it "
-            "acknowledge them."
+            "A consumer with a selector cannot receive pre-settled messages; let it acknowledge "
+            "them."
         )
     link.accept()
     if selector is not None:

@@ -95,7 +95,7 @@ def disposition(request: "ManagementRequest") -> tuple[list[LockGroup], Outcome,
     status = request.fields.get("disposition-status")
     outcome = _OUTCOMES.get(text_of(status) or "")
     if outcome is None:
-        raise ArgumentError(f"'{status}' is not a disposition; allowed are {', '.join(_OUTCOMES)}.")
+        raise ArgumentError(f"'{status}' is not a disposition; allowed: {', '.join(_OUTCOMES)}.")
     groups, _ = _locks(request)
     return groups, outcome, _overlay(request, outcome)
 

@@ -120,6 +120,6 @@ def refusal(name: str, entity: Entity) -> BusError:
             "This version of the server adds and removes rules outside of transactions only."
         )
     return InvalidOperation(
-        f"The operation '{name}' cannot be part of a transaction; allowed are "
+        f"The operation '{name}' cannot be part of a transaction; allowed: "
         f"{', '.join(IN_TRANSACTIONS)}. Run it outside the transaction."
     )

@@ -84,7 +84,7 @@ class CoordinatorLink:
     def _declare(self, delivery_id: int, fields: list[object]) -> None:
         if fields and fields[0] is not None:
             raise NotImplementedHere(
-                "Transactions with a global id (distributed ones) are not offered."
+                "Transactions with a global id (distributed transactions) are not supported."
             )
         transaction = self._connection.transactions.declare()
         self._declared[transaction.txn_id] = None

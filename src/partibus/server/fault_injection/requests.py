@@ -108,4 +108,4 @@ def _check(request: FaultRequest) -> None:
 
 def _within(name: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
-        raise ArgumentError(f"'{name}' is {value:g}; allowed are {least:g} to {most:g}.")
+        raise ArgumentError(f"'{name}' is {value:g}; allowed: {least:g} to {most:g}.")

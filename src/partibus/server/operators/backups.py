@@ -115,8 +115,8 @@ class BackupService:
     def _pin(self, payload: Payload) -> Payload:
         if self._holding is not None:
             raise InvalidOperation(
-                f"The backup {self._holding.name} is being made; try again when it is over. One "
-                f"whose reader is gone is given up {LEASE_MS // 1000} seconds after its last sign."
+                f"The backup {self._holding.name} is being made; try again when it is over. A "
+                f"backup whose reader has gone is abandoned after {LEASE_MS // 1000} seconds."
             )
         for number in self._settings.store_databases:
             raise InvalidOperation(
@@ -268,7 +268,7 @@ class BackupService:
                 thawed = await self._ask_all(THAW, {"id": name})
             if all(answer["is_whole"] for answer in thawed):
                 return image
-        raise OperationTimeout("The stores could not be stopped at one moment; try again.")
+        raise OperationTimeout("The stores could not be paused at the same moment; try again.")
 
     def _image(self, file: Path) -> CatalogImage:
         if self._encrypted is None:

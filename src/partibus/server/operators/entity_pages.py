@@ -37,9 +37,9 @@ class EntityWish:
             raise ArgumentError(f"'{min(unknown)}' is not a parameter of a list of entities.")
         state, order = query.get("state", ""), query.get("sort", "name")
         if state and state not in STATES:
-            raise ArgumentError(f"'{state}' is not a state; allowed are {', '.join(STATES)}.")
+            raise ArgumentError(f"'{state}' is not a state; allowed: {', '.join(STATES)}.")
         if order not in ORDERS:
-            raise ArgumentError(f"'{order}' is not an order; allowed are {', '.join(ORDERS)}.")
+            raise ArgumentError(f"'{order}' is not an order; allowed: {', '.join(ORDERS)}.")
         return cls(
             filter=query.get("filter", "").lower(),
             kind=query.get("kind", ""),

@@ -203,11 +203,13 @@ class Wish:
 
     def __post_init__(self) -> None:
         if self.lane not in LANES:
-            raise ArgumentError(f"'{self.lane}' is not a lane; allowed are {', '.join(LANES)}.")
+            raise ArgumentError(f"'{self.lane}' is not a lane; allowed: {', '.join(LANES)}.")
         if self.skip > SKIPPED_MAX:
-            raise ArgumentError(f"A list goes back {SKIPPED_MAX} messages; search for one instead.")
+            raise ArgumentError(
+                f"A list covers at most the last {SKIPPED_MAX} messages; search for one instead."
+            )
         if not 1 <= self.count <= PAGE_MAX:
-            raise ArgumentError(f"'max' is {self.count}; allowed are 1 to {PAGE_MAX}.")
+            raise ArgumentError(f"'max' is {self.count}; allowed: 1 to {PAGE_MAX}.")
 
     def after(self, last: IncomingMessage, seen: int) -> str:
         """Where the next page begins: behind a number; or, where the fragments of an entity are
@@ -252,7 +254,7 @@ def _texts(value: object) -> Iterable[str]:
 
 def _path(name: str, lane: str) -> str:
     if lane not in LANES:
-        raise ArgumentError(f"'{lane}' is not a lane; allowed are {', '.join(LANES)}.")
+        raise ArgumentError(f"'{lane}' is not a lane; allowed: {', '.join(LANES)}.")
     return name + LANES[lane]
 
 

@@ -122,4 +122,4 @@ def _text(body: Payload, key: str) -> str:
 def _refuse_unknown(body: Payload, allowed: tuple[str, ...]) -> None:
     unknown = sorted(set(body) - set(allowed))
     if unknown:
-        raise ArgumentError(f"'{unknown[0]}' is unknown; allowed are {', '.join(allowed)}.")
+        raise ArgumentError(f"'{unknown[0]}' is unknown; allowed: {', '.join(allowed)}.")

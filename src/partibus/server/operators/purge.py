@@ -28,7 +28,7 @@ class PurgeRun:
     def __init__(self, lane_name: str, before_ms: int, limit: int | None) -> None:
         lane = LANES.get(lane_name)
         if lane is None:
-            raise ArgumentError(f"'{lane_name}' is not a lane; allowed are {', '.join(LANES)}.")
+            raise ArgumentError(f"'{lane_name}' is not a lane; allowed: {', '.join(LANES)}.")
         if limit is not None and limit < 1:
             raise ArgumentError(f"The limit is {limit}; it must be at least 1, or left out.")
         self._lane = lane

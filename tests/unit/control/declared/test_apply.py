@@ -89,7 +89,7 @@ def test_a_queue_cannot_become_a_topic() -> None:
         (
             TWO + 'lock_duration = "PT0.5S"\n',
             SELFHOST,
-            "bus.toml:5: queue[1].lock_duration: PT0.5S is not allowed; allowed are PT1S to P1D.",
+            "bus.toml:5: queue[1].lock_duration: PT0.5S is not allowed; allowed: PT1S to P1D.",
         ),
         (
             TWO + "enable_partitioning = true\n",

@@ -221,7 +221,7 @@ TOPIC = '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
         ),
         (
             QUEUES + 'status = "Sleeping"\n',
-            "bus.toml:6: queue[1].status: 'Sleeping' is not a status; allowed are Active, "
+            "bus.toml:6: queue[1].status: 'Sleeping' is not a status; allowed: Active, "
             "Disabled, SendDisabled and ReceiveDisabled.",
         ),
         (QUEUES + "[[queue]]\n", "bus.toml:6: queue[2]: the key 'name' is missing."),
@@ -248,7 +248,7 @@ TOPIC = '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
         (
             TOPIC + "requires_duplicate_detection = true\n",
             "bus.toml:5: topic[0].subscription[0].requires_duplicate_detection: unknown key; "
-            "allowed are ",
+            "expected one of ",
         ),
         (
             TOPIC + '[[topic.subscription.rule]]\nname = "r"\nsql_filter = 1\n',
@@ -266,12 +266,11 @@ TOPIC = '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
             + '[[topic.subscription.rule]]\nname = "r"\n'
             + "[topic.subscription.rule.correlation_filter]\nsubject = 1\n",
             "bus.toml:8: topic[0].subscription[0].rule[0].correlation_filter.subject: unknown key; "
-            "allowed are ",
+            "expected one of ",
         ),
         (
             '[[policy]]\nname = "p"\nkey = "k"\nrights = ["Read"]\n',
-            "bus.toml:4: policy[0].rights: 'Read' is not a right; allowed are Manage, Send, "
-            "Listen.",
+            "bus.toml:4: policy[0].rights: 'Read' is not a right; allowed: Manage, Send, Listen.",
         ),
         (
             '[[policy]]\nname = "p"\nkey = "k"\nrights = "Send"\n',

@@ -197,7 +197,7 @@ RULES = "UserConfig.Namespaces[0].Topics[0].Subscriptions[0].Rules[0]"
         (
             document(Name="q", EnablePartitioning=True),
             "Config.json:12: UserConfig.Namespaces[0].Queues[1].EnablePartitioning: unknown key; "
-            "allowed are Name, Properties.",
+            "expected one of Name, Properties.",
         ),
         ("{}", "Config.json: the key 'UserConfig' is missing."),
         ("[]", "Config.json: expected a table, got a list."),
@@ -208,7 +208,7 @@ RULES = "UserConfig.Namespaces[0].Topics[0].Subscriptions[0].Rules[0]"
         ),
         (
             '{"UserConfig": {\n"Namespaces": [],\n"Logging": {"Type": "Syslog"}}}',
-            "Config.json:3: UserConfig.Logging.Type: allowed are File; Console; ",
+            "Config.json:3: UserConfig.Logging.Type: expected one of File; Console; ",
         ),
         ('{"a": 1, // x\n "b" 2}', "Config.json:2: is not valid JSON: Expecting ':' delimiter"),
         ('{"a": 1,\n "a": 2}', "Config.json: the key 'a' appears twice in one object."),
@@ -232,7 +232,7 @@ def test_complaints_name_line_and_path(text: str, expected: str) -> None:
 @pytest.mark.rule("EMU-11")
 def test_an_unknown_filter_type_is_an_error() -> None:
     rule = {"Name": "r", "Properties": {"FilterType": "sql", "SqlFilter": {"SqlExpression": "1=1"}}}
-    with pytest.raises(ConfigError, match=r"FilterType: 'sql' is not allowed; allowed are Corr"):
+    with pytest.raises(ConfigError, match=r"FilterType: 'sql' is not allowed; allowed: Corr"):
         read(with_rule(rule))
 
 
@@ -250,7 +250,7 @@ def test_ranges_are_those_of_the_profile() -> None:
         apply_definitions(Catalog(profile=STANDARD), read(short))
     assert caught.value.text.startswith(
         "Config.json:14: UserConfig.Namespaces[0].Queues[1].Properties."
-        "DuplicateDetectionHistoryTimeWindow: PT5S is not allowed; allowed are PT20S to P7D."
+        "DuplicateDetectionHistoryTimeWindow: PT5S is not allowed; allowed: PT20S to P7D."
     )
 
 

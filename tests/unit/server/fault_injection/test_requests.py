@@ -38,7 +38,7 @@ def test_a_request_survives_the_way_to_another_process(request_: object) -> None
         ({"kind": "store", "store": 1, "mode": "gone"}, "gone"),
         ({"kind": "store", "mode": "down"}, "store"),
         ({"kind": "store", "store": 1, "mode": "down", "force": 1}, "force"),
-        ({"kind": "store", "store": 1, "mode": "slow"}, "'delay_ms' is 0; allowed are 1 to"),
+        ({"kind": "store", "store": 1, "mode": "slow"}, "'delay_ms' is 0; allowed: 1 to"),
         ({"kind": "latency", "rtt_ms": -1}, "'rtt_ms' is -1"),
         ({"kind": "latency", "rtt_ms": 1, "for_ms": 0}, "'for_ms' is 0"),
         ({"kind": "throttle", "entity": "q", "rate_per_s": -5}, "'rate_per_s' is -5"),
