@@ -18,6 +18,11 @@ AGE_BINS: Final = 20
 """Bins for each power of ten, from which percentiles are read: within 12 %."""
 AGE_S_MIN: Final = 0.001
 POINTS_MAX: Final = 360
+STEPS_S: Final = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
+    *(3600, 7200, 10_800, 21_600, 43_200, 86_400),
+)
+"""The steps that a clock has: what people read a chart by."""
 Moments = list[datetime.datetime]
 
 
@@ -82,13 +87,37 @@ def steps(
     """Sums over steps of equal width without gaps, few enough to be seen: the width of a step,
     where each begins, and its sum."""
     first, last = min(points), max(points)
-    count = (last - first) // width + 1
-    step = width * -(-count // points_max)
+    step = _step(last - first, width, points_max)
     starts = [first + n * step for n in range((last - first) // step + 1)]
     sums = [0.0] * len(starts)
     for moment, value in points.items():
         sums[(moment - first) // step] += value
     return step, starts, sums
+
+
+def _step(
+    span: datetime.timedelta, width: datetime.timedelta, points_max: int
+) -> datetime.timedelta:
+    """A step of a clock where one holds whole windows, or as many windows as it takes."""
+    count = span // width + 1
+    if count <= points_max:
+        return width
+    for seconds in STEPS_S:
+        step = datetime.timedelta(seconds=seconds)
+        if step >= width and not step % width and span // step + 1 <= points_max:
+            return step
+    return width * -(-count // points_max)
+
+
+def longest_gap(values: Sequence[float]) -> tuple[int, int] | None:
+    """Where the longest run of zeros begins and how long it is; none where there are none."""
+    best, begin = None, 0
+    for index in range(len(values) + 1):
+        if index == len(values) or values[index]:
+            if index > begin and (best is None or index - begin > best[1]):
+                best = begin, index - begin
+            begin = index + 1
+    return best
 
 
 def age_bucket(age_s: float) -> int:

@@ -16,6 +16,7 @@ from pyspark_servicebus.pipelines.traffic.arithmetic import (
     concentration,
     format_age,
     largest,
+    longest_gap,
     percent,
     share_of_top,
     steps,
@@ -32,6 +33,10 @@ COLUMNS_MAX: Final = 80
 EVEN: Final = 0.2
 """A Gini coefficient below which shares are called even."""
 DELIVERIES_SHOWN: Final = 10
+STEADY: Final = 0.7
+"""A rate that falls below this share of its mean is not steady."""
+GAP_MESSAGES: Final = 5
+"""A step without messages is a gap where so many are to be expected."""
 
 
 def charts_of(report: TrafficReport) -> list[Chart]:
@@ -82,16 +87,8 @@ def _over_time(
         sums[window.start] = sums.get(window.start, 0.0) + measure(window)
     step, starts, values = steps(sums, width, COLUMNS_MAX)
     rates = [value / step.total_seconds() for value in values]
-    peak = largest(rates)
     mean = sum(rates) / len(rates)
-    when = starts[peak].strftime("%H:%M on %d %b")
-    if len(rates) == 1:
-        title = f"Everything came within {format_age(step.total_seconds())}: {spoken(rates[0])}"
-    elif rates[peak] < 1.5 * mean:
-        title = f"A steady {spoken(mean)} on average, {spoken(rates[peak])} at most"
-    else:
-        factor = f"{rates[peak] / mean:.1f}".removesuffix(".0")
-        title = f"The peak of {spoken(rates[peak])}, at {when}, is {factor} times the mean"
+    title = _course(rates, starts, step, spoken)
     series = _series(report, measure, starts, step)
 
     def draw(axes: "Axes", theme: Theme) -> None:
@@ -105,6 +102,35 @@ def _over_time(
 
     subtitle = f"{what}, in steps of {format_age(step.total_seconds())} (UTC)"
     return Chart(name, title, subtitle, draw)
+
+
+def _course(
+    rates: list[float],
+    starts: list[datetime.datetime],
+    step: datetime.timedelta,
+    spoken: Callable[[float], str],
+) -> str:
+    """What the rates did, in a sentence: a gap, a peak, a dip, or nothing of the kind."""
+    if len(rates) == 1:
+        return f"Everything came within {format_age(step.total_seconds())}: {spoken(rates[0])}"
+    mean, peak = sum(rates) / len(rates), largest(rates)
+    at = "%H:%M:%S" if step < datetime.timedelta(minutes=1) else "%H:%M on %d %b"
+    gap = longest_gap(rates)
+    # Where few messages come, steps without any are no finding; and a high peak is the larger one.
+    busy = sum(rates) / (len(rates) - rates.count(0))
+    if gap is not None and busy * step.total_seconds() >= GAP_MESSAGES and rates[peak] < 2 * busy:
+        length = format_age(gap[1] * step.total_seconds())
+        since = starts[gap[0]].strftime(at)
+        return f"{spoken(mean)} on average, with nothing at all for {length} from {since} on"
+    if rates[peak] >= 1.5 * mean:
+        factor, when = f"{rates[peak] / mean:.1f}".removesuffix(".0"), starts[peak].strftime(at)
+        return f"The peak of {spoken(rates[peak])}, at {when}, is {factor} times the mean"
+    # The first step and the last may be cut off.
+    low = min(range(1, len(rates) - 1), key=rates.__getitem__, default=0)
+    if len(rates) > 2 and rates[low] < STEADY * mean:
+        when = starts[low].strftime(at)
+        return f"{spoken(mean)} on average, down to {spoken(rates[low])} at {when}"
+    return f"A steady {spoken(mean)} on average, {spoken(rates[peak])} at most"
 
 
 def _series(

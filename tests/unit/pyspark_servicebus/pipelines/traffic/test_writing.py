@@ -9,7 +9,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from pyspark_servicebus.pipelines.traffic.arithmetic import histogram_of
-from pyspark_servicebus.pipelines.traffic.pictures import charts_of
+from pyspark_servicebus.pipelines.traffic.pictures import charts_of, rate_chart
 from pyspark_servicebus.pipelines.traffic.report import (
     Ages,
     CursorLag,
@@ -100,6 +100,44 @@ def test_even_traffic_is_called_so() -> None:
     assert titles["fragments"] == "The fragments of orders are evenly filled: 25 % in the fullest"
     assert titles["keys"].startswith("No key stands out")
     assert titles["cursors"] == "The one cursor has read everything"
+
+
+def with_rates(counts: list[int], width: datetime.timedelta) -> TrafficReport:
+    windows = tuple(
+        TrafficWindow(start=NOW + n * width, entity="orders", messages=count, bytes=0)
+        for n, count in enumerate(counts)
+        if count
+    )
+    return replace(traffic(), windows=windows, window_s=width.total_seconds())
+
+
+def test_an_outage_is_not_called_steady() -> None:
+    second = datetime.timedelta(seconds=1)
+    gap = with_rates([100] * 10 + [0] * 3 + [100] * 10, second)
+    assert rate_chart(gap).title == (
+        "87.0 messages/s on average, with nothing at all for 3 s from 12:00:10 on"
+    )
+    dip = with_rates([100] * 10 + [30] * 3 + [100] * 10, second)
+    assert (
+        rate_chart(dip).title == "90.9 messages/s on average, down to 30.0 messages/s at 12:00:10"
+    )
+
+
+def test_the_first_and_the_last_step_may_be_cut_off() -> None:
+    second = datetime.timedelta(seconds=1)
+    rates = with_rates([20, *([100] * 20), 20], second)
+    assert rate_chart(rates).title.startswith("A steady 92.7 messages/s on average")
+
+
+def test_a_peak_within_seconds_is_told_to_the_second() -> None:
+    peak = with_rates([10] * 10 + [100] + [10] * 10, datetime.timedelta(seconds=1))
+    assert "at 12:00:10, is" in rate_chart(peak).title
+
+
+def test_the_steps_are_those_of_a_clock() -> None:
+    """200 seconds do not fit 80 columns of one second; they fit columns of five."""
+    chart = rate_chart(with_rates([10] * 200, datetime.timedelta(seconds=1)))
+    assert "in steps of 5 s" in chart.subtitle
 
 
 def test_the_files(tmp_path: Path) -> None:
