@@ -9,7 +9,7 @@ from typing import Final
 
 from demo.billing import Billing
 from demo.bus import STORES, Bus
-from demo.figures import draw, rates
+from demo.figures import Timeline, draw, stored_orders
 from demo.lake import BILLING, Lake
 from demo.outage import (
     LAME_STORE,
@@ -72,9 +72,8 @@ class Story:
         """Play it; 0 when every promise was kept."""
         seconds = self._bus.start()
         self._say(f"A bus with {STORES} stores was ready after {seconds:.1f} s.")
-        self._say(
-            f"Watch it: {self._bus.console_url}, signed in with {self._bus.connection_string}"
-        )
+        self._say(f"Watch it while it runs, in a browser: {self._bus.console_url}")
+        self._say(f"Sign in there with {self._bus.connection_string}")
         lake = Lake(self._bus.connection_string, self._directory)
         try:
             outcome = self._play(lake)
@@ -91,7 +90,7 @@ class Story:
         billing = Billing(self._bus.connection_string)
         traffic = trade(self._bus, billing, self._phase_seconds, self._say)
         shipped = self._bus.count("orders/Subscriptions/shipping", "active")
-        self._say(f"{len(traffic.acknowledged):,} orders sold; {len(traffic.lost)} lost.")
+        self._say(f"{len(traffic.sales):,} orders sold; {len(traffic.lost)} lost.")
         captured = self._capture(lake, traffic)
         treated = self._treat(lake, billing, traffic)
         return Outcome(traffic, shipped, captured, treated, time.monotonic() - self._began)
@@ -101,16 +100,17 @@ class Story:
         captured = lake.capture()
         self._say(f"Captured {captured.rows:,} messages to Parquet in {captured.seconds:.1f} s.")
         frame = lake.captured()
-        counted = rates(frame, self._bus.stores_of_fragments("orders"))
-        outage = traffic.down_at, traffic.up_at
-        draw(counted, *outage, LAME_STORE, self._output / PLOT)
+        places = self._bus.places("orders")
+        orders = stored_orders(frame, {place.fragment: place.store for place in places})
+        timeline = Timeline(orders, traffic.sales, LAME_STORE, traffic.outage)
+        draw(timeline, self._output / PLOT)
         finding = lake.analyse(self._output / "traffic").headline()
         self._say(finding)
         return Captured(
             rows=captured.rows,
             orders=frame.select("message_id").distinct().count(),
-            while_down=sum(counted.during(store, *outage) for store in counted.by_store),
-            lame_while_down=counted.during(LAME_STORE, *outage),
+            timeline=timeline,
+            places=places,
             finding=finding,
         )
 
@@ -132,7 +132,7 @@ class Story:
     def _book_the_rest(self, billing: Billing, traffic: Traffic) -> None:
         """The bookkeeping works again: what was sent again is booked now."""
         billing.is_bookkeeping_up = True
-        wanted = {name for name, order in traffic.acknowledged.items() if not order.is_negative}
+        wanted = {name for name, sale in traffic.sales.items() if not sale.order.is_negative}
         billing.open()
         until = time.monotonic() + SETTLING_SECONDS_MAX
         while not wanted <= billing.booked and time.monotonic() < until:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,15 @@ sql_filter = "express = true"
 name = "to-be-checked"
 """
 STOP_SECONDS_MAX: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a fragment lives."""
+
+    fragment: int
+    store: int
+    worker: int
 
 
 class Bus:
@@ -98,9 +108,12 @@ class Bus:
         """A count of an entity, over all its fragments."""
         return int(self._shown(entity)["totals"][what])
 
-    def stores_of_fragments(self, entity: str) -> dict[int, int]:
-        """In which store each fragment of an entity lies."""
-        return {int(one["index"]): int(one["store"]) for one in self._shown(entity)["fragments"]}
+    def places(self, entity: str) -> list[Place]:
+        """Where each fragment of an entity lives."""
+        return [
+            Place(int(one["index"]), int(one["store"]), int(one["worker"]))
+            for one in self._shown(entity)["fragments"]
+        ]
 
     def _shown(self, entity: str) -> dict[str, Any]:
         shown: dict[str, Any] = json.loads(self.command("entity", "show", entity, "--json"))

@@ -1,11 +1,14 @@
-"""The plot of the outage: orders a second, store by store, as the captured messages tell it.
+"""The charts of the outage: orders a second and how long they waited, on one axis of time.
 
-Owns the counting, which Spark does over the captured files, and the picture. What is drawn is when
-the bus stored an order, not when the shop believed to have sent it.
+Owns the counting and the picture. An order is counted when the bus stored it, as the capture tells,
+not when the shop believed to have sent it; how long it waited is what the shop measured.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final
 
 import matplotlib as mpl
@@ -13,60 +16,204 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot
 
+from demo.outage import Outage
+from demo.senders import Sale
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from pyspark.sql import DataFrame
 
-COLOURS: Final = ("#4c78a8", "#72b7b2", "#e45756", "#b8b0ac")
+HEALTHY: Final = ("#2f6fb0", "#38a3a5", "#8d6cab", "#7a7f87", "#b58900", "#5b8c3a")
+LAME: Final = "#d1495b"
 INK: Final = "#333333"
+BIN_SECONDS: Final = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+BINS_MAX: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
-    """Orders in each second, by store, counted in what was captured."""
+class Stored:
+    """An order as the capture has it: when the bus stored it, and where."""
 
-    first_second: int
-    by_store: dict[int, list[int]]
-
-    def during(self, store: int, begin: float, end: float) -> int:
-        """Orders that a store took in the whole seconds of a span."""
-        first = int(begin) + 1 - self.first_second
-        return sum(self.by_store[store][first : int(end) - self.first_second])
+    order_id: str
+    at: float
+    fragment: int
+    store: int
 
 
-def rates(captured: "DataFrame", stores: dict[int, int]) -> Rates:
-    """Count on Spark; the driver gets one row for a second and a fragment."""
-    from pyspark.sql import functions as f
-
-    second = f.unix_timestamp("enqueued_time").alias("second")
-    rows = captured.groupBy(second, "fragment").count().collect()
-    first = min(row["second"] for row in rows)
-    last = max(row["second"] for row in rows)
-    by_store = {store: [0] * (last - first + 1) for store in sorted(set(stores.values()))}
-    for row in rows:
-        by_store[stores[row["fragment"]]][row["second"] - first] += row["count"]
-    return Rates(first, by_store)
+def stored_orders(captured: "DataFrame", stores: dict[int, int]) -> list[Stored]:
+    """Every captured order; Spark reads the files, the driver gets a short row for each."""
+    at = captured["enqueued_time"].cast("double").alias("at")
+    rows = captured.select("message_id", at, "fragment").collect()
+    return [
+        Stored(row["message_id"], row["at"], row["fragment"], stores[row["fragment"]])
+        for row in rows
+    ]
 
 
-def draw(counted: Rates, down_at: float, up_at: float, lame: int, file: Path) -> None:
-    """Write the plot as PNG."""
-    figure, axes = pyplot.subplots(figsize=(9.0, 3.8), dpi=130)
-    seconds = range(len(next(iter(counted.by_store.values()))))
-    stores = sorted(counted.by_store, key=lambda store: store != lame)
-    labels = [f"store {store}" + (" (went down)" if store == lame else "") for store in stores]
-    others = iter((COLOURS[0], COLOURS[1], COLOURS[3]))
-    colours = [COLOURS[2] if store == lame else next(others) for store in stores]
-    series = [counted.by_store[store] for store in stores]
-    axes.stackplot(seconds, series, labels=labels, colors=colours, step="mid", linewidth=0)
-    begin, end = down_at - counted.first_second, up_at - counted.first_second
-    axes.axvspan(begin, end, color="#000000", alpha=0.10, linewidth=0)
-    top = max(sum(parts) for parts in zip(*series, strict=True))
-    axes.text((begin + end) / 2, top * 1.06, f"store {lame} down", ha="center", color=INK)
-    axes.set_ylim(0, top * 1.2)
-    axes.set_xlim(0, max(seconds))
-    axes.set_xlabel("seconds", color=INK)
-    axes.set_ylabel("orders stored per second", color=INK)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+@dataclass(frozen=True)
+class Timeline:
+    """The orders of a run over time, with the outage of one store in it."""
+
+    orders: list[Stored]
+    sales: dict[str, Sale]
+    lame: int
+    outage: Outage
+
+    @cached_property
+    def begin(self) -> float:
+        return min(order.at for order in self.orders)
+
+    @cached_property
+    def stores(self) -> list[int]:
+        return sorted({order.store for order in self.orders} | {self.lame})
+
+    @cached_property
+    def seconds(self) -> float:
+        """From the first order to the last."""
+        return max(max(order.at for order in self.orders) - self.begin, BIN_SECONDS[0])
+
+    @cached_property
+    def bin_count(self) -> int:
+        """As many equal bins as fit the whole span, so that none of them is cut off."""
+        few = (width for width in BIN_SECONDS if self.seconds / width <= BINS_MAX)
+        return max(1, round(self.seconds / next(few, self.seconds / BINS_MAX)))
+
+    @cached_property
+    def bin_seconds(self) -> float:
+        return self.seconds / self.bin_count
+
+    def bin_of(self, at: float) -> int:
+        return max(0, min(self.bin_count - 1, int((at - self.begin) / self.bin_seconds)))
+
+    def rates(self, store: int) -> list[float]:
+        """Orders a second that a store took, bin by bin."""
+        counts = [0] * self.bin_count
+        for order in self.orders:
+            if order.store == store:
+                counts[self.bin_of(order.at)] += 1
+        return [count / self.bin_seconds for count in counts]
+
+    def waits(self) -> list[list[float]]:
+        """Bin by bin, how long orders for the other stores waited for the bus, in milliseconds."""
+        found: list[list[float]] = [[] for _ in range(self.bin_count)]
+        for order in self._elsewhere():
+            sale = self.sales[order.order_id]
+            found[self.bin_of(sale.at)].append(sale.seconds * 1000)
+        return found
+
+    def while_down(self) -> int:
+        """Orders that were stored in the outage."""
+        return sum(self._is_in_outage(order.at) for order in self.orders)
+
+    def lame_while_down(self) -> int:
+        """Of them, in the store that was down."""
+        return sum(
+            self._is_in_outage(order.at) and order.store == self.lame for order in self.orders
+        )
+
+    def share_kept(self) -> float:
+        """The rate of the other stores in the outage, as a share of that before it."""
+        times = [order.at for order in self.orders if order.store != self.lame]
+        begun = self.outage.asked_down_at
+        before = sum(at < begun for at in times) / max(begun - self.begin, 1e-3)
+        during = sum(map(self._is_in_outage, times)) / max(self.outage.seconds, 1e-3)
+        return during / before if before else 0.0
+
+    def rate_title(self) -> str:
+        """What the upper chart shows."""
+        taken, others = self.lame_while_down(), len(self.stores) - 1
+        return (
+            f"Store {self.lame} was down for {self.outage.seconds:.1f} s and took"
+            f" {taken or 'no'} orders; the other {others} went on at"
+            f" {100 * self.share_kept():.0f} % of their rate before"
+        )
+
+    def wait_title(self) -> str:
+        """What the lower chart shows."""
+        before, during = [], []
+        for order in self._elsewhere():
+            sale = self.sales[order.order_id]
+            if sale.at < self.outage.asked_down_at:
+                before.append(sale.seconds * 1000)
+            elif self._is_in_outage(sale.at):
+                during.append(sale.seconds * 1000)
+        if not before or not during:
+            return "How long orders waited for the bus to acknowledge them"
+        return (
+            f"Half of the orders for the other stores waited less than {median(before):.0f} ms"
+            f" before the outage, and {median(during):.0f} ms during it"
+        )
+
+    def _is_in_outage(self, at: float) -> bool:
+        return self.outage.down_at <= at < self.outage.asked_up_at
+
+    def _elsewhere(self) -> Iterable[Stored]:
+        """Orders for the stores that were never down, as far as they were sent once."""
+        for order in self.orders:
+            sale = self.sales.get(order.order_id)
+            if order.store != self.lame and sale is not None and sale.is_first_try:
+                yield order
+
+
+def draw(timeline: Timeline, file: Path) -> None:
+    """Write both charts as one PNG."""
+    figure, (upper, lower) = pyplot.subplots(
+        2, 1, figsize=(9.6, 6.2), dpi=130, sharex=True, height_ratios=(3, 2)
+    )
+    edges = [n * timeline.bin_seconds for n in range(timeline.bin_count + 1)]
+    _draw_rates(upper, timeline, edges)
+    _draw_waits(lower, timeline, edges)
+    for axes in (upper, lower):
+        _shade(axes, timeline)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(colors=INK)
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    lower.set_xlim(0, edges[-1])
+    lower.set_xlabel("seconds since the first order", color=INK)
     figure.tight_layout()
     figure.savefig(file)
     pyplot.close(figure)
+
+
+def _shade(axes: "Axes", timeline: Timeline) -> None:
+    """The outage; paler where the commands that begin and end it were on their way."""
+    outage, begin = timeline.outage, timeline.begin
+    axes.axvspan(
+        outage.asked_down_at - begin, outage.up_at - begin, color="#000000", alpha=0.04, linewidth=0
+    )
+    axes.axvspan(
+        outage.down_at - begin, outage.asked_up_at - begin, color="#000000", alpha=0.06, linewidth=0
+    )
+
+
+def _draw_rates(axes: "Axes", timeline: Timeline, edges: list[float]) -> None:
+    colours = iter(HEALTHY * len(timeline.stores))
+    top = 0.0
+    for store in timeline.stores:
+        rates = timeline.rates(store)
+        top = max(top, *rates)
+        is_lame = store == timeline.lame
+        colour, width = (LAME, 2.4) if is_lame else (next(colours), 1.6)
+        label = f"store {store}" + (" (went down)" if is_lame else "")
+        axes.stairs(rates, edges, color=colour, linewidth=width, label=label, baseline=None)
+    outage = timeline.outage
+    middle = (outage.down_at + outage.asked_up_at) / 2 - timeline.begin
+    axes.text(middle, top * 1.08, f"store {timeline.lame} down", ha="center", color=INK)
+    axes.set_ylim(0, top * 1.2)
+    axes.set_ylabel("orders stored per second", color=INK)
+
+
+def _draw_waits(axes: "Axes", timeline: Timeline, edges: list[float]) -> None:
+    waits = timeline.waits()
+    middles = [median(bin_) if bin_ else float("nan") for bin_ in waits]
+    slow = [_p95(bin_) for bin_ in waits]
+    axes.stairs(middles, edges, color=HEALTHY[0], linewidth=1.8, label="median", baseline=None)
+    axes.stairs(slow, edges, color=HEALTHY[3], linewidth=1.2, label="95 % below", baseline=None)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("milliseconds to the\nacknowledgement", color=INK)
+
+
+def _p95(waits: list[float]) -> float:
+    if len(waits) < 2:
+        return waits[0] if waits else float("nan")
+    return quantiles(waits, n=20, method="inclusive")[-1]

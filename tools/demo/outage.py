@@ -10,8 +10,7 @@ from typing import Final
 
 from demo.billing import Billing
 from demo.bus import Bus
-from demo.orders import Order
-from demo.senders import Shop
+from demo.senders import Sale, Shop
 
 PHASE_SECONDS: Final = 8.0
 SETTLING_SECONDS_MAX: Final = 90.0
@@ -19,24 +18,39 @@ LAME_STORE: Final = 2
 
 
 @dataclass(slots=True)
+class Outage:
+    """When a store was down. A command takes its time, so each end is asked for and then there."""
+
+    asked_down_at: float = 0.0
+    down_at: float = 0.0
+    asked_up_at: float = 0.0
+    up_at: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """For how long the store was down at least."""
+        return self.asked_up_at - self.down_at
+
+
+@dataclass(slots=True)
 class Traffic:
     """What the shop and billing knew when both had closed."""
 
-    acknowledged: dict[str, Order] = field(default_factory=dict)
+    sales: dict[str, Sale] = field(default_factory=dict)
+    """The orders that were acknowledged, by their ids."""
     refused_sends: int = 0
     abandoned: int = 0
     booked: set[str] = field(default_factory=set)
     rejected: set[str] = field(default_factory=set)
     stuck: set[str] = field(default_factory=set)
     seen_again: int = 0
-    down_at: float = 0.0
-    up_at: float = 0.0
+    outage: Outage = field(default_factory=Outage)
     seconds: float = 0.0
 
     @property
     def lost(self) -> set[str]:
         """Acknowledged, and yet with nobody."""
-        return set(self.acknowledged) - self.booked - self.rejected - self.stuck
+        return set(self.sales) - self.booked - self.rejected - self.stuck
 
 
 def trade(bus: Bus, billing: Billing, phase_seconds: float, tell: "Tell") -> Traffic:
@@ -47,16 +61,11 @@ def trade(bus: Bus, billing: Billing, phase_seconds: float, tell: "Tell") -> Tra
     shop.open()
     billing.open()
     try:
+        shop.wait_until_open()
         time.sleep(phase_seconds)
-        tell(f"{len(shop.acknowledged):,} orders; now store {LAME_STORE} goes down.")
-        bus.command("fault", "store", str(LAME_STORE), "down")
-        traffic.down_at = time.time()
-        before = len(shop.acknowledged)
-        time.sleep(phase_seconds)
-        bus.command("fault", "store", str(LAME_STORE), "up")
-        traffic.up_at = time.time()
-        sold = len(shop.acknowledged) - before
-        tell(f"Store {LAME_STORE} is back. {sold:,} orders were taken meanwhile by the others.")
+        tell(f"{len(shop.sales):,} orders so far; now store {LAME_STORE} goes down.")
+        _break_a_store(bus, traffic.outage, phase_seconds)
+        tell(f"Store {LAME_STORE} is back; {len(shop.sales):,} orders so far.")
         time.sleep(phase_seconds)
         shop.close()
         _settle(shop, billing)
@@ -64,7 +73,7 @@ def trade(bus: Bus, billing: Billing, phase_seconds: float, tell: "Tell") -> Tra
         shop.close()
         billing.close()
     traffic.seconds = time.monotonic() - began
-    traffic.acknowledged = shop.acknowledged
+    traffic.sales = shop.sales
     traffic.refused_sends = sum(shop.refusals.values())
     traffic.abandoned = len(shop.abandoned)
     traffic.booked, traffic.rejected = billing.booked, billing.rejected
@@ -72,12 +81,22 @@ def trade(bus: Bus, billing: Billing, phase_seconds: float, tell: "Tell") -> Tra
     return traffic
 
 
+def _break_a_store(bus: Bus, outage: Outage, phase_seconds: float) -> None:
+    outage.asked_down_at = time.time()
+    bus.command("fault", "store", str(LAME_STORE), "down")
+    outage.down_at = time.time()
+    time.sleep(phase_seconds)
+    outage.asked_up_at = time.time()
+    bus.command("fault", "store", str(LAME_STORE), "up")
+    outage.up_at = time.time()
+
+
 def _settle(shop: Shop, billing: Billing) -> None:
     """Wait until every order has been booked, rejected or given up."""
     until = time.monotonic() + SETTLING_SECONDS_MAX
     while time.monotonic() < until:
         done = billing.dealt_with()
-        if not set(shop.acknowledged) - done:
+        if not set(shop.sales) - done:
             return
         time.sleep(0.2)
 

@@ -7,6 +7,8 @@ Owns the reconciliation. Every number here was counted in the run; a promise tha
 from dataclasses import dataclass
 from typing import Final
 
+from demo.bus import Place
+from demo.figures import Timeline
 from demo.outage import LAME_STORE, Traffic
 
 KEPT: Final = "kept"
@@ -32,10 +34,10 @@ class Captured:
     rows: int
     orders: int
     """Different ones."""
-    while_down: int
-    """Orders stored in the whole seconds of the outage."""
-    lame_while_down: int
-    """Of them, in the store that was down."""
+    timeline: Timeline
+    """When and where each was stored, with the outage in it."""
+    places: list[Place]
+    """Where the fragments of the topic live."""
     finding: str
     """What the analytics found, in a sentence."""
 
@@ -71,15 +73,16 @@ class Outcome:
         return [*self._of_the_outage(), *self._of_the_capture(), *self._of_the_dead()]
 
     def _of_the_outage(self) -> list[Promise]:
-        traffic, captured = self.traffic, self.captured
-        sent = len(traffic.acknowledged)
-        express = sum(order.is_express for order in traffic.acknowledged.values())
+        traffic, timeline = self.traffic, self.captured.timeline
+        while_down, lame = timeline.while_down(), timeline.lame_while_down()
+        sent = len(traffic.sales)
+        express = sum(sale.order.is_express for sale in traffic.sales.values())
         return [
             Promise(
                 "a store that is down takes only its own fragments with it",
-                f"{captured.while_down:,} orders were stored meanwhile,"
-                f" {captured.lame_while_down} of them in store {LAME_STORE}",
-                captured.while_down > 0 and captured.lame_while_down == 0,
+                f"{while_down:,} orders were stored meanwhile, {lame} of them in store"
+                f" {LAME_STORE}",
+                while_down > 0 and lame == 0,
             ),
             Promise(
                 "nothing acknowledged is lost",
@@ -99,7 +102,7 @@ class Outcome:
         ]
 
     def _of_the_capture(self) -> list[Promise]:
-        sent, captured = len(self.traffic.acknowledged), self.captured
+        sent, captured = len(self.traffic.sales), self.captured
         return [
             Promise(
                 "the capture holds every order, each once, retries and all",
@@ -110,7 +113,7 @@ class Outcome:
 
     def _of_the_dead(self) -> list[Promise]:
         traffic, treated = self.traffic, self.treated
-        sent = len(traffic.acknowledged)
+        sent = len(traffic.sales)
         died = len(traffic.rejected | traffic.stuck)
         return [
             Promise(

@@ -1,12 +1,15 @@
 """The shop: senders of the stock SDK that publish orders until they are told to stop.
 
-An order whose store is down is refused at once, with an error that says to try again. The shop sets
-it aside, goes on with other customers, and publishes it later under the same id.
+Many send at a time, each at its own even pace over a connection of its own, so that an order that
+waits holds up no other. An order whose store is down is refused at once, with an error that says to
+try again: it is set aside for senders that do nothing else, and published later under the same id.
 """
 
+import queue
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
+from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
@@ -15,11 +18,23 @@ from azure.servicebus.exceptions import ServiceBusError
 
 from demo.orders import Order
 
-SENDERS: Final = 3
-ORDERS_PER_SECOND: Final = 150
+SENDERS: Final = 12
+ORDERS_PER_SECOND: Final = 15
 """Of each sender: an even stream, so that the plot shows the outage and not the machine."""
+OPENING_SECONDS_MAX: Final = 60.0
+RETRIERS: Final = 2
 RETRY_SECONDS: Final = 0.5
 RETRYING_SECONDS_MAX: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sale:
+    """An order that the bus has acknowledged: when the shop sent it, and how long it waited."""
+
+    order: Order
+    at: float
+    seconds: float
+    is_first_try: bool
 
 
 class Shop:
@@ -30,53 +45,75 @@ class Shop:
         self._lock = threading.Lock()
         self._numbers = count(1)
         self._closing = threading.Event()
-        self._threads = [threading.Thread(target=self._sell, daemon=True) for _ in range(SENDERS)]
-        self.acknowledged: dict[str, Order] = {}
+        self._aside: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._sellers = [threading.Thread(target=self._sell, daemon=True) for _ in range(SENDERS)]
+        self._retriers = [
+            threading.Thread(target=self._retry, daemon=True) for _ in range(RETRIERS)
+        ]
+        self._is_sold_out = threading.Event()
+        self._gives_up_at = 0.0
+        self.sales: dict[str, Sale] = {}
         self.refusals: Counter[str] = Counter()
         self.abandoned: list[Order] = []
         """Orders that could not be published in the end."""
 
     def open(self) -> None:
-        for thread in self._threads:
+        for thread in (*self._sellers, *self._retriers):
             thread.start()
+
+    def wait_until_open(self) -> None:
+        """Until every sender has sold something, so that the story does not begin with a queue."""
+        until = time.monotonic() + OPENING_SECONDS_MAX
+        while len(self.sales) < SENDERS and time.monotonic() < until:
+            time.sleep(0.05)
 
     def close(self) -> None:
         """Take no more orders, and publish those that were set aside."""
         self._closing.set()
-        for thread in self._threads:
+        for thread in self._sellers:
+            thread.join()
+        self._gives_up_at = time.monotonic() + RETRYING_SECONDS_MAX
+        self._is_sold_out.set()
+        for thread in self._retriers:
             thread.join()
 
     def _sell(self) -> None:
         client = ServiceBusClient.from_connection_string(self._connection_string, retry_total=0)
-        aside: deque[Order] = deque()
         with client, client.get_topic_sender("orders") as sender:
-            retry_at = began = time.monotonic()
-            for sold in count(1):
-                if self._closing.is_set():
-                    break
+            next_at = time.monotonic()
+            while not self._closing.is_set():
                 order = self._next()
-                if not self._publish(sender, order):
-                    aside.append(order)
-                if aside and time.monotonic() >= retry_at:
-                    retry_at = time.monotonic() + RETRY_SECONDS
-                    self._again(sender, aside)
-                time.sleep(max(0.0, began + sold / ORDERS_PER_SECOND - time.monotonic()))
-            until = time.monotonic() + RETRYING_SECONDS_MAX
-            while aside and time.monotonic() < until:
-                self._again(sender, aside)
-                time.sleep(RETRY_SECONDS)
-        self.abandoned.extend(aside)
+                if not self._publish(sender, order, is_first_try=True):
+                    self._aside.put(order)
+                # Who falls behind does not make up for it: that would be a burst of its own.
+                next_at = max(next_at + 1 / ORDERS_PER_SECOND, time.monotonic())
+                self._closing.wait(next_at - time.monotonic())
+
+    def _retry(self) -> None:
+        """Publish what was set aside, until there is nothing more to come."""
+        client = ServiceBusClient.from_connection_string(self._connection_string, retry_total=0)
+        with client, client.get_topic_sender("orders") as sender:
+            while not self._is_sold_out.is_set() or not self._aside.empty():
+                try:
+                    order = self._aside.get(timeout=RETRY_SECONDS)
+                except queue.Empty:
+                    continue
+                if not self._publish(sender, order, is_first_try=False):
+                    self._set_aside_again(order)
+
+    def _set_aside_again(self, order: Order) -> None:
+        """It is too early for this one, and for the others too."""
+        if self._is_sold_out.is_set() and time.monotonic() >= self._gives_up_at:
+            self.abandoned.append(order)
+        else:
+            self._aside.put(order)
+            time.sleep(RETRY_SECONDS)
 
     def _next(self) -> Order:
         with self._lock:
             return Order(next(self._numbers))
 
-    def _again(self, sender: object, aside: deque[Order]) -> None:
-        """One round over what was set aside; the first refusal ends it."""
-        while aside and self._publish(sender, aside[0]):
-            aside.popleft()
-
-    def _publish(self, sender: object, order: Order) -> bool:
+    def _publish(self, sender: object, order: Order, *, is_first_try: bool) -> bool:
         message = ServiceBusMessage(
             order.body(),
             message_id=order.order_id,
@@ -85,12 +122,14 @@ class Shop:
             content_type="application/json",
             application_properties={"express": order.is_express, "attempt": 1},
         )
+        at, began = time.time(), time.monotonic()
         try:
             sender.send_messages(message)  # type: ignore[attr-defined]
         except ServiceBusError as error:
             with self._lock:
                 self.refusals[type(error).__name__] += 1
             return False
+        sale = Sale(order, at, time.monotonic() - began, is_first_try)
         with self._lock:
-            self.acknowledged[order.order_id] = order
+            self.sales[order.order_id] = sale
         return True
