@@ -83,6 +83,18 @@ class ServerProcess:
         assert self._process is not None, "the server is not running"
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and nobody has waited for its end."""
+        return self._process is not None
+
+    def wait(self) -> int:
+        """Return the exit code when it ends by itself."""
+        assert self._process is not None, "the server is not running"
+        code = self._process.wait(timeout=STOP_SECONDS_MAX)
+        self._process = None
+        return code
+
     def start(self) -> None:
         """Start and return once the READY line is out; a restart keeps the port."""
         assert self._process is None, "the server runs already"

@@ -18,6 +18,11 @@ of the profile may be set in the table [limits] of the file (`control.declared.l
 | tls_key | PARTIBUS_TLS_KEY | PEM file (in the file: key of [tls]) | made |
 | stores | PARTIBUS_STORES | a number, or places (variable: separated by commas) | 1 |
 | workers | PARTIBUS_WORKERS | a number | 1 |
+| cluster | PARTIBUS_CLUSTER | address of the cluster's database | none |
+| cluster_tls | PARTIBUS_CLUSTER_TLS | directory with the node's certificates | ./partibus-cluster |
+| lanes | PARTIBUS_LANES | lanes of a new cluster | 16 a database |
+| peer_host | PARTIBUS_PEER_HOST | address of this node for the other nodes | host |
+| peer_port | PARTIBUS_PEER_PORT | port for the other nodes, 0 picks one | 0 |
 | worker_timeout_s | PARTIBUS_WORKER_TIMEOUT_S | seconds until a hanging one is replaced | 5 |
 | keep_locks | PARTIBUS_KEEP_LOCKS | true or false: do locks survive a clean stop? | true |
 | profile | PARTIBUS_PROFILE | name of a profile | selfhost |
@@ -60,6 +65,7 @@ from partibus.domain.quantities import size_bytes
 from partibus.ops.logging import LOG_FORMATS, LOG_LEVELS, TEXT
 from partibus.ops.metrics_access import ACCESS, LOOPBACK
 from partibus.server import emulator
+from partibus.server.nodes import settings as clustering
 from partibus.server.telemetry import environment as telemetry
 from partibus.server.testing import reset as testing
 from partibus.store.postgres.address import SCHEMES, is_database, lane_name
@@ -99,6 +105,11 @@ class ServeSettings:
     stores: int = 1
     store_places: tuple[str, ...] = ()  # empty: `stores` directories below `data`
     workers: int = 1
+    cluster: str | None = None  # None: this server is alone
+    cluster_tls: Path = Path("partibus-cluster")
+    lanes: int = 0  # 0: 16 for each database
+    peer_host: str = ""  # "": as `host`
+    peer_port: int = 0
     worker_timeout_s: int = 5
     """A worker that does not answer for this long is killed and restarted; 0: never."""
     keep_locks: bool = True
@@ -223,6 +234,7 @@ def resolve_configuration(
     if settings.otel:
         telemetry.require_packages()
         telemetry.exports_of(environment)
+    settings = clustering.settle(settings)
     for name in ServeSettings.__dataclass_fields__:
         origins.setdefault(name, "default")
     return Configuration(settings, definitions, origins)
@@ -456,6 +468,11 @@ _READERS: Final[dict[str, Reader]] = {
     "flight_port": lambda value: _read_count(value, "flight_port", _PORT_MAX, least=0),
     "stores": _read_stores,
     "workers": lambda value: _read_count(value, "workers", _WORKERS_MAX),
+    "cluster": lambda value: {"cluster": clustering.database(value)},
+    "cluster_tls": lambda value: _read_path(value, "cluster_tls", "directory"),
+    "lanes": lambda value: _read_count(value, "lanes", _STORES_MAX),
+    "peer_host": lambda value: {"peer_host": _read_host(value)["host"]},
+    "peer_port": lambda value: _read_count(value, "peer_port", _PORT_MAX, least=0),
     "worker_timeout_s": lambda value: _read_count(
         value, "worker_timeout_s", _WORKER_TIMEOUT_S_MAX, least=0
     ),

@@ -6,15 +6,19 @@ far behind. Looking costs one comparison. What a change means is for those who s
 the catalog's feed. Started and stopped by the node.
 """
 
+import logging
 from typing import Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog import Catalog
+from partibus.domain.errors import StoreUnavailable
 from partibus.fragment.broker import Scheduler, Timer
 
 FOLLOW: Final = "follow"
 """The question that asks a worker to read the catalog now."""
 INTERVAL_MS: Final = 1000
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Follower:
@@ -41,4 +45,7 @@ class Follower:
     def _look(self) -> None:
         # Set first: a reading that fails is shown in the log, and is not the last.
         self._timer = self._scheduler.call_later_ms(INTERVAL_MS, self._look)
-        self._catalog.refresh()
+        try:
+            self._catalog.refresh()
+        except StoreUnavailable as error:
+            _log.warning("the catalog cannot be followed now: %s", error.text)

@@ -15,12 +15,13 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from partibus.domain.clock import SystemClock
-from partibus.domain.errors import BusError
-from partibus.server.config import Configuration
+from partibus.domain.clock import Clock, SystemClock
+from partibus.domain.errors import BusError, ConfigError
+from partibus.server.config import Configuration, ServeSettings
 from partibus.server.emulator import greeting
 from partibus.server.failure import EXIT_CLEAN, report
 from partibus.server.node import Node
+from partibus.server.nodes.seat import Seat
 from partibus.server.service import Service
 from partibus.server.workers.supervision import supervise
 
@@ -100,7 +101,10 @@ async def _serve(configuration: Configuration, sockets_max: int) -> None:
     install_signals(loop, stopping.set)
     clock = SystemClock()
     settings = configuration.settings
-    node = Node(settings, clock, configuration.definitions)
+    seat = _seat(settings, clock)
+    if seat is not None:
+        seat.on_evicted = stopping.set
+    node = Node(settings, clock, configuration.definitions, seat=seat)
     service = Service(node, settings, clock, sockets_max)
     endpoints = await service.start()
     calm_collector()
@@ -108,6 +112,19 @@ async def _serve(configuration: Configuration, sockets_max: int) -> None:
     await stopping.wait()
     await service.stop()
     log.info("stopped")
+
+
+def _seat(settings: ServeSettings, clock: Clock) -> Seat | None:
+    """The place of this server in a cluster; None when it is alone."""
+    if settings.cluster is None:
+        return None
+    try:
+        from partibus.server.nodes.joining import make_seat
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "The driver of the cluster's database is missing: pip install 'partibus[postgres]'."
+        ) from error
+    return make_seat(settings, clock)
 
 
 def install_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:

@@ -105,6 +105,10 @@ def test_every_setting_from_the_environment() -> None:
         "tls_key": "bus-key.pem",
         "stores": "4",
         "workers": "8",
+        "cluster_tls": "/srv/cluster",
+        "lanes": "24",
+        "peer_host": "10.0.0.1",
+        "peer_port": "5674",
         "worker_timeout_s": "9",
         "keep_locks": "no",
         "profile": "emulator",
@@ -126,7 +130,8 @@ def test_every_setting_from_the_environment() -> None:
         "encryption_key_file": "/srv/bus.key",
         "encryption_key_command": "print-key --of bus",
     }
-    assert set(values) == set(SETTING_KEYS)
+    # A cluster does not go together with some of these: see `nodes.test_settings`.
+    assert {*values, "cluster"} == set(SETTING_KEYS)
     environment = {f"PARTIBUS_{key.upper()}": value for key, value in values.items()}
     assert resolve_configuration({}, environment).settings == ServeSettings(
         data=Path("/srv/bus"),
@@ -139,6 +144,10 @@ def test_every_setting_from_the_environment() -> None:
         tls_key=Path("bus-key.pem"),
         stores=4,
         workers=8,
+        cluster_tls=Path("/srv/cluster"),
+        lanes=24,
+        peer_host="10.0.0.1",
+        peer_port=5674,
         worker_timeout_s=9,
         keep_locks=False,
         profile=EMULATOR,

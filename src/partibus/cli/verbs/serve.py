@@ -12,6 +12,7 @@ import typer
 
 _WHERE: Final = "Where it listens"
 _KEEPS: Final = "Data"
+_CLUSTER: Final = "Several machines"
 _LIMITS: Final = "How it behaves"
 _SHOWS: Final = "What it shows"
 
@@ -131,6 +132,49 @@ def serve(
         str | None,
         typer.Option(
             metavar="N", help="Number of worker processes. (default 1)", rich_help_panel=_LIMITS
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Be a node of the cluster whose entities and leases are in this PostgreSQL"
+            " database; --store names the databases of its messages. (default: the server is"
+            " alone)",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = None,
+    cluster_tls: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The node's certificates, of `partibus cluster init` or `join`."
+            " (default ./partibus-cluster)",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = None,
+    lanes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Lanes of a new cluster, which its nodes share. (default 16 for each database)",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = None,
+    peer_host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST",
+            help="Address of this machine for the other nodes. (default: as --host)",
+            rich_help_panel=_CLUSTER,
+        ),
+    ] = None,
+    peer_port: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PORT",
+            help="Port for the other nodes; 0 picks a free one. (default 0)",
+            rich_help_panel=_CLUSTER,
         ),
     ] = None,
     profile: Annotated[
@@ -280,6 +324,11 @@ def serve(
         encryption_key_file=encryption_key_file,
         encryption_key_command=encryption_key_command,
         workers=workers,
+        cluster=cluster,
+        cluster_tls=cluster_tls,
+        lanes=lanes,
+        peer_host=peer_host,
+        peer_port=peer_port,
         profile=profile,
         memory_limit=memory_limit,
         disk_free_min=disk_free_min,

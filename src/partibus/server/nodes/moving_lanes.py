@@ -17,6 +17,7 @@ from partibus.cluster.remote import RemoteFragment, nobody
 from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord, Placement
 from partibus.domain.clock import Clock
+from partibus.domain.errors import BusError
 from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker, Scheduler
 from partibus.fragment.handle import Fragment, LocalFragment
@@ -55,7 +56,11 @@ class MovingLanes(Lanes):
 
     def find(self, fragment_id: int) -> Fragment | None:
         """A fragment that another node asks for; one that is not served here refuses all."""
-        found = super().find(fragment_id)
+        try:
+            found = super().find(fragment_id)
+        except BusError as error:  # the catalog cannot be read now
+            _log.warning("fragment %d is not known here: %s", fragment_id, error.text)
+            found = None
         if found is not None:
             return found
         for lane, handles in self._handles.items():

@@ -102,7 +102,7 @@ async def test_what_takes_too_long_and_who_is_unknown(
     with pytest.raises(EntityNotFound, match="no node 9"):
         await at_desk.evict(9)
     nodes[0].ownership.on_change = None  # it hands nothing over
-    with pytest.raises(OperationTimeout, match=r"not drained after 0\.2 s"):
+    with pytest.raises(OperationTimeout, match="not drained after"):
         await at_desk.drain(1, 0.2)
 
 

@@ -1,0 +1,66 @@
+"""What `serve --cluster` brings together: the cluster's database, the port of the nodes, leases.
+
+Owns the wiring of a `Seat` from the settings. Binds the port for the other nodes, so that its
+number is known before the node is announced. Loads the driver of the database. Called by the
+lifecycle.
+"""
+
+from functools import partial
+
+from partibus import __version__
+from partibus.cluster.node_group import NodeGroup
+from partibus.control.catalog import Catalog
+from partibus.control.ownership import NodeAddress
+from partibus.control.postgres.catalog import PostgresCatalog
+from partibus.control.postgres.lease_rows import add_lanes, look
+from partibus.control.postgres.ownership import PostgresOwnership
+from partibus.control.postgres.session import ControlSession
+from partibus.domain.clock import Clock
+from partibus.domain.errors import ConfigError
+from partibus.server.config import ServeSettings
+from partibus.server.nodes.seat import Seat
+from partibus.server.nodes.takeover import free_lane
+
+
+def make_seat(settings: ServeSettings, clock: Clock) -> Seat:
+    """The place of this node, not taken yet."""
+    assert settings.cluster is not None
+    group = NodeGroup(settings.cluster_tls, settings.host, settings.peer_port)
+    address = NodeAddress(settings.peer_host, group.transport.port, __version__)
+    ownership = PostgresOwnership(settings.cluster, address, clock)
+    group.nodes = lambda: {n: (a.host, a.port) for n, a in ownership.nodes().items()}
+
+    def free(lane: int) -> None:
+        free_lane(settings.store_databases[lane], lane)
+
+    begin = partial(_begin, settings, ownership)
+    return Seat(ownership, group, partial(_open_catalog, settings, clock), begin, free)
+
+
+async def _begin(settings: ServeSettings, ownership: PostgresOwnership) -> None:
+    """Join; a new cluster gets its lanes, and one that has others than this node knows refuses
+    it."""
+    assert settings.cluster is not None
+    await ownership.start()
+    databases = len(set(settings.store_places))
+    session = ControlSession(settings.cluster, "join")
+    try:
+        if not ownership.databases():
+            await session.run(partial(add_lanes, lanes=settings.lanes, databases=databases))
+        found = await session.run(look)
+    finally:
+        await session.close()
+    if len(found.lanes) != settings.lanes or databases <= max(r.database for r in found.lanes):
+        await ownership.stop()
+        raise ConfigError(
+            f"The cluster has {len(found.lanes)} lanes in "
+            f"{1 + max(row.database for row in found.lanes)} database(s), and this node was "
+            f"started with {settings.lanes} in {databases}. Give --store and --lanes as on the "
+            "other nodes."
+        )
+
+
+def _open_catalog(settings: ServeSettings, clock: Clock) -> Catalog:
+    assert settings.cluster is not None
+    rows = PostgresCatalog(settings.cluster)
+    return Catalog(profile=settings.profile, stores=settings.stores, clock=clock, rows=rows)
