@@ -16,6 +16,7 @@ from partibus.store.callbacks import report
 from partibus.store.capture import Capture
 from partibus.store.checkpoint import Checkpoint
 from partibus.store.compaction.compactor import Compactor
+from partibus.store.compaction.segment_files import SegmentFiles
 from partibus.store.disk import Claim, Disk, OsDisk
 from partibus.store.housekeeping import Housekeeper
 from partibus.store.interface import Done, Increment, Notify, Recovered, RecoveredRecord
@@ -69,8 +70,9 @@ class SegmentStore(LaneLog):
             forget=self._readers.forget,
             changed=self._update_state,
         )
+        self._files = SegmentFiles(self._pins, directory, self._readers)
         self._compactor = Compactor(
-            self._pins, directory, table, self._readers, notify, segment_bytes
+            self._files, table, notify, segment_bytes, f"store-compact-{directory.name}"
         )
         super().__init__(
             f"store {directory}",
@@ -112,7 +114,7 @@ class SegmentStore(LaneLog):
         self._log_id = inventory.store_id
         self._seed = crc32c(self._log_id)
         self._table.fill(inventory.bases, inventory.sizes, inventory.compacted)
-        self._compactor.identify(self._log_id, self._seed)
+        self._files.identify(self._log_id, self._seed)
         checkpoint = inventory.checkpoint
         scan = LogScan(
             self._disk,

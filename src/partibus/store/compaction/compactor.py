@@ -11,16 +11,19 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final
 
-from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.callbacks import tell
 from partibus.store.compaction.kept import kept_segment
-from partibus.store.compaction.survivors import Copying, Source, Survivors, shared_bytes
-from partibus.store.disk import Disk
+from partibus.store.compaction.survivors import (
+    CompactionPlace,
+    Copying,
+    Source,
+    Survivors,
+    shared_bytes,
+)
 from partibus.store.interface import Done, Notify
-from partibus.store.reading import Readers
 from partibus.store.table import Segment, SegmentTable
 from partibus.store.worker import Worker
 
@@ -108,33 +111,24 @@ class Compactor:
 
     def __init__(
         self,
-        disk: Disk,
-        directory: Path,
+        place: CompactionPlace,
         table: SegmentTable,
-        readers: Readers,
         notify: Notify,
         segment_bytes: int,
+        thread_name: str,
     ) -> None:
-        self._disk = disk
-        self._directory = directory
+        self._place = place
+        self._directory = place.directory
         self._table = table
-        self._readers = readers
         self._notify = notify
         self._segment_bytes = segment_bytes
-        self._store_id = b""
-        self._seed = 0
-        self._worker = Worker(f"store-compact-{directory.name}")
+        self._worker = Worker(thread_name)
         self._stopping = threading.Event()
         self._slice_began = 0.0
         self._is_busy = False
         self._group: list[Segment] = []
         self._marks: list[tuple[int, int]] = []
         """How long the lists of each segment of the group were when its copy was taken."""
-
-    def identify(self, store_id: bytes, seed: int) -> None:
-        """Whose files are written."""
-        self._store_id = store_id
-        self._seed = seed
 
     def begin(self, position: int, done: Done, *, is_eager: bool = False) -> bool:
         """Delete what nobody needs before a checkpoint's position, and compact what is worth it.
@@ -181,9 +175,7 @@ class Compactor:
 
     def _copy(self, sources: list[Source], held: set[int], generation: int, done: Done) -> None:
         self._slice_began = time.monotonic()
-        copying = Copying(
-            self._disk, self._directory, self._store_id, self._seed, held, self._pause
-        )
+        copying = Copying(self._place, held, self._pause)
         try:
             survivors = copying.run(sources, generation)
         except Stopped:
@@ -221,11 +213,10 @@ class Compactor:
 
     def _delete(self, names: list[str], done: Done | None) -> None:
         try:
-            for name in names:
-                self._disk.remove(self._directory / name)
-        except OSError as error:
+            self._place.delete(names)
+        except Exception as error:
             # They hold nothing anyone needs; the next start meets them again.
-            _log.warning("%s: obsolete files remain: %r", self._directory, error)
+            _log.warning("%s: obsolete segments remain: %r", self._directory, error)
         if done is not None:
             self._notify(partial(self._over, done, None))
 
@@ -269,7 +260,7 @@ class Compactor:
         for segment in group:
             segment.is_compacting = False
             # Damage stays; a disk that failed is tried again.
-            segment.is_damaged |= isinstance(error, BusError) and segment.name == at
+            segment.is_damaged |= isinstance(error, StoreCorrupt) and segment.name == at
         _log.error("%s: segments could not be compacted: %s", self._directory, error)
         text = f"The store {self._directory} could not be compacted: {error}"
         self._over(done, error if isinstance(error, BusError) else StoreUnavailable(text))
@@ -279,8 +270,8 @@ class Compactor:
         tell(done, error)
 
     def _forget(self, names: list[str], then: Callable[[], None]) -> None:
-        """Delete files once nothing that was asked before still reads them."""
-        self._readers.forget(names, lambda: self._submit(then))
+        """Delete segments once nothing that was asked before still reads them."""
+        self._place.forget(names, lambda: self._submit(then))
 
     def _submit(self, job: Callable[[], None]) -> None:
         self._worker.submit(job)

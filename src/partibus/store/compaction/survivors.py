@@ -1,4 +1,4 @@
-"""What compaction keeps: the bodies of some segments that are still needed, copied into one file.
+"""What compaction keeps: the bodies of some segments that are still needed, copied into one place.
 
 Owns the copying and its proof: the bodies found needed must add up to what the table counted, and
 each must be what its checksum says, or the segments stay as they are. Runs on the compactor's
@@ -8,29 +8,16 @@ thread, from a copy of the account, while the loop goes on; touches no table.
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Protocol
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.store.compaction.kept import KeptWriter, is_intact, read_index
-from partibus.store.disk import Disk
-from partibus.store.record import (
-    BODY_CRC_BYTES,
-    ENTRY_HEADER_BYTES,
-    ROW_BYTES,
-    unpack_header,
-    unpack_rows,
-)
-from partibus.store.segment import SEGMENT_HEADER_BYTES
-from partibus.store.table import Segment
+from partibus.store.compaction.kept import is_intact
+from partibus.store.record import BODY_CRC_BYTES
+from partibus.store.table import Extents, Segment
 
-# Between two pauses no more than about this is read, and no more than that passed over.
-SLICE_BYTES: Final = 1 << 20
-PASSED_BYTES: Final = 16 << 20
-
-# What is read at once; an entry that is larger is skipped but for its rows and live bodies.
-WINDOW_BYTES: Final = 64 << 10
+Bodies = Iterator[tuple[int, int, Callable[[], bytes]]]
+"""Position and length of each body of a segment, and how to get its bytes with their checksum."""
 
 
 class Source:
@@ -84,10 +71,53 @@ class Needs:
         return int(position >= self._counted_from) + self._net[distance]
 
 
-class Survivors:
-    """The outcome: a file, and how it differs from "every body in it is needed once"."""
+class SurvivorWriter(Protocol):
+    """Writes the place that the bodies move to; it counts when `finish` has returned."""
 
-    def __init__(self, writer: KeptWriter) -> None:
+    extents: Extents
+    body_bytes: int
+    file_bytes: int
+
+    def add(self, position: int, sealed_body: bytes) -> None:
+        """A body behind its checksum; positions ascend."""
+        ...
+
+    def finish(self) -> None:
+        """Make it durable, in one step."""
+        ...
+
+    def drop(self) -> None:
+        """It was for nothing."""
+        ...
+
+
+class CompactionPlace(Protocol):
+    """Where the segments of a store lie, and where what is left of them goes."""
+
+    directory: Path
+    """How errors and the log name the place."""
+
+    def bodies(self, source: Source, pause: Callable[[], None]) -> Bodies:
+        """All bodies of a segment in their order; rests now and then. On the thread."""
+        ...
+
+    def writer(self, sources: list[Source], generation: int) -> SurvivorWriter:
+        """For what is left of neighbouring segments. On the thread."""
+        ...
+
+    def delete(self, names: list[str]) -> None:
+        """Give the space of segments back. On the thread."""
+        ...
+
+    def forget(self, names: list[str], then: Callable[[], None]) -> None:
+        """Run `then`, on whatever thread, when nothing that was asked before reads them still."""
+        ...
+
+
+class Survivors:
+    """The outcome: a place, and how it differs from "every body in it is needed once"."""
+
+    def __init__(self, writer: SurvivorWriter) -> None:
         self.writer = writer
         self.retained = array("Q")
         self.retained_lengths = array("I")
@@ -121,30 +151,19 @@ def shared_bytes(source: Source) -> int:
 
 
 class Copying:
-    """Copies the needed bodies of neighbouring segments into a new file."""
+    """Copies the needed bodies of neighbouring segments into a new place."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: Path,
-        store_id: bytes,
-        seed: int,
-        held: set[int],
-        pause: Callable[[], None],
-    ) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._store_id = store_id
-        self._seed = seed
+    def __init__(self, place: CompactionPlace, held: set[int], pause: Callable[[], None]) -> None:
+        self._place = place
         self._held = held
         self._pause = pause
         self.at = ""
-        """The file that is being read."""
+        """The segment that is being read."""
 
     def run(self, sources: list[Source], generation: int) -> Survivors:
-        """The file under its name; StoreCorrupt or OSError when it could not be made."""
-        base, end = sources[0].base, sources[-1].end
-        writer = KeptWriter(self._disk, self._directory, self._store_id, base, end, generation)
+        """The place, durable; StoreCorrupt or the engine's error when it could not be made."""
+        base = sources[0].base
+        writer = self._place.writer(sources, generation)
         survivors = Survivors(writer)
         try:
             for source in sources:
@@ -159,7 +178,7 @@ class Copying:
         self.at = source.name
         needs = Needs(source)
         needed_bytes = 0
-        for position, length, take in self._bodies(source):
+        for position, length, take in self._place.bodies(source, self._pause):
             count = needs.count(position)
             needed_bytes += max(0, count) * length
             if count < 0:
@@ -177,79 +196,5 @@ class Copying:
 
     def _unaccounted(self, source: Source, why: str) -> StoreCorrupt:
         return StoreCorrupt.at(
-            self._directory / source.name, None, f"it is left as it is, since {why}."
+            self._place.directory / source.name, None, f"it is left as it is, since {why}."
         )
-
-    def _bodies(self, source: Source) -> Iterator[tuple[int, int, Callable[[], bytes]]]:
-        """Position, length, and how to get the bytes with their checksum."""
-        fd = self._disk.open(self._directory / source.name, writable=False)
-        try:
-            found = self._kept_bodies if source.is_kept else self._logged_bodies
-            yield from found(fd, source)
-        finally:
-            self._disk.close(fd)
-
-    def _kept_bodies(
-        self, fd: int, source: Source
-    ) -> Iterator[tuple[int, int, Callable[[], bytes]]]:
-        read_bytes = 0
-        for body in read_index(self._disk, self._directory, source.name, self._store_id):
-            read_bytes += body.length
-            if read_bytes > SLICE_BYTES:
-                read_bytes = 0
-                self._pause()
-            take = partial(self._disk.read, fd, BODY_CRC_BYTES + body.length, body.offset)
-            yield body.position, body.length, take
-
-    def _logged_bodies(
-        self, fd: int, source: Source
-    ) -> Iterator[tuple[int, int, Callable[[], bytes]]]:
-        """From the rows of each entry; what is not needed is passed over, also by the disk.
-
-        The checksum of a whole entry is not asked: what is found must add up, body by body."""
-        window = Window(self._disk, fd, source)
-        position = source.base + SEGMENT_HEADER_BYTES
-        paused_at = position
-        while position + ENTRY_HEADER_BYTES <= source.end:
-            header = unpack_header(self._seed, window.read(position, ENTRY_HEADER_BYTES), 0)
-            if header is None or header.position != position:
-                return
-            rows_at = position + ENTRY_HEADER_BYTES
-            rows = window.read(rows_at, ROW_BYTES * header.count)
-            at = rows_at + len(rows) + sum([row[1] for row in unpack_rows(rows)])
-            for _, _, length, _ in unpack_rows(rows):
-                if length:
-                    take = partial(window.read, at, BODY_CRC_BYTES + length)
-                    at += BODY_CRC_BYTES + length
-                    yield at - length, length, take
-            position = rows_at + header.length
-            if window.read_bytes > SLICE_BYTES or position - paused_at > PASSED_BYTES:
-                window.read_bytes = 0
-                paused_at = position
-                self._pause()
-
-
-class Window:
-    """A piece of a segment in memory, which moves with the reads."""
-
-    __slots__ = ("_at", "_data", "_disk", "_fd", "_source", "read_bytes")
-
-    def __init__(self, disk: Disk, fd: int, source: Source) -> None:
-        self._disk = disk
-        self._fd = fd
-        self._source = source
-        self._at = 0
-        self._data = b""
-        self.read_bytes = 0
-
-    def read(self, position: int, length: int) -> bytes:
-        """Bytes of the log; fewer when the segment ends before."""
-        first = position - self._at
-        if first < 0 or first + length > len(self._data):
-            wanted = max(length, WINDOW_BYTES)
-            wanted = min(wanted, self._source.end - position)
-            self._data = self._disk.read(self._fd, wanted, position - self._source.base)
-            self._at = position
-            self.read_bytes += len(self._data)
-            first = 0
-        return self._data[first : first + length]

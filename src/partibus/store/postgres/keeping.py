@@ -106,9 +106,9 @@ class DatabaseKeeper:
         self._state_bytes = sum(map(len, states.values()))
         return self._state_bytes + sum(lengths.values())
 
-    def _drop(self, bases: list[int], done: Done) -> None:
+    def _drop(self, segments: list[tuple[int, int]], done: Done) -> None:
         try:
-            self._lane.drop_segments(self._connection.get(), bases)
+            self._lane.drop_segments(self._connection.get(), segments)
         except (psycopg.Error, BusError) as error:
             # They hold nothing that is needed; the next start finds them again.
             self._connection.drop()
@@ -128,8 +128,7 @@ class DatabaseKeeper:
         self.failing = False
         self._changed()
         # What an earlier checkpoint gave up meanwhile is gone from the table already.
-        going = [base for base in empty if self._table.holds_nothing(base)]
-        for base in going:
-            self._table.remove(base)
+        removed = [self._table.remove(base) for base in empty if self._table.holds_nothing(base)]
+        going = [(segment.base, segment.generation) for segment in removed]
         if not self._worker.submit(partial(self._drop, going, done)):
             tell(done, None)  # closed meanwhile: the next start finds the tables again

@@ -34,6 +34,15 @@ LANE_LOCK: Final = 0x6C616E65
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
+class SegmentRow(NamedTuple):
+    """A table with entries of a lane, or with what compaction left of them."""
+
+    base: int
+    generation: int
+    kept_until: int | None
+    """Where the stretch of the log ends that was compacted; None when it was not."""
+
+
 class LaneRow(NamedTuple):
     """What the database knows of a lane."""
 
@@ -116,7 +125,9 @@ class Lane:
 
     def _end_others(self, connection: Connection) -> None:
         """End what earlier writers of the lane have under way in the database."""
-        names = [_application(purpose, self.number) for purpose in ("append", "checkpoint")]
+        names = [
+            _application(purpose, self.number) for purpose in ("append", "checkpoint", "compact")
+        ]
         connection.execute(
             "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity"
             " WHERE application_name = ANY(%s) AND datname = current_database()"
@@ -154,11 +165,10 @@ class Lane:
             row = cursor.fetchone()
             if row is None:
                 raise self.fenced()
-            for base in self.segments(connection):
-                connection.execute(
-                    sql.SQL("DELETE FROM {} WHERE position >= %s").format(self._table(base)),
-                    (durable,),
-                )
+            for segment in self.segments(connection):
+                if not segment.generation:
+                    delete = sql.SQL("DELETE FROM {} WHERE position >= %s")
+                    connection.execute(delete.format(self.table(segment.base)), (durable,))
         self.epoch = row[0]
 
     def _lock(self, connection: Connection) -> None:
@@ -180,6 +190,13 @@ class Lane:
             "earlier state."
         )
 
+    def check_held(self, connection: Connection) -> None:
+        """Raises `Fenced` unless this is the writer, which it then is until the transaction ends:
+        a takeover waits for it, appends do not."""
+        held = "SELECT 1 FROM partibus.lane WHERE lane = %s AND epoch = %s FOR KEY SHARE"
+        if connection.execute(held, (self.number, self.epoch)).fetchone() is None:
+            raise self.fenced()
+
     # --- the log ----------------------------------------------------------------------------
 
     def add_segment(self, connection: Connection, base: int) -> None:
@@ -190,31 +207,53 @@ class Lane:
                 " WHERE lane = %s AND epoch = %s ON CONFLICT DO NOTHING",
                 (base, self.number, self.epoch),
             )
-            create = sql.SQL(
-                "CREATE TABLE IF NOT EXISTS {table} (position bigint PRIMARY KEY,"
-                " epoch bigint NOT NULL, payload bytea NOT NULL)"
-                " WITH (autovacuum_enabled = false, toast.autovacuum_enabled = false)"
-            )
-            external = sql.SQL("ALTER TABLE {table} ALTER COLUMN payload SET STORAGE EXTERNAL")
-            connection.execute(create.format(table=self._table(base)))
-            connection.execute(external.format(table=self._table(base)))
+            self._create(connection, self.table(base))
 
-    def drop_segments(self, connection: Connection, bases: Iterable[int]) -> None:
-        """Give back the space of entries that nobody needs."""
-        for base in bases:
+    def _create(self, connection: Connection, table: sql.Identifier) -> None:
+        create = sql.SQL(
+            "CREATE TABLE IF NOT EXISTS {table} (position bigint PRIMARY KEY,"
+            " epoch bigint NOT NULL, payload bytea NOT NULL)"
+            " WITH (autovacuum_enabled = false, toast.autovacuum_enabled = false)"
+        )
+        external = sql.SQL("ALTER TABLE {table} ALTER COLUMN payload SET STORAGE EXTERNAL")
+        connection.execute(create.format(table=table))
+        connection.execute(external.format(table=table))
+
+    def drop_segments(self, connection: Connection, segments: Iterable[tuple[int, int]]) -> None:
+        """Give back the space of entries that nobody needs, by base and generation."""
+        for base, generation in segments:
             with connection.transaction():
-                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self._table(base)))
+                self.check_held(connection)
+                table = self.table(base, generation)
+                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
                 connection.execute(
-                    "DELETE FROM partibus.segment WHERE lane = %s AND base = %s",
-                    (self.number, base),
+                    "DELETE FROM partibus.segment"
+                    " WHERE lane = %s AND base = %s AND generation = %s",
+                    (self.number, base, generation),
+                )
+                connection.execute(
+                    "DELETE FROM partibus.garbage WHERE lane = %s AND table_name = %s",
+                    (self.number, segment_table(self.number, base, generation)),
                 )
 
-    def segments(self, connection: Connection) -> list[int]:
-        """Where the tables of the lane begin, in order."""
+    def drop_garbage(self, connection: Connection) -> None:
+        """Drop the tables that a compaction left when it was cut off; the lane was just opened."""
         rows = connection.execute(
-            "SELECT base FROM partibus.segment WHERE lane = %s ORDER BY base", (self.number,)
+            "SELECT table_name FROM partibus.garbage WHERE lane = %s", (self.number,)
         ).fetchall()
-        return [row[0] for row in rows]
+        for (name,) in rows:
+            table = sql.Identifier(SCHEMA, name)
+            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+        connection.execute("DELETE FROM partibus.garbage WHERE lane = %s", (self.number,))
+
+    def segments(self, connection: Connection) -> list[SegmentRow]:
+        """The tables of the lane, in the order of the log."""
+        rows = connection.execute(
+            "SELECT base, generation, kept_until FROM partibus.segment WHERE lane = %s"
+            " ORDER BY base",
+            (self.number,),
+        ).fetchall()
+        return [SegmentRow(*row) for row in rows]
 
     def prepare_append(self, connection: Connection, base: int) -> bytes:
         """The name of a statement that makes an entry durable in the segment `base`.
@@ -229,7 +268,7 @@ class Lane:
         ).format(
             lane=sql.Literal(self.number),
             epoch=sql.Literal(self.epoch),
-            table=self._table(base),
+            table=self.table(base),
         )
         connection.execute("DEALLOCATE ALL")
         connection.execute(statement)
@@ -244,12 +283,14 @@ class Lane:
                     "SELECT position, payload FROM {table} WHERE position >= coalesce("
                     "(SELECT max(position) FROM {table} WHERE position <= %s), %s)"
                     " ORDER BY position"
-                ).format(table=self._table(base)),
+                ).format(table=self.table(base)),
                 (start, start),
             )
             yield from cursor
 
-    def read(self, connection: Connection, base: int, refs: Sequence[Ref]) -> list[bytes]:
+    def read(
+        self, connection: Connection, segment: tuple[int, int], refs: Sequence[Ref]
+    ) -> list[bytes]:
         """The bytes at these places of a segment; empty where there are none."""
         rows = connection.execute(
             sql.SQL(
@@ -257,14 +298,95 @@ class Lane:
                 " FROM unnest(%s::bigint[], %s::integer[]) WITH ORDINALITY AS r(place, length, i)"
                 " LEFT JOIN LATERAL (SELECT position, payload FROM {} WHERE position <= r.place"
                 " ORDER BY position DESC LIMIT 1) AS e ON true ORDER BY r.i"
-            ).format(self._table(base)),
+            ).format(self.table(*segment)),
             ([position for position, _ in refs], [length for _, length in refs]),
             binary=True,
         ).fetchall()
         return [row[0] or b"" for row in rows]
 
-    def _table(self, base: int) -> sql.Identifier:
-        return sql.Identifier(SCHEMA, segment_table(self.number, base))
+    def table(self, base: int, generation: int = 0) -> sql.Identifier:
+        """The table of a segment."""
+        return sql.Identifier(SCHEMA, segment_table(self.number, base, generation))
+
+    # --- compaction -------------------------------------------------------------------------
+
+    def rows_behind(
+        self, connection: Connection, segment: tuple[int, int], position: int, count: int
+    ) -> list[tuple[int, bytes]]:
+        """The next rows of a segment: no transaction lasts while it is read slowly."""
+        statement = sql.SQL(
+            "SELECT position, payload FROM {} WHERE position > %s ORDER BY position LIMIT %s"
+        ).format(self.table(*segment))
+        return connection.execute(statement, (position, count), binary=True).fetchall()
+
+    def kept_places(
+        self, connection: Connection, segment: tuple[int, int]
+    ) -> list[tuple[int, int]]:
+        """Where the bodies of a compacted segment lie with their checksums, and their lengths."""
+        statement = sql.SQL(
+            "SELECT position, octet_length(payload) FROM {} ORDER BY position"
+        ).format(self.table(*segment))
+        return connection.execute(statement, binary=True).fetchall()
+
+    def begin_kept(self, connection: Connection, base: int, generation: int) -> None:
+        """An empty table for what compaction keeps; until `swap` it counts as garbage."""
+        table = self.table(base, generation)
+        with connection.transaction():
+            self.check_held(connection)
+            self._discard(connection, [(base, generation)])
+            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+            self._create(connection, table)
+
+    def keep(
+        self,
+        connection: Connection,
+        source: tuple[int, int],
+        target: tuple[int, int],
+        refs: Sequence[Ref],
+    ) -> None:
+        """Copy bodies with their checksums from one table into another, within the database."""
+        connection.execute(
+            sql.SQL(
+                "INSERT INTO {} SELECT r.place, e.epoch,"
+                " substring(e.payload FROM (r.place - e.position + 1)::integer FOR r.length)"
+                " FROM unnest(%s::bigint[], %s::integer[]) AS r(place, length),"
+                " LATERAL (SELECT position, epoch, payload FROM {} WHERE position <= r.place"
+                " ORDER BY position DESC LIMIT 1) AS e"
+            ).format(self.table(*target), self.table(*source)),
+            ([position for position, _ in refs], [length for _, length in refs]),
+        )
+
+    def swap(
+        self,
+        connection: Connection,
+        sources: Sequence[tuple[int, int]],
+        target: tuple[int, int],
+        kept_until: int,
+    ) -> None:
+        """In one transaction: the new table counts, and the old ones are garbage."""
+        base, generation = target
+        with connection.transaction():
+            self.check_held(connection)
+            connection.execute(
+                "DELETE FROM partibus.segment WHERE lane = %s AND base = ANY(%s)",
+                (self.number, [base for base, _ in sources]),
+            )
+            connection.execute(
+                "INSERT INTO partibus.segment VALUES (%s, %s, %s, %s)",
+                (self.number, base, generation, kept_until),
+            )
+            connection.execute(
+                "DELETE FROM partibus.garbage WHERE lane = %s AND table_name = %s",
+                (self.number, segment_table(self.number, base, generation)),
+            )
+            self._discard(connection, sources)
+
+    def _discard(self, connection: Connection, segments: Sequence[tuple[int, int]]) -> None:
+        for base, generation in segments:
+            connection.execute(
+                "INSERT INTO partibus.garbage VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                (self.number, segment_table(self.number, base, generation)),
+            )
 
     # --- checkpoints ------------------------------------------------------------------------
 
@@ -299,10 +421,8 @@ class Lane:
 
         The key-share lock lets appends move the tail, and makes a takeover wait: so a checkpoint
         never becomes durable after the lane has another writer."""
-        held = "SELECT 1 FROM partibus.lane WHERE lane = %s AND epoch = %s FOR KEY SHARE"
         with connection.transaction():
-            if connection.execute(held, (self.number, self.epoch)).fetchone() is None:
-                raise self.fenced()
+            self.check_held(connection)
             yield CheckpointWriter(connection, self.number)
             connection.execute(
                 "UPDATE partibus.lane SET checkpoint = %s WHERE lane = %s", (position, self.number)
@@ -319,7 +439,7 @@ class LaneConnection:
 
     def get(self) -> Connection:
         """Connected; raises StoreUnavailable when the database cannot be reached."""
-        if self._connection is None:
+        if self._connection is None or self._connection.closed:
             self._connection = self._lane.connect(self._purpose)
         return self._connection
 

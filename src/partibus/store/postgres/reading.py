@@ -5,6 +5,7 @@ lies before it. Planning needs the segment table and happens on the loop thread.
 """
 
 import struct
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -21,8 +22,9 @@ from partibus.store.worker import Worker
 
 _CRC: Final = struct.Struct("<I")
 
-Plan = dict[int, list[tuple[int, Ref]]]
-"""By segment: which of the bodies asked for, and where it lies with its checksum."""
+Plan = dict[tuple[int, int], list[tuple[int, Ref]]]
+"""By base and generation of a segment: which of the bodies asked for, and where it lies with its
+checksum."""
 
 
 class DatabaseReaders:
@@ -65,6 +67,11 @@ class DatabaseReaders:
             closed = StoreUnavailable(f"The {self._lane.name} is closed.")
             self._notify(partial(self._finish, refs, closed, done))
 
+    def forget(self, then: Callable[[], None]) -> None:
+        """Run `then`, on whatever thread, when all that was asked before has been read."""
+        if not self._worker.started or not self._worker.submit(then):
+            then()
+
     def close(self) -> None:
         """Answer what was asked, then end the thread."""
         self._worker.submit(self._connection.drop)
@@ -78,8 +85,9 @@ class DatabaseReaders:
             wanted = checked_ref(position, length)
             found = self._recent.find(wanted) if length else b""
             if found is None:
-                base = self._table.segment_at(position).base
-                plan.setdefault(base, []).append((index, wanted))
+                segment = self._table.segment_at(position)
+                key = (segment.base, segment.generation)
+                plan.setdefault(key, []).append((index, wanted))
             bodies.append(self._checked(position, found) if found else b"")
         return bodies, plan
 
@@ -87,8 +95,9 @@ class DatabaseReaders:
         """On the thread."""
         answer: list[bytes] | BusError = bodies
         try:
-            for base, wanted in plan.items():
-                found = self._lane.read(self._connection.get(), base, [ref for _, ref in wanted])
+            for segment, wanted in plan.items():
+                places = [ref for _, ref in wanted]
+                found = self._lane.read(self._connection.get(), segment, places)
                 for (index, _), data in zip(wanted, found, strict=True):
                     bodies[index] = self._checked(refs[index][0], data, refs[index][1])
         except StoreCorrupt as error:

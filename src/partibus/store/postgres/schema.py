@@ -46,6 +46,16 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
     ALTER TABLE partibus.state ALTER COLUMN data SET STORAGE EXTERNAL;
     ALTER TABLE partibus.page ALTER COLUMN data SET STORAGE EXTERNAL;
     """,
+    # Compaction: a segment of a later generation holds what is left of [base, kept_until).
+    """
+    ALTER TABLE partibus.segment ADD COLUMN generation integer NOT NULL DEFAULT 0;
+    ALTER TABLE partibus.segment ADD COLUMN kept_until bigint;
+    CREATE TABLE partibus.garbage (
+        lane integer NOT NULL,
+        table_name text NOT NULL,
+        PRIMARY KEY (lane, table_name)
+    );
+    """,
 )
 """The steps from an empty database to the schema of this release; step N leads to version N."""
 
@@ -70,6 +80,9 @@ def migrate(connection: "psycopg.Connection[Any]") -> None:
             connection.execute("INSERT INTO partibus.schema_version VALUES (%s)", (number,))
 
 
-def segment_table(lane: int, base: int) -> str:
-    """The table with the entries of a lane from the position `base` on."""
-    return f"entry_{lane}_{base:016x}"
+def segment_table(lane: int, base: int, generation: int = 0) -> str:
+    """The table with the entries of a lane from the position `base` on.
+
+    What compaction left of them is a later generation, under a name of its own."""
+    name = f"entry_{lane}_{base:016x}"
+    return f"{name}_{generation}" if generation else name

@@ -13,11 +13,13 @@ from typing import Final
 import psycopg
 
 from partibus.domain.errors import StoreCorrupt, StoreUnavailable
+from partibus.store.compaction.compactor import Compactor
 from partibus.store.interface import Done, Increment, Notify, Recovered, RecoveredRecord
 from partibus.store.lane.commit import PROBE_INTERVAL_S, CommitThread
 from partibus.store.lane.log import SLOW_COMMIT_S, LaneLog
 from partibus.store.lane.recent import RECENT_BYTES, RecentEntries
 from partibus.store.postgres.appending import LaneWriter
+from partibus.store.postgres.compacting import LaneTables
 from partibus.store.postgres.keeping import DatabaseKeeper
 from partibus.store.postgres.lane import Connection, Lane, LaneConnection, LaneRow
 from partibus.store.postgres.reading import DatabaseReaders
@@ -25,7 +27,9 @@ from partibus.store.record import ENTRY_HEADER_BYTES, crc32c, unpack_header
 from partibus.store.recovery import entry_records
 from partibus.store.table import SegmentTable
 
-SEGMENT_BYTES: Final = 256 << 20
+SEGMENT_BYTES: Final = 64 << 20
+"""Small enough that the one that is written to, with those that may wait for compaction, stays
+within 256 MiB."""
 FIRST_POSITION: Final = 64
 """Position 0 means "no body"."""
 ENTRY_BYTES_MAX: Final = 512 << 20
@@ -56,6 +60,10 @@ class PostgresStore(LaneLog):
         self._newest = RecentEntries(recent_bytes)
         self._readers = DatabaseReaders(self._lane, table, self._newest, notify)
         self._keeper = DatabaseKeeper(self._lane, table, notify, self._update_state)
+        self._tables = LaneTables(self._lane, self._readers)
+        self._compactor = Compactor(
+            self._tables, table, notify, segment_bytes, f"lane-compact-{lane}"
+        )
         self._pages = LanePages(self._lane)
         self._connection: Connection | None = None
         """Of recovery, until the commit thread has it."""
@@ -82,6 +90,8 @@ class PostgresStore(LaneLog):
     def close(self) -> None:
         """Commit what waits, end the threads, let others have the lane."""
         super().close()
+        self._compactor.close()
+        self._tables.close()
         self._readers.close()
         self._keeper.close()
         self._pages.close()
@@ -94,8 +104,12 @@ class PostgresStore(LaneLog):
         row = self._lane.take_over(connection, secrets.token_bytes(16), FIRST_POSITION)
         self._log_id = row.log_id
         self._seed = crc32c(row.log_id)
-        bases = self._lane.segments(connection) or [row.tail]
-        self._table.fill(bases, [row.tail - base for base in bases])
+        self._lane.drop_garbage(connection)
+        found = self._lane.segments(connection)
+        bases = [s.base for s in found if not s.generation] or [row.tail]
+        kept = [self._tables.load(connection, s) for s in found if s.generation]
+        self._table.fill(bases, [row.tail - base for base in bases], kept)
+        self._tables.identify(self._seed)
         states = self._lane.states(connection)
         pages = dict(self._lane.pages(connection))
         self._keeper.adopt(row.checkpoint, pages, sum(map(len, states.values())))
@@ -161,8 +175,10 @@ class PostgresStore(LaneLog):
         self._keeper.checkpoint(position, states, increment, done)
 
     def compact(self, done: Done) -> bool:
-        """Tables are dropped whole; nothing is rewritten."""
-        return False
+        """Give back what is dead before the last checkpoint, as far as it is worth it."""
+        if self._commit is None or self._down:
+            return False
+        return self._compactor.begin(self._keeper.position, done)
 
     @property
     def free_bytes(self) -> int | None:

@@ -1,0 +1,130 @@
+"""The segments of a store in a directory, as compaction sees them.
+
+Owns the reading of all bodies of a segment file or a compacted one, in slices, and the deletion
+of files. Runs on the compactor's thread. Made by the store.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from partibus.store.compaction.kept import KeptWriter, read_index
+from partibus.store.compaction.survivors import Bodies, Source
+from partibus.store.disk import Disk
+from partibus.store.reading import Readers
+from partibus.store.record import (
+    BODY_CRC_BYTES,
+    ENTRY_HEADER_BYTES,
+    ROW_BYTES,
+    unpack_header,
+    unpack_rows,
+)
+from partibus.store.segment import SEGMENT_HEADER_BYTES
+
+# Between two pauses no more than about this is read, and no more than that passed over.
+SLICE_BYTES: Final = 1 << 20
+PASSED_BYTES: Final = 16 << 20
+
+# What is read at once; an entry that is larger is skipped but for its rows and live bodies.
+WINDOW_BYTES: Final = 64 << 10
+
+
+class SegmentFiles:
+    """The files of one store."""
+
+    def __init__(self, disk: Disk, directory: Path, readers: Readers) -> None:
+        self.directory = directory
+        self._disk = disk
+        self._readers = readers
+        self._store_id = b""
+        self._seed = 0
+
+    def identify(self, store_id: bytes, seed: int) -> None:
+        """Whose files are written."""
+        self._store_id = store_id
+        self._seed = seed
+
+    def writer(self, sources: list[Source], generation: int) -> KeptWriter:
+        """A compacted file."""
+        base, end = sources[0].base, sources[-1].end
+        return KeptWriter(self._disk, self.directory, self._store_id, base, end, generation)
+
+    def delete(self, names: list[str]) -> None:
+        """Files that nobody needs."""
+        for name in names:
+            self._disk.remove(self.directory / name)
+
+    def forget(self, names: list[str], then: Callable[[], None]) -> None:
+        """Delete files once nothing that was asked before still reads them."""
+        self._readers.forget(names, then)
+
+    def bodies(self, source: Source, pause: Callable[[], None]) -> Bodies:
+        """All bodies of a file."""
+        fd = self._disk.open(self.directory / source.name, writable=False)
+        try:
+            found = self._kept_bodies if source.is_kept else self._logged_bodies
+            yield from found(fd, source, pause)
+        finally:
+            self._disk.close(fd)
+
+    def _kept_bodies(self, fd: int, source: Source, pause: Callable[[], None]) -> Bodies:
+        read_bytes = 0
+        for body in read_index(self._disk, self.directory, source.name, self._store_id):
+            read_bytes += body.length
+            if read_bytes > SLICE_BYTES:
+                read_bytes = 0
+                pause()
+            take = partial(self._disk.read, fd, BODY_CRC_BYTES + body.length, body.offset)
+            yield body.position, body.length, take
+
+    def _logged_bodies(self, fd: int, source: Source, pause: Callable[[], None]) -> Bodies:
+        """From the rows of each entry; what is not needed is passed over, also by the disk.
+
+        The checksum of a whole entry is not asked: what is found must add up, body by body."""
+        window = Window(self._disk, fd, source)
+        position = source.base + SEGMENT_HEADER_BYTES
+        paused_at = position
+        while position + ENTRY_HEADER_BYTES <= source.end:
+            header = unpack_header(self._seed, window.read(position, ENTRY_HEADER_BYTES), 0)
+            if header is None or header.position != position:
+                return
+            rows_at = position + ENTRY_HEADER_BYTES
+            rows = window.read(rows_at, ROW_BYTES * header.count)
+            at = rows_at + len(rows) + sum([row[1] for row in unpack_rows(rows)])
+            for _, _, length, _ in unpack_rows(rows):
+                if length:
+                    take = partial(window.read, at, BODY_CRC_BYTES + length)
+                    at += BODY_CRC_BYTES + length
+                    yield at - length, length, take
+            position = rows_at + header.length
+            if window.read_bytes > SLICE_BYTES or position - paused_at > PASSED_BYTES:
+                window.read_bytes = 0
+                paused_at = position
+                pause()
+
+
+class Window:
+    """A piece of a segment in memory, which moves with the reads."""
+
+    __slots__ = ("_at", "_data", "_disk", "_fd", "_source", "read_bytes")
+
+    def __init__(self, disk: Disk, fd: int, source: Source) -> None:
+        self._disk = disk
+        self._fd = fd
+        self._source = source
+        self._at = 0
+        self._data = b""
+        self.read_bytes = 0
+
+    def read(self, position: int, length: int) -> bytes:
+        """Bytes of the log; fewer when the segment ends before."""
+        first = position - self._at
+        if first < 0 or first + length > len(self._data):
+            wanted = max(length, WINDOW_BYTES)
+            wanted = min(wanted, self._source.end - position)
+            self._data = self._disk.read(self._fd, wanted, position - self._source.base)
+            self._at = position
+            self.read_bytes += len(self._data)
+            first = 0
+        return self._data[first : first + length]
