@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -16,6 +17,7 @@ from partibus.control.postgres import lease_rows
 from partibus.control.postgres.ownership import PostgresOwnership
 from partibus.control.postgres.session import ControlSession, prepare
 from support.postgres import PostgresServer
+from support.wall_clock import WallClock
 
 pytestmark = pytest.mark.group("postgres")
 
@@ -78,9 +80,13 @@ async def make_lanes(server: PostgresServer) -> None:
 
 
 @asynccontextmanager
-async def holder(server: PostgresServer) -> AsyncIterator[Process]:
+async def holder(server: PostgresServer, **environment: str) -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(HOLDER), server.dsn, stdout=PIPE
+        sys.executable,
+        str(HOLDER),
+        server.dsn,
+        stdout=PIPE,
+        env={**os.environ, **environment},
     )
     yield process
     with suppress(ProcessLookupError):
@@ -122,6 +128,25 @@ async def test_the_lanes_of_a_killed_owner_are_taken(server: PostgresServer) -> 
         killed.kill()
         await other.until_it_holds(LANES)
         assert other.ownership.nodes().keys() == {other.ownership.node}
+
+
+@pytest.mark.group("wall-clock")
+@pytest.mark.parametrize("ahead_s", [-86_400, 86_400])
+async def test_a_node_whose_clock_is_wrong_by_a_day_shares_the_lanes(
+    server: PostgresServer, tmp_path: Path, ahead_s: int
+) -> None:
+    await make_lanes(server)
+    clock = WallClock(tmp_path)
+    clock.set_ahead(ahead_s)
+    async with running(server.dsn) as other:
+        await other.until_it_holds(LANES)
+        async with holder(server, **clock.environment) as wrong:
+            await lines_until(wrong, LANES // 2)
+            await other.until_it_holds(LANES // 2)
+            wrong.send_signal(signal.SIGSTOP)
+            await other.until_it_holds(LANES)
+            wrong.send_signal(signal.SIGCONT)
+            assert await line(wrong) == []
 
 
 async def test_without_the_database_owners_stop_and_with_it_they_go_on(
