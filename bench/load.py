@@ -172,7 +172,8 @@ class Progress:
 class SendingClient(Client):
     def __init__(self, job: Job, number: int, progress: Progress) -> None:
         super().__init__(job, number, progress)
-        self._payload = encode_message(job.size)
+        self.payload = encode_message(job.size)
+        self.message_format = 0
         self._in_flight = 0
         self._tag = 0
         self._sent_at = 0.0
@@ -192,7 +193,8 @@ class SendingClient(Client):
         self._sent_at = time.perf_counter()
         for number in range(room):
             self._tag += 1
-            link.send(self._payload, self._tag.to_bytes(4, "big"), False, 0, None)
+            tag = self._tag.to_bytes(4, "big")
+            link.send(self.payload, tag, False, self.message_format, None)
             if number % _FLUSH_EVERY == _FLUSH_EVERY - 1:
                 self.flush()
 

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
+from operator import itemgetter
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from starlette.requests import Request
@@ -185,6 +187,7 @@ Row = tuple[tuple[str, ...], Any]
 
 def metrics_route(node: "Administration", access: str) -> Route:
     """The route that Prometheus scrapes."""
+    text_of_entities = EntityText()
 
     async def endpoint(request: Request) -> Response:
         from partibus.ops.admin import error_response
@@ -195,7 +198,7 @@ def metrics_route(node: "Administration", access: str) -> Route:
         except BusError as error:
             return error_response(error)
         # In a thread: with thousands of series the loop would be held up.
-        text = await asyncio.to_thread(render, figures)
+        text = await asyncio.to_thread(render, figures, text_of_entities)
         return Response(text, 200, {"cache-control": "no-store", "content-type": FORMAT})
 
     return Route(PATH, endpoint, methods=["GET"])
@@ -219,25 +222,84 @@ def _is_near(request: Request) -> bool:
         return False
 
 
-def render(figures: dict[str, Any]) -> bytes:
+def render(figures: dict[str, Any], text_of_entities: "EntityText | None" = None) -> bytes:
     """A scrape in the text format; plain strings, since there may be thousands of series."""
-    lines: list[str] = []
+    heads: list[str] = []
     for series, rows in _heads(figures):
-        _write(lines, series, rows)
-    _write_entities(lines, figures["entities"])
+        _write(heads, series, rows)
+    tails: list[str] = []
     for series, rows in _tails(figures):
-        _write(lines, series, rows)
-    lines.append("")
+        _write(tails, series, rows)
+    entities = (text_of_entities or EntityText()).blocks(figures["entities"])
+    return b"\n".join([_encoded(heads), *entities, _encoded(tails), b""])
+
+
+def _encoded(lines: list[str]) -> bytes:
     return "\n".join(lines).encode("utf-8", "replace")
+
+
+class EntityText:
+    """The lines of all entities as they were in the last scrape.
+
+    Most series are these, and of most nothing has happened since: what is the same is not written
+    again. Scrapes at the same time wait for each other."""
+
+    def __init__(self) -> None:
+        self._turn = Lock()
+        self._names: list[tuple[str, str]] = []
+        self._labels: list[str] = []
+        self._rows: list[tuple[int, ...]] = []
+        self._lines: list[list[str]] = [[] for _ in _ENTITY_SERIES]
+        self._blocks: list[bytes] = [b"" for _ in _ENTITY_SERIES]
+
+    def blocks(self, entities: list[dict[str, Any]]) -> list[bytes]:
+        """The text of every series of entities."""
+        with self._turn:
+            names = [(entity["name"], entity["kind"]) for entity in entities]
+            if names != self._names or not self._blocks[0]:
+                self._begin(names)
+            rows = [_row_of(entity) for entity in entities]
+            for at in self._changed(rows):
+                self._write(at)
+            return list(self._blocks)
+
+    def _begin(self, names: list[tuple[str, str]]) -> None:
+        """Other entities than before: begin with nothing."""
+        self._names = names
+        self._labels = [_braced(_pairs(ENTITY_LABELS, pair)) for pair in names]
+        self._rows = [()] * len(names)
+        self._lines = [[""] * len(names) for _ in _ENTITY_SERIES]
+        for at in range(len(_ENTITY_SERIES)):
+            self._write(at)
+
+    def _changed(self, rows: list[tuple[int, ...]]) -> set[int]:
+        """Write the lines of values that differ; answers in which series some do."""
+        changed: set[int] = set()
+        for number, (row, before) in enumerate(zip(rows, self._rows, strict=True)):
+            if row == before:
+                continue
+            label = self._labels[number]
+            for at, value in enumerate(row):
+                if not before or value != before[at]:
+                    self._lines[at][number] = f"{_ENTITY_SERIES[at].shown}{label} {value}"
+                    changed.add(at)
+        self._rows = rows
+        return changed
+
+    def _write(self, at: int) -> None:
+        lines: list[str] = []
+        _write(lines, _ENTITY_SERIES[at], ())
+        self._blocks[at] = _encoded(lines + self._lines[at])
 
 
 def families(figures: dict[str, Any]) -> Iterator[tuple[Series, list[Row]]]:
     """The same as rows of labels and values, for who writes them otherwise."""
     entities = figures["entities"]
     yield from ((series, list(rows)) for series, rows in _heads(figures))
-    for series in (*ENTITY, *ENTITY_FRAGMENTS):
-        labels = [(entity["name"], entity["kind"]) for entity in entities]
-        yield series, list(zip(labels, _of_entities(series, entities), strict=True))
+    labels = [(entity["name"], entity["kind"]) for entity in entities]
+    rows = [_row_of(entity) for entity in entities]
+    for at, series in enumerate(_ENTITY_SERIES):
+        yield series, [(found, row[at]) for found, row in zip(labels, rows, strict=True)]
     yield from ((series, list(rows)) for series, rows in _tails(figures))
 
 
@@ -270,16 +332,6 @@ def _write(lines: list[str], series: Series, rows: Iterable[Row]) -> None:
     lines += [f"{name}{_braced(_pairs(labels, values))} {value}" for values, value in rows]
 
 
-def _write_entities(lines: list[str], entities: list[dict[str, Any]]) -> None:
-    """Most series are these, so their labels are made once for all."""
-    labels = [_braced(_pairs(ENTITY_LABELS, (e["name"], e["kind"]))) for e in entities]
-    for series in (*ENTITY, *ENTITY_FRAGMENTS):
-        _write(lines, series, ())
-        values = _of_entities(series, entities)
-        name = series.shown
-        lines += [f"{name}{each} {value}" for each, value in zip(labels, values, strict=True)]
-
-
 def _write_histogram(lines: list[str], name: str, pairs: str, found: dict[str, Any]) -> None:
     """As Prometheus has them: each bound with all that is below it."""
     total = 0
@@ -304,12 +356,16 @@ def _escaped(value: str) -> str:
     return value
 
 
-def _of_entities(series: Series, entities: list[dict[str, Any]]) -> list[int]:
-    if series is ENTITY_FRAGMENTS[0]:
-        return [sum([e["counts"][name] for name in MESSAGE_COUNTS]) for e in entities]
-    if series in ENTITY_FRAGMENTS:
-        return [entity[series.key] for entity in entities]
-    return [entity["counts"][series.key] for entity in entities]
+_ENTITY_SERIES: Final = (*ENTITY, *ENTITY_FRAGMENTS)
+_ENTITY_COUNTS: Final = itemgetter(*(series.key for series in ENTITY))
+_MESSAGES: Final = itemgetter(*MESSAGE_COUNTS)
+
+
+def _row_of(entity: dict[str, Any]) -> tuple[int, ...]:
+    """The values of an entity, in the order of its series."""
+    counts = entity["counts"]
+    messages = sum(_MESSAGES(counts))
+    return (*_ENTITY_COUNTS(counts), messages, entity["fragment_count"], entity["available"])
 
 
 def _of_fragments(series: Series, entities: list[dict[str, Any]]) -> Iterator[Row]:

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from partibus.ops.metrics import render
+from partibus.ops.metrics import EntityText, families, render
 from partibus.server.operators.signals import COUNTED, _together
 
 
@@ -44,3 +44,28 @@ def test_beyond_the_cap_entities_are_one() -> None:
     text = render({"entities": [other], "workers": {}, "aggregated": 2})
     assert samples(text, "partibus_entity_active_messages") == {("(other)", "(other)"): 3}
     assert samples(text, "partibus_metrics_entities_aggregated") == {(): 2}
+
+
+def test_a_scrape_after_another_says_what_is_true_now() -> None:
+    kept = EntityText()
+    steps = [
+        [entity("a", active=1), entity("b", active=2)],
+        [entity("a", active=1), entity("b", active=7, incoming=5)],
+        [entity("b", active=7), entity("c")],
+        [],
+        [entity("b", active=1)],
+    ]
+    for entities in steps:
+        figures = {"entities": entities, "workers": {}, "aggregated": 0}
+        assert render(figures, kept) == render(figures)
+    assert samples(render(figures, kept), "partibus_entity_active_messages") == {("b", "queue"): 1}
+
+
+def test_the_rows_for_others_are_those_of_a_scrape() -> None:
+    figures = {"entities": [entity("q", active=3)], "workers": {0: None}, "aggregated": 0}
+    text = render(figures).decode()
+    written = {family.name for family in text_string_to_metric_families(text)}
+    found = {series.name: rows for series, rows in families(figures)}
+    assert found.keys() == written
+    assert found["partibus_entity_active_messages"] == [(("q", "queue"), 3)]
+    assert found["partibus_entity_messages"] == [(("q", "queue"), 3)]

@@ -9,6 +9,7 @@ import os
 import resource
 import time
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from partibus.domain.histogram import Histogram
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
 from partibus.gateway.gateway import Gateway
-from partibus.server.operators.inspection import COUNTS, STORES, Inspection, counts_of, is_available
+from partibus.server.operators.inspection import COUNTS, STORES, Inspection, is_available
 
 SIGNALS: Final = "signals"
 ENTITIES_MAX: Final = 1000
@@ -40,6 +41,7 @@ TALLIES: Final = (
 COUNTED: Final = (*COUNTS, "bytes", *TALLIES)
 """What is told of a fragment, in this order."""
 
+_COUNTS: Final = attrgetter(*COUNTS)
 _PAGE_BYTES: Final = resource.getpagesize()
 _STARTED_S: Final = time.time()
 
@@ -135,9 +137,12 @@ class SignalService:
 
 
 def _row(machine: Machine) -> list[int]:
+    """The numbers of one fragment, as `COUNTED` names them; thousands are made for a scrape."""
     tally = machine.state.tally
+    counts = machine.state.counts()
     return [
-        *counts_of(machine).values(),
+        *_COUNTS(counts),
+        counts.size_bytes,
         tally.incoming,
         tally.outgoing,
         tally.completed,
@@ -165,17 +170,19 @@ def _entity(
                 "store": placement.store,
                 "worker": worker,
                 "available": is_up,
-                "counts": None if row is None else dict(zip(COUNTED, row, strict=True)),
+                "counts": None if row is None else dict(zip(COUNTED, row, strict=False)),
             }
         )
     rows = [f["counts"] for f in fragments if f["counts"] is not None]
+    # Most entities have one fragment, whose counts are theirs.
+    is_sole = len(rows) == 1
     return {
         "name": record.path,
         "kind": record.kind.value,
         "fragments": fragments,
         "available": sum(int(f["available"]) for f in fragments),
         "fragment_count": len(fragments),
-        "counts": {name: sum(row[name] for row in rows) for name in COUNTED},
+        "counts": rows[0] if is_sole else {n: sum([row[n] for row in rows]) for n in COUNTED},
     }
 
 
