@@ -75,18 +75,19 @@ def _check_memory(process: SimulatedProcess) -> None:
         )
 
 
-def check_leftovers(process: SimulatedProcess) -> None:
-    """When everything is settled and everybody has left, nothing is held for anybody."""
+def leftovers(process: SimulatedProcess) -> str:
+    """What a process holds for anybody, of which nothing may be left when everything is settled
+    and everybody has gone; empty when there is nothing."""
     if process.connection_count or process.memory.held_bytes:
-        raise Violation(
+        return (
             f"{process.name} holds {process.memory.held_bytes} bytes for "
-            f"{process.connection_count} connections, and everybody has left"
+            f"{process.connection_count} connections"
         )
     for machine in process.machines.values():
         left = {name: count for name, count in _leftovers(machine.state).items() if count}
         if left:
-            path = machine.state.spec.path
-            raise Violation(f"'{path}' is empty, everybody has left, and there are {left}")
+            return f"'{machine.state.spec.path}' on {process.name} has {left}"
+    return ""
 
 
 def _leftovers(state: State) -> dict[str, int]:

@@ -12,7 +12,7 @@ from partibus.domain.errors import BusError
 from partibus.simulation.disk import SYNC_US, SimulatedDisk
 from partibus.simulation.net import Net
 from partibus.simulation.plan import Plan
-from partibus.simulation.process import SimulatedProcess
+from partibus.simulation.process import STARTS, SimulatedProcess
 from partibus.simulation.world import Violation, World, stream
 
 
@@ -114,7 +114,7 @@ class Injector:
         error = process.start()
         if error is not None:
             self._refuse(process, error)
-        self._world.note(process.name, "starts" if process.is_up else "dies while it starts")
+        self._world.note(process.name, STARTS if process.is_up else "dies while it starts")
         if not process.is_up:
             self._world.after(50_000, self._restart, process)
 
@@ -296,7 +296,7 @@ class Injector:
         return f"a connection to {connection.place} is cut"
 
     def _duplicate(self, chance: Random) -> str | None:
-        found = [c for c in self._net.connections if c.greeting and not c.place.startswith("/")]
+        found = [c for c in self._net.connections if c.greeting and not c.is_between_workers]
         if not found:
             return None
         connection = chance.choice(found)
@@ -306,7 +306,8 @@ class Injector:
         return f"{length} bytes of a connection to {connection.place} arrive once more"
 
     def _half_open(self, chance: Random) -> str | None:
-        found = [c for c in self._net.connections if not c.is_broken]
+        """Between workers this does not happen: they are on one machine."""
+        found = [c for c in self._net.connections if not c.is_broken and not c.is_between_workers]
         if not found:
             return None
         connection = chance.choice(found)

@@ -44,6 +44,10 @@ class Net:
         self._listeners[place] = (loop, factory)
         return Listening(self, place)
 
+    def is_listening(self, place: str) -> bool:
+        """Whether somebody takes connections there."""
+        return place in self._listeners
+
     def close(self, place: str) -> None:
         """Take none any more."""
         self._listeners.pop(place, None)
@@ -97,15 +101,16 @@ class Net:
     def part(self) -> None:
         """Every client leaves."""
         for connection in list(self.connections):
-            if not connection.place.startswith("/"):
+            if not connection.is_between_workers:
                 connection.break_off(is_silent=False)
 
     def process_died(self, loop: "SimulatedLoop", is_silent: bool) -> None:
-        """The far ends of its connections hear of it in a while, or never."""
+        """The far ends of its connections hear of it in a while, or never; those of its peers
+        always, since the kernel that they share closes its sockets."""
         for connection in list(self.connections):
             for end in connection.ends:
                 if end.loop is loop:
-                    connection.break_off(is_silent)
+                    connection.break_off(is_silent and not connection.is_between_workers)
 
 
 class Listening:
@@ -127,6 +132,8 @@ class Connection:
         self.place = place
         self.is_broken = False
         """Nothing goes through any more."""
+        self.is_between_workers = place.startswith("/")
+        """Over a socket of the machine that the workers share."""
         self._began_us = net.world.now_us
         self._broken_us: int | None = None
         self.stalled_until_us = 0
@@ -156,7 +163,7 @@ class Connection:
         """From now on what hangs on the connection may be gone."""
         if self._broken_us is None:
             self._broken_us = self.net.world.now_us
-        if self.place.startswith("/"):
+        if self.is_between_workers:
             self.net.peers_broken_us = self.net.world.now_us
 
     @property

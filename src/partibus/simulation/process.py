@@ -42,6 +42,8 @@ from partibus.store.room import FreeMin
 
 IDLE_TIMEOUT_MS = 60_000
 CLOSING_MS = 5_000
+DOWN = "is down"
+STARTS = "starts"
 RUN = 0x51AB1E
 """The number of the run, which the workers of one server share."""
 
@@ -232,6 +234,7 @@ class SimulatedProcess:
         if not self.is_up:
             return
         self.is_up = False
+        self._world.note(self.name, DOWN)
         self._host.net.close(self.name)
         self._host.net.close(str(self._membership.socket_path(self.number)))
         for disk in self.disks:

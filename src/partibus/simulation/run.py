@@ -10,6 +10,7 @@ import gc
 import logging
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 
 from partibus.control.catalog import Catalog
 from partibus.control.policies import ensure_root_policy
@@ -21,8 +22,8 @@ from partibus.simulation.clock import SimulatedClock
 from partibus.simulation.contents import (
     Bounds,
     check_contents,
-    check_leftovers,
     check_room,
+    leftovers,
 )
 from partibus.simulation.disk import SimulatedDisk
 from partibus.simulation.entities import fragments_of, make_entities
@@ -44,6 +45,7 @@ DRAIN_STEPS_MAX = 400_000
 FEEDERS = {"mover": "feeder", "claimer": "claim-feeder", "deleter": "fleeting-sender"}
 """Who sends what others take."""
 LAST_ANSWERS_US = 3_000_000
+LEAVING_US_MAX = 90_000_000
 
 
 @dataclass(slots=True)
@@ -113,7 +115,8 @@ class Simulation:
         )
         for number in range(plan.stores):
             name = f"store-{number}"
-            host.disks[number] = SimulatedDisk(name, self.threads, world.chance(name))
+            disk = host.disks[number] = SimulatedDisk(name, self.threads, world.chance(name))
+            disk.on_fault = partial(world.note, name)
         self.processes = [SimulatedProcess(host, n, plan.workers) for n in range(plan.workers)]
         self._by_name = {process.name: process for process in self.processes}
         self.threads.has_crashed = lambda name: self._by_name[name].has_crashed
@@ -138,7 +141,15 @@ class Simulation:
         self._clients: list[SimulatedClient] = []
         for process in self.processes:
             process.start()
+        self._warm_up()
         self._loop.run(self._make_clients)
+
+    def _warm_up(self) -> None:
+        """Wait until all workers have found each other: a bus that never starts shows nothing."""
+        names = [process.name for process in self.processes]
+        while not all(self.net.is_listening(name) for name in names):
+            self.world.step()
+            check(self.world)
 
     def _make_clients(self) -> None:
         for number, kind in enumerate(self.plan.clients):
@@ -164,9 +175,10 @@ class Simulation:
 
     def _work(self) -> None:
         world, plan = self.world, self.plan
-        fault_at = plan.fault_gap if plan.faults else plan.steps + 1
+        end = world.steps + plan.steps
+        fault_at = world.steps + plan.fault_gap if plan.faults else end + 1
         checkpoint_at = plan.checkpoint_gap
-        while world.steps < plan.steps and not world.is_over:
+        while world.steps < end and not world.is_over:
             world.step()
             if world.faults:
                 check(world)
@@ -216,11 +228,20 @@ class Simulation:
         self.ledger.close()
         self._checkpoint()
         drain.end()
-        self.net.part()
-        self._listen_on()
+        self._see_everybody_off()
         for process in self.processes:
-            check_leftovers(process)
             check_room(process, self.plan.segment_bytes)
+
+    def _see_everybody_off(self) -> None:
+        """Everybody leaves; what was held for them is let go of, at the latest when a connection
+        that has gone silent is given up."""
+        self.net.part()
+        end_us = self.world.now_us + LEAVING_US_MAX
+        self._listen_on()
+        while left := "; ".join(filter(None, map(leftovers, self.processes))):
+            if self.world.now_us > end_us:
+                raise Violation(f"everything is settled, everybody has left, and {left}")
+            self._listen_on()
 
     def _listen_on(self) -> None:
         """The bus is empty; its last answers are on their way to those who wait for them."""

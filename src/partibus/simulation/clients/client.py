@@ -27,6 +27,9 @@ KEY = "SAS_KEY_VALUE"
 IDLE_TIMEOUT_MS = 30_000
 PATIENCE_S = 20.0
 """How long an operation may take before a client gives up on its connection."""
+RETRY_S = 0.1
+RETRY_S_MAX = 3.0
+"""Who cannot connect waits twice as long each time, up to this."""
 UNCERTAIN = ("com.microsoft:timeout", "amqp:internal-error", "com.microsoft:operation-cancelled")
 """Refusals that do not say that nothing was done."""
 Troubles = (RemoteError, OSError, TimeoutError)
@@ -86,6 +89,8 @@ class SimulatedClient:
         self.name = f"{self.kind}-{number}"
         self.chance = around.world.chance(self.name)
         self.violation: Violation | None = None
+        self._tries = 0
+        """How often it could not connect, since it last could."""
 
     async def live(self) -> None:
         """Work until the end of the run."""
@@ -95,7 +100,9 @@ class SimulatedClient:
                 await self._connected()
             except Troubles as error:
                 self.world.note(self.name, f"has trouble: {type(error).__name__}")
-                await asyncio.sleep(0.01 + self.chance.random() * 0.2)
+                self._tries += 1
+                wait_s = min(RETRY_S_MAX, RETRY_S * 2**self._tries)
+                await asyncio.sleep(0.01 + self.chance.random() * wait_s)
             except Violation as violation:
                 self.violation = violation
                 return
@@ -109,6 +116,7 @@ class SimulatedClient:
             worker, 0, user=ROOT_POLICY_NAME, password=KEY, settings=settings, seconds_max=15.0
         )
         async with connecting as bus:
+            self._tries = 0
             await self.behave(bus)
 
     async def behave(self, bus: BusClient) -> None:

@@ -10,7 +10,12 @@ from partibus.client.connection import BusClient
 from partibus.client.errors import RemoteError
 from partibus.client.management import Management
 from partibus.client.message import BATCH_FORMAT, OutgoingMessage, encode_batch
-from partibus.simulation.clients.client import PATIENCE_S, UNCERTAIN, SimulatedClient
+from partibus.simulation.clients.client import (
+    PATIENCE_S,
+    UNCERTAIN,
+    SimulatedClient,
+    Surroundings,
+)
 from partibus.simulation.ledger import Letter
 from partibus.simulation.world import START_MS
 
@@ -101,10 +106,15 @@ class SessionSendingClient(SimulatedClient):
 
 
 class RepeatingClient(SimulatedClient):
-    """Sends each message until it is confirmed, and relies on duplicate detection."""
+    """Sends each message until it is confirmed, some of them once more much later, and relies on
+    duplicate detection."""
 
     kind = "repeater"
     _open: Letter | None = None
+
+    def __init__(self, around: Surroundings, number: int) -> None:
+        super().__init__(around, number)
+        self._sent: list[Letter] = []
 
     async def behave(self, bus: BusClient) -> None:
         sender = await bus.sender("dups")
@@ -114,10 +124,12 @@ class RepeatingClient(SimulatedClient):
             async with asyncio.timeout(PATIENCE_S):
                 await sender.send(payload)
             self.ledger.accepted(letter)
-            if self.chance.random() < 0.2:
-                async with asyncio.timeout(PATIENCE_S):
-                    await sender.send(payload)
             self._open = None
+            self._sent.append(letter)
+            if self.chance.random() < 0.4:
+                again = self.chance.choice(self._sent)
+                async with asyncio.timeout(PATIENCE_S):
+                    await sender.send(self.message(again).encode())
             await self.think()
 
 
