@@ -128,7 +128,11 @@ class Intake:
     # --- what was read --------------------------------------------------------------------------
 
     def take(self, data: bytes) -> None:
-        """Bytes came: handle them now, or in a later turn when this one has seen enough."""
+        """Bytes came: handle them now, or in a later turn when this one has seen enough.
+
+        A transport with TLS may bring some after its end; nobody would ever handle those."""
+        if self._is_over:
+            return
         if (
             not self._pieces
             and len(data) <= self._piece_bytes

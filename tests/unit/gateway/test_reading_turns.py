@@ -179,3 +179,15 @@ def test_a_client_whose_bytes_cannot_be_handled_is_cut_off_and_the_others_go_on(
     monkeypatch.undo()
     bus.scheduler.run()
     assert all(client.is_reading for client in clients[:-1])
+
+
+def test_bytes_that_come_after_the_end_of_a_connection_are_not_held(bus: BusBench) -> None:
+    """A loop that stood still brings them when the idle time-out has struck already."""
+    client = senders(bus, 1, 100)[0]
+    client.run()
+    data = client.engine.data_to_send() or b"anything"
+    client.connection._finish()
+    bus.gateway.turns.spend(TURN_WORK)
+    client.connection.data_received(data)
+    assert waiting([client]) == [0]
+    assert bus.gateway.memory.held_bytes == 0
