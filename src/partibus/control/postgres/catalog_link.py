@@ -129,7 +129,7 @@ class CatalogLink:
         except psycopg.errors.LockNotAvailable as error:
             raise CatalogBusy from error
         except psycopg.Error as error:
-            _log.error("the catalog cannot be used: %s", error)
+            _log.info("the catalog cannot be used: %s", error)
             self.close()
             raise unreachable(self._dsn, error) from error
         finally:

@@ -30,11 +30,12 @@ class CatalogFeed:
         self._listening = Listening(dsn, CATALOG_CHANNEL, self._wake.set)
         self._on_news = on_news
         self._task: asyncio.Task[None] | None = None
+        self._told = 0
         self.generation = 0
 
     async def start(self) -> None:
         """Read the generation, then follow it; StoreUnavailable when the database is away."""
-        self.generation = await self._session.run(_read_generation)
+        self.generation = self._told = await self._session.run(_read_generation)
         self._listening.start()
         self._task = asyncio.create_task(self._run())
 
@@ -58,11 +59,15 @@ class CatalogFeed:
             except BusError as error:
                 _log.warning("the catalog cannot be followed: %s", error)
                 await asyncio.sleep(POLL_S)
+            except Exception:
+                _log.exception("a change of the catalog could not be taken over; it is tried again")
 
     def _look(self, generation: int) -> None:
-        if generation != self.generation:
-            self.generation = generation
+        """What could not be taken over stays new."""
+        self.generation = generation
+        if generation != self._told:
             self._on_news()
+            self._told = generation
 
 
 async def _read_generation(connection: AsyncConnection) -> int:

@@ -114,6 +114,8 @@ class PostgresOwnership:
                 await (self._renew() if is_due else self._look())
             except BusError as error:
                 _log.warning("%s Leases lapse until it does.", error)
+            except Exception:  # of a listener; without renewals the node would be lost
+                _log.exception("a change of the leases could not be followed")
 
     # --- leases -------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from partibus.control.postgres.schema import migrate
 from partibus.domain.errors import StoreUnavailable
 
 CONNECT_S: Final = 2
-"""The least that libpq takes for a number of seconds."""
+"""For each of the hosts that an address names; no less can be asked for."""
 WORK_MS: Final = 2000
 """What takes longer comes too late to renew a lease (`SERVE_MS`)."""
 
@@ -113,11 +113,10 @@ class ControlSession:
         connection = self._connection
         if connection is None or connection.closed:
             try:
-                async with asyncio.timeout(self._work_s):
-                    connection = await psycopg.AsyncConnection.connect(
-                        self.dsn, **_options(self._purpose)
-                    )
-            except (psycopg.Error, TimeoutError) as error:
+                connection = await psycopg.AsyncConnection.connect(
+                    self.dsn, **_options(self._purpose)
+                )
+            except psycopg.Error as error:
                 raise unreachable(self.dsn, error) from error
             self._connection = connection
         return connection

@@ -182,6 +182,27 @@ async def test_the_feed_goes_on_when_the_database_was_away(own_server: PostgresS
     writer.close()
 
 
+async def test_news_that_could_not_be_taken_over_stay_new(database: str) -> None:
+    writer = opened(database)
+    calls = 0
+    taken = asyncio.Event()
+
+    def take() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise StoreUnavailable("not now")
+        taken.set()
+
+    feed = CatalogFeed(database, take)
+    await feed.start()
+    writer.create("a", QueueSpec())
+    await taken.wait()
+    assert calls == 2
+    await feed.stop()
+    writer.close()
+
+
 def fill(catalog: Catalog) -> None:
     catalog.create("gone", QueueSpec(enable_partitioning=True, fragments=4))
     catalog.create("a", QueueSpec(max_delivery_count=7))

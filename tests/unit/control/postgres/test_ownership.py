@@ -1,6 +1,7 @@
 """Leases in a real database: who gets a lane, who loses it, and by whose clock."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -13,6 +14,7 @@ from partibus.control.postgres.ownership import PostgresOwnership
 from partibus.control.postgres.session import AsyncConnection, ControlSession, prepare
 from partibus.domain.clock import Clock
 from partibus.testing.clock import ManualClock
+from support.postgres import PostgresServer
 
 pytestmark = pytest.mark.group("postgres")
 
@@ -239,3 +241,38 @@ async def test_the_tables_are_read_when_something_has_changed_and_not_each_secon
     one._listening.is_up = False
     await one._renew()
     assert looks == 2
+
+
+async def test_a_listener_that_fails_does_not_end_the_renewals(
+    join: Join, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = await join()
+    assert await one.acquire(0)
+    failed = asyncio.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise RuntimeError("not now")
+
+    one.on_change = fail
+    two = await join()
+    await failed.wait()
+    await until(one, lambda: two.node in one.nodes())
+    await two.stop()
+    await until(one, lambda: one.nodes().keys() == {one.node})
+    assert one.owned() == {0}
+    assert "could not be followed" in caplog.text
+
+
+async def test_of_several_hosts_one_that_does_not_answer_is_passed_over(
+    join: Join, database: str, postgres: PostgresServer
+) -> None:
+    await join()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hosts = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{postgres.port}"
+        name = database.rpartition("/")[2]
+        dsn = f"postgresql://partibus@{hosts}/{name}?target_session_attrs=read-write"
+        node = PostgresOwnership(dsn, NodeAddress("127.0.0.1", 1))
+        await node.start()
+        assert node.nodes().keys() == {1, 2}
+        await node.stop()
