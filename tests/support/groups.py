@@ -139,6 +139,14 @@ def _has_namespaces() -> bool:
 
 
 @cache
+def _has_mounts() -> bool:
+    if os.geteuid() != 0 or not all(map(shutil.which, ("mount", "umount", "unshare"))):
+        return False
+    small = ["unshare", "-m", "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/mnt"]
+    return subprocess.run(small, capture_output=True, check=False).returncode == 0
+
+
+@cache
 def _has_postgres() -> bool:
     if importlib.util.find_spec("psycopg") is None or shutil.which("runuser") is None:
         return False
@@ -204,6 +212,11 @@ GROUPS: Final = {
         needs="a Java development kit, and Qpid JMS from Maven",
         command="apt-get install -y default-jdk-headless maven && make install",
         present=_has_jms,
+    ),
+    "mounts": Group(
+        needs="the right to mount a file system, for a disk that is full",
+        command="apt-get install -y mount util-linux, and run the tests as root",
+        present=_has_mounts,
     ),
     "namespaces": Group(
         needs="Linux namespaces for users, with mount, ip and curl",

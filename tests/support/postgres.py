@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Final, LiteralString
 
 import psycopg
 
@@ -40,7 +40,7 @@ def _version(initdb: Path) -> int:
 class PostgresServer:
     """One server on a free port of the loopback interface."""
 
-    def __init__(self) -> None:
+    def __init__(self, copies: "PostgresServer | None" = None) -> None:
         tools = binaries()
         assert tools is not None, "the group postgres is marked as present"
         self._tools = tools
@@ -50,7 +50,11 @@ class PostgresServer:
         self._as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
         if self._as_user:
             shutil.chown(self._root, "postgres", "postgres")
-        self._run("initdb", "-D", self._data, "-U", "partibus", "--auth=trust", "--no-sync")
+        if copies is None:
+            self._run("initdb", "-D", self._data, "-U", "partibus", "--auth=trust", "--no-sync")
+        else:
+            # With -R it is told whom to follow.
+            self._run("pg_basebackup", "-D", self._data, "-d", copies.dsn, "-R", "-c", "fast", "-N")
         self.port = _free_port()
 
     @property
@@ -69,6 +73,25 @@ class PostgresServer:
         )
         while not self._takes_connections():
             assert self._process.poll() is None, "PostgreSQL ended while it was starting"
+
+    def execute(self, statement: LiteralString) -> None:
+        """Run a statement as the operator, also when others may only read."""
+        options = "-c default_transaction_read_only=off -c synchronous_commit=local"
+        with psycopg.connect(self.dsn, autocommit=True, options=options) as connection:
+            connection.execute(statement)
+
+    def standby(self) -> "PostgresServer":
+        """A copy that follows this server; from now on no commit is answered without it."""
+        other = PostgresServer(copies=self)
+        other.start()
+        self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.execute("SELECT pg_reload_conf()")
+        return other
+
+    def promote(self) -> None:
+        """Follow nobody any more: take writes."""
+        self.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        self._run("pg_ctl", "-D", self._data, "-w", "promote")
 
     def kill(self) -> None:
         """End it as a crash does; what was committed is found by the next start."""

@@ -58,6 +58,8 @@ class LaneWriter:
         self._statement = b""
         self._sent_s: deque[float] = deque()
         self._timings = timings
+        self._is_full = False
+        """Whether the database had no room when it was last asked."""
         self._base = base
         """The segment of the last durable entry."""
         self._made = -1
@@ -91,7 +93,11 @@ class LaneWriter:
 
     def finish(self, group: list[PendingEntry]) -> bool:
         """Wait for the answer to the oldest row, or until there is another row to send."""
-        changed = self._pipeline.receive(self._wakeup)
+        try:
+            changed = self._pipeline.receive(self._wakeup)
+        except psycopg.errors.DiskFull:
+            self._is_full = True
+            raise
         if changed is None:
             return False
         if changed != 1:
@@ -109,7 +115,11 @@ class LaneWriter:
         """A table for a segment, and the statement that appends to it; nothing is in flight."""
         self._pipeline.rest()
         connection = self._connected()
-        self._lane.add_segment(connection, base)
+        try:
+            self._lane.add_segment(connection, base)
+        except psycopg.errors.DiskFull:
+            self._is_full = True
+            raise
         self._statement = self._lane.prepare_append(connection, base)
         self._made = base
 
@@ -120,6 +130,10 @@ class LaneWriter:
         """Take the lane back with a new epoch, which deletes what was refused."""
         self._disconnect()
         self._connection = self._lane.connect("append")
+        if self._is_full:
+            # A fence entry may fit where no message does: the lane would go up and down.
+            self._lane.prove_room(self._connection)
+            self._is_full = False
         self._lane.take_back(self._connection, self.durable, self._backend)
         self._backend = self._connection.info.backend_pid
         self._pipeline = StatementPipeline(self._connection)

@@ -7,6 +7,7 @@ writer, or of a lost connection of this one, changes nothing afterwards. Blocks;
 belongs to one thread. Encodes nothing. Called by the threads of `store.PostgresStore`.
 """
 
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
@@ -27,6 +28,8 @@ LOCK_MS: Final = 3_000
 """How long a start waits for a server that is ending, or whose end was not noticed yet."""
 ROW_LOCK_MS: Final = 1_000
 """How long a takeover waits for what an earlier writer has under way before it ends that."""
+ROOM_BYTES: Final = 4 << 20
+"""What must fit before a lane whose database was full takes messages again."""
 ROWS_PER_FETCH: Final = 16
 LANE_LOCK: Final = 0x6C616E65
 """The first half of the key of the advisory locks; the number of the lane is the second."""
@@ -170,6 +173,13 @@ class Lane:
                     delete = sql.SQL("DELETE FROM {} WHERE position >= %s")
                     connection.execute(delete.format(self.table(segment.base)), (durable,))
         self.epoch = row[0]
+
+    def prove_room(self, connection: Connection) -> None:
+        """Raises `DiskFull` unless there is room for a good many messages; leaves nothing there."""
+        with connection.transaction(force_rollback=True):
+            connection.execute("CREATE TEMPORARY TABLE partibus_room (data bytea)")
+            incompressible = secrets.token_bytes(ROOM_BYTES)
+            connection.execute("INSERT INTO partibus_room VALUES (%s)", (incompressible,))
 
     def _lock(self, connection: Connection) -> None:
         """One server at a time tries; it is the epoch that makes this safe."""
