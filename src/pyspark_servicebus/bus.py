@@ -71,22 +71,22 @@ def discover(access: Access, entity: str) -> Entity:
 
 def _entity(status: int, body: bytes, host: str) -> Entity:
     try:
-        told = json.loads(body)
+        reported = json.loads(body)
     except ValueError:
-        told = {}
+        reported = {}
     if status != http.HTTPStatus.OK:
-        error = told.get("error") or {}
+        error = reported.get("error") or {}
         text = error.get("text") or f"{host} answered {status}: it does not offer the bulk API."
         condition = error.get("condition", "amqp:not-implemented")
         raise BulkError(condition, text, bool(error.get("retryable")))
     return Entity(
-        told["entity"],
-        told["generation"],
-        told["kind"],
-        told["requires_session"],
-        told["detects_duplicates"],
-        told["message_bytes_max"],
-        {fragment["index"]: fragment["location"] for fragment in told["fragments"]},
+        reported["entity"],
+        reported["generation"],
+        reported["kind"],
+        reported["requires_session"],
+        reported["detects_duplicates"],
+        reported["message_bytes_max"],
+        {fragment["index"]: fragment["location"] for fragment in reported["fragments"]},
     )
 
 
@@ -121,8 +121,8 @@ class Flight:
         try:
             stream = self._client(location).do_get(flight.Ticket(request), self._options())
             for chunk in stream:
-                told = chunk.app_metadata
-                yield chunk.data, None if told is None else json.loads(told.to_pybytes())
+                reported = chunk.app_metadata
+                yield chunk.data, None if reported is None else json.loads(reported.to_pybytes())
         except (flight.FlightError, pa.ArrowException) as error:
             raise self._error(location, error) from None
 
@@ -178,10 +178,10 @@ class Flight:
 
     def _error(self, location: str, error: Exception) -> BulkError:
         """The error; a connection that broke is not used again."""
-        told = flight_error(error)
-        if told.condition == UNREACHABLE:
+        reported = flight_error(error)
+        if reported.condition == UNREACHABLE:
             self._clients.pop(location, None)
-        return told
+        return reported
 
     def _options(self, seconds: float | None = None) -> flight.FlightCallOptions:
         headers = [(b"authorization", self.access.token().encode())]

@@ -48,8 +48,8 @@ class ServiceBusError(PySparkException):
     """An error of this data source, with `getCondition` and `getMessageParameters`."""
 
     def __init__(self, condition: str, words: str, **parameters: object) -> None:
-        told = {name: str(value) for name, value in parameters.items()}
-        super().__init__(words, errorClass=condition, messageParameters=told)
+        reported = {name: str(value) for name, value in parameters.items()}
+        super().__init__(words, errorClass=condition, messageParameters=reported)
         self.words = words
         """The text without the name of the condition."""
 
@@ -134,25 +134,25 @@ class UnreadableMessage(ServiceBusError):
         self.sequence_number = sequence_number
 
 
-def told_error(told: dict[str, object]) -> BulkError:
+def reported_error(reported: dict[str, object]) -> BulkError:
     """An error as the bus wrote it."""
-    condition, text = str(told.get("condition", "")), str(told.get("text", ""))
+    condition, text = str(reported.get("condition", "")), str(reported.get("text", ""))
     kind = ClaimLost if condition == CLAIM_LOST else BulkError
-    return kind(condition, text, bool(told.get("retryable")))
+    return kind(condition, text, bool(reported.get("retryable")))
 
 
 def flight_error(error: Exception) -> BulkError:
     """What the bus said, taken out of what Flight made of it."""
     text = str(error)
-    told: object = None
+    reported: object = None
     if (start := text.find("{")) >= 0:
         # Behind our own words Flight may have put its own, with braces too.
         with contextlib.suppress(ValueError):
-            told, _ = json.JSONDecoder().raw_decode(text, start)
-    if not isinstance(told, dict) or "condition" not in told:
+            reported, _ = json.JSONDecoder().raw_decode(text, start)
+    if not isinstance(reported, dict) or "condition" not in reported:
         first = text.partition("\n")[0].partition(". Detail:")[0]
         return BulkError(UNREACHABLE, f"The bus cannot be reached: {first}", True)
-    return told_error(told)
+    return reported_error(reported)
 
 
 class Patience:

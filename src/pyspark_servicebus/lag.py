@@ -31,12 +31,12 @@ def messages_behind(source: Fields) -> dict[int, int] | None:
     return {i: max(0, last - max(1, before.get(i, 1))) for i, last in latest.positions.items()}
 
 
-def reported_offset(told: object) -> "SourceOffset | None":
+def reported_offset(reported: object) -> "SourceOffset | None":
     """An offset as Spark shows it: text in some reports, an object in others, `None` as text."""
     from pyspark_servicebus.source.offsets import SourceOffset
 
     try:
-        written = json.loads(told) if isinstance(told, str) else told
+        written = json.loads(reported) if isinstance(reported, str) else reported
         return SourceOffset.from_json(written) if isinstance(written, dict) else None
     except ValueError:
         return None

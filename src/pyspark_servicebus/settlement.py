@@ -66,8 +66,8 @@ def settle(
     place = Place(found.entity, found.sub_queue, access)
     work = settling(place, OUTCOMES[outcome], reason, description)
     locks = frame.select(LOCK_COLUMN, "sequence_number")
-    told = locks.mapInArrow(work, "settled long, lost long").agg(f.sum("settled"), f.sum("lost"))
-    row = told.first()
+    counts = locks.mapInArrow(work, "settled long, lost long").agg(f.sum("settled"), f.sum("lost"))
+    row = counts.first()
     return Settled((row and row[0]) or 0, (row and row[1]) or 0)
 
 

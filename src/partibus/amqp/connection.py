@@ -238,7 +238,7 @@ class Connection:
 
     @property
     def now_ms(self) -> int:
-        """The time that it was last told."""
+        """The time that was last passed in."""
         return self._idle.now_ms
 
     @property

@@ -322,8 +322,8 @@ class Session:
         self.outgoing.starved = False
         return [link for link in self.links.values() if link.is_sender and link.credit > 0]
 
-    def _wake(self, events: list[Event], told: Link | None) -> None:
-        events.extend([FlowReceived(link) for link in self.wakeable() if link is not told])
+    def _wake(self, events: list[Event], reported: Link | None) -> None:
+        events.extend([FlowReceived(link) for link in self.wakeable() if link is not reported])
 
     def take_disposition(self, buf: bytes, at: int, end: int, events: list[Event]) -> None:
         role, first, last, tail = decode_disposition(

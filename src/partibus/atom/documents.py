@@ -41,11 +41,11 @@ class Caller:
 
     def url(self, path: str, **query: object) -> str:
         """The address of a path."""
-        told = [f"${name}={value}" for name, value in query.items()]
+        reported = [f"${name}={value}" for name, value in query.items()]
         if self.version:
-            told.append(f"api-version={url_path(self.version)}")
+            reported.append(f"api-version={url_path(self.version)}")
         address = f"{self.scheme}://{self.host}/{url_path(path)}"
-        return f"{address}?{'&'.join(told)}" if told else address
+        return f"{address}?{'&'.join(reported)}" if reported else address
 
     def entity_address(self, path: str) -> str:
         """An entity as clients write it in `ForwardTo`."""

@@ -116,8 +116,8 @@ class Operations:
     ) -> QueueSpec | TopicSpec:
         """Clients send back the size that they were shown: left open, it stays open."""
         shown = message_bytes_max(before, self._catalog.profile) // KILOBYTE
-        told = after.max_message_size_in_kilobytes
-        if before.max_message_size_in_kilobytes is None and told == shown:
+        reported = after.max_message_size_in_kilobytes
+        if before.max_message_size_in_kilobytes is None and reported == shown:
             return replace(after, max_message_size_in_kilobytes=None)
         return after
 

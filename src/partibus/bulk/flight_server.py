@@ -263,9 +263,9 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         assert ticket.choice is not None
         chosen = MessageFilter(ticket.choice, ticket.fragment)
         for messages, bodies in self._messages(ticket):
-            told = {"read": len(messages), "next": messages[-1].sequence + 1}
+            reported = {"read": len(messages), "next": messages[-1].sequence + 1}
             batch = record_batch(ticket, chosen.sift(messages, bodies))
-            yield batch, pa.py_buffer(asked.write_answer(told))
+            yield batch, pa.py_buffer(asked.write_answer(reported))
 
     def _messages(self, ticket: asked.Ticket) -> Generator[Messages, None, None]:
         """The messages of a stream, batch by batch; the next is asked for when one was taken."""

@@ -2,7 +2,7 @@
 
 Owns the way of one batch: each message is read as from any sender, goes to the fragment of its
 key or to the next in turn, and is counted as accepted when it is durable. What is refused is
-told row by row and holds nobody else up. Runs on the event loop.
+reported row by row and holds nobody else up. Runs on the event loop.
 """
 
 import asyncio

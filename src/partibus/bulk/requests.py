@@ -222,7 +222,7 @@ RequestType = TypeVar("RequestType", bound=Request)
 
 
 def read_request(raw: bytes, kind: type[RequestType]) -> RequestType:
-    """A request of a kind; what is wrong with it is told in the error."""
+    """A request of a kind; the error says what is wrong with it."""
     if len(raw) > REQUEST_BYTES_MAX:
         raise ArgumentError(f"The request has {len(raw)} bytes; {REQUEST_BYTES_MAX} are allowed.")
     try:

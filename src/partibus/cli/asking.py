@@ -51,11 +51,11 @@ def _with_server_options(run: Callable[..., Any], verb: Callable[..., Any]) -> C
     own = list(inspect.signature(verb).parameters.values())[1:]
 
     def command(**given: Any) -> None:
-        from partibus.cli.failures import told
+        from partibus.cli.failures import reported
         from partibus.cli.place import find_place
 
         where = {name: given.pop(name) for name in SERVER_OPTIONS}
-        with told():
+        with reported():
             result = run(partial(find_place, **where), **given)
             if inspect.iscoroutine(result):
                 _run(result)
@@ -68,14 +68,14 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
     import asyncio
     import signal
 
-    async def until_told() -> None:
+    async def until_reported() -> None:
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         await work
 
     try:
-        asyncio.run(until_told())
+        asyncio.run(until_reported())
     except asyncio.CancelledError as error:
         raise typer.Exit(EXIT_TERMINATED) from error
 

@@ -248,7 +248,7 @@ def _http(place: Place) -> Finding:
 def _management(place: Place) -> Finding:
     try:
         with atom_at(place) as atom:
-            told = atom.namespace()
+            fields = atom.namespace()
     except AtomError as error:
         if error.status in (401, 403):
             advice = "Entities can only be created with the right Manage on the namespace."
@@ -257,7 +257,7 @@ def _management(place: Place) -> Finding:
     except CommandFailed as error:
         return Finding("management", "warn", error.text)
     return Finding(
-        "management", "ok", f"namespace {told.get('Name', '')}, {told.get('MessagingSKU', '')}"
+        "management", "ok", f"namespace {fields.get('Name', '')}, {fields.get('MessagingSKU', '')}"
     )
 
 
@@ -266,15 +266,15 @@ def _clock(place: Place) -> Finding:
     try:
         connection.request("GET", "/livez")
         before = time.time()
-        told = connection.getresponse().getheader("date")
+        date = connection.getresponse().getheader("date")
         now = (before + time.time()) / 2
     except (OSError, http.client.HTTPException):
-        told = None
+        date = None
     finally:
         connection.close()
-    if told is None:
+    if date is None:
         return Finding("clock", "warn", "the server does not report its time over HTTP")
-    ahead_s = now - email.utils.parsedate_to_datetime(told).timestamp() - 0.5
+    ahead_s = now - email.utils.parsedate_to_datetime(date).timestamp() - 0.5
     if abs(ahead_s) <= SKEW_SECONDS_MAX:
         return Finding("clock", "ok", "the clocks of this machine and the server agree")
     text = (

@@ -1,4 +1,4 @@
-"""What goes wrong, told in one line with an exit code that programs can rely on.
+"""What goes wrong, reported in one line with an exit code that programs can rely on.
 
 Owns the translation of every failure of a verb: of the bus, of the network, of a file, of
 the user's hand on Ctrl-C. No failure of these kinds ever shows a traceback. Called by
@@ -28,7 +28,7 @@ from partibus.server.failure import (
 )
 
 EXIT_NOTHING: Final = 7
-"""Nothing came, and --fail-empty asked to be told."""
+"""Nothing came, and --fail-empty asked for an error then."""
 EXIT_EXISTS: Final = 8
 """What was to be made is there already."""
 EXIT_INTERRUPTED: Final = 130
@@ -69,7 +69,7 @@ class CommandFailed(Exception):
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def reported() -> Iterator[None]:
     """Any failure inside ends the program with one line and its code."""
     try:
         yield

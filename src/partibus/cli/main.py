@@ -158,13 +158,13 @@ def main() -> None:
 def _wrong_usage(error: Exception) -> int:
     """One line that says what was wrong and where to read on; no arguments at all show the help."""
     context = getattr(error, "ctx", None)
-    told = getattr(error, "format_message", None)
-    if told is None:
+    reported = getattr(error, "format_message", None)
+    if reported is None:
         raise error
     if type(error).__name__ == "NoArgsIsHelpError":
-        typer.echo(told(), err=True)
+        typer.echo(reported(), err=True)
     else:
         path = context.command_path if context is not None else "partibus"
-        text = " ".join(told().removeprefix("Invalid value: ").split())
+        text = " ".join(reported().removeprefix("Invalid value: ").split())
         typer.echo(f"partibus: {text} (see {path} --help)", err=True)
     return int(getattr(error, "exit_code", 1))

@@ -88,8 +88,8 @@ class AtomClient:
     def update(self, kind: Kind, path: str, fields: Mapping[str, object]) -> Fields:
         """Change properties of an entity; the others stay."""
         entry = self._found(path)
-        told = entity_fields(entry, kind) | dict(fields)
-        headers = {"If-Match": "*", **self._forwards(told)}
+        reported = entity_fields(entry, kind) | dict(fields)
+        headers = {"If-Match": "*", **self._forwards(reported)}
         document = updated_document(entry, kind, fields)
         return entity_fields(self._one(self._send("PUT", path, document, headers)), kind)
 

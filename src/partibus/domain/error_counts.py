@@ -1,4 +1,4 @@
-"""How often peers of this process were told each error.
+"""How often each error was reported to peers of this process.
 
 Owns one table of counters, by the AMQP condition. The gateway and the HTTP sides each note an error
 where they translate it, which is the one place that every refusal passes.
@@ -17,7 +17,7 @@ _counts: Counter[tuple[str, str]] = Counter()
 
 
 def note_error(error: BusError) -> None:
-    """A peer is told this error."""
+    """This error is reported to a peer."""
     _counts[_whose(error), error.condition] += 1
 
 

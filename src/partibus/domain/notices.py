@@ -1,7 +1,7 @@
 """The lines that a refusal leaves in the log, and that a change by an administrator does.
 
 Owns their form, and the limit on refusals: a client that tries again all day must not fill the
-disk. Texts are those that the peer is told, so a key never gets here. Called where a refusal is
+disk. Texts are those that the peer gets, so a key never gets here. Called where a refusal is
 decided.
 """
 
@@ -56,13 +56,13 @@ def refused(kind: str, error: BusError, **facts: object) -> None:
 
     `kind` is one of a few words; `facts` say who and where."""
     text = error.text[:TEXT_LENGTH_MAX]
-    told = {"condition": error.condition, "tracking_id": error.tracking_id, **facts}
+    reported = {"condition": error.condition, "tracking_id": error.tracking_id, **facts}
     if LIMITER.admits(kind):
         suppressed = LIMITER.take_suppressed(kind)
         if suppressed:
-            told["suppressed"] = suppressed
-        _refusals.warning("%s: %s", kind, text, extra={"facts": told})
-        HAPPENINGS.note("refused", what=kind, text=text, **told)
+            reported["suppressed"] = suppressed
+        _refusals.warning("%s: %s", kind, text, extra={"facts": reported})
+        HAPPENINGS.note("refused", what=kind, text=text, **reported)
 
 
 def note_change(who: str, what: str, where: str, error: BusError | None) -> None:

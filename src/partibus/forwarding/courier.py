@@ -252,7 +252,7 @@ class Courier:
             numbers, self._delivered = self._delivered, []
             self.fragment.submit(Forwarded(_Told(self, numbers), numbers))
 
-    def told(self, untold: list[int]) -> None:
+    def reported(self, untold: list[int]) -> None:
         """The outbox has dropped parcels; after a failure the report is repeated."""
         self._is_telling = False
         self._delivered += untold
@@ -276,10 +276,10 @@ class _Told:
         self._numbers = numbers
 
     def done(self, count: int) -> None:
-        self._courier.told([])
+        self._courier.reported([])
 
     def failed(self, error: BusError) -> None:
-        self._courier.told(self._numbers)
+        self._courier.reported(self._numbers)
 
 
 class _Unrouted:

@@ -288,7 +288,7 @@ class Broker:
         self._touched.clear()
 
     def _durable(self, prepared: list[tuple[Machine, Change]], error: BusError | None) -> None:
-        """The store has told what became of one entry."""
+        """The store reports what became of one entry."""
         try:
             self._carry_out(prepared, error)
         except Exception as fault:

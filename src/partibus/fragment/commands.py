@@ -56,7 +56,7 @@ class Receiver(Protocol):
         ...
 
     def available(self) -> None:
-        """Messages wait, after interest in them was shown; told once."""
+        """Messages wait, after interest in them was shown; called once."""
         ...
 
     def interrupted(self) -> None:

@@ -31,7 +31,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Effect:
-    """Something to tell to a port or a receiver."""
+    """A call of a port or a receiver."""
 
     __slots__ = ()
 
@@ -151,7 +151,7 @@ class Drained(Effect):
 
 @dataclass(eq=False)
 class Available(Effect):
-    """A receiver hears that messages wait."""
+    """A receiver is notified that messages wait."""
 
     consumer: Consumer
 

@@ -1,7 +1,7 @@
 """Where the answers to commands go.
 
 Owns the shapes of answers, one protocol for each kind. A command carries the port that its
-answer is for; who implements it may be a link of this process or the end of a socket. Told at
+answer is for; who implements it may be a link of this process or the end of a socket. Called at
 most once a command, and never inside the call that submitted it.
 """
 
@@ -53,7 +53,7 @@ class RenewPort(Protocol):
         ...
 
     def failed(self, error: BusError) -> None:
-        """It is not known whether they were: the fragment is out of reach."""
+        """Outcome unknown: the fragment is unreachable."""
         ...
 
 

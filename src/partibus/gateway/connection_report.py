@@ -33,7 +33,7 @@ def report_connection(connection: "ClientConnection", links_max: int) -> Report:
     """One connection with up to `links_max` of its links."""
     origin, engine = connection.origin, connection.engine
     frame = engine.remote_open
-    told = {} if frame is None else frame.properties
+    reported = {} if frame is None else frame.properties
     links = _links(connection)
     of_senders = [link for link in links if link["role"] == "sender"]
     of_receivers = [link for link in links if link["role"] == "receiver"]
@@ -47,10 +47,10 @@ def report_connection(connection: "ClientConnection", links_max: int) -> Report:
         "host": connection.host,
         "container_id": "" if frame is None else frame.container_id[:TEXT_LENGTH_MAX],
         "client": {
-            "product": _said(told, "product"),
-            "version": _said(told, "version"),
-            "platform": _said(told, "platform") or _said(told, "framework"),
-            "user_agent": _said(told, "user-agent"),
+            "product": _said(reported, "product"),
+            "version": _said(reported, "version"),
+            "platform": _said(reported, "platform") or _said(reported, "framework"),
+            "user_agent": _said(reported, "user-agent"),
         },
         "identities": [_identity(grant) for grant in connection.grants.held],
         "session_count": len(engine.sessions),

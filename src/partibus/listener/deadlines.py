@@ -17,7 +17,7 @@ SWEEP_PERIOD_S: Final = 1.0
 
 
 class Expiring(Protocol):
-    """Something that can be told that its time is over."""
+    """Something that is notified when its time is over."""
 
     def expire(self) -> None:
         """End now. Called once, after the member has left the crowd."""

@@ -151,7 +151,7 @@ def hops_of(stored: bytes) -> int:
 
 
 def to_stored(payload: bytes, is_identified: bool = False) -> NewMessage:
-    """The message as it will be stored; raises what its sender is to be told.
+    """The message as it will be stored; raises the error for its sender.
 
     Where duplicates are detected it `is_identified` by its id, and nowhere else (SEED-37)."""
     return received_to_stored(payload, 0, len(payload), None, is_identified)

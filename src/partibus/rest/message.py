@@ -37,7 +37,7 @@ from partibus.rest.broker_properties import Broker, SentProperties, write_header
 def encode_message(
     body: bytes, properties: SentProperties, application: dict[str, object]
 ) -> bytes:
-    """The AMQP message of a request; raises what its sender is to be told."""
+    """The AMQP message of a request; raises the error for its sender."""
     try:
         return b"".join(
             (

@@ -202,8 +202,8 @@ async def _unlock(plane: DataPlane, request: Request) -> Response:
 
 async def _renew(plane: DataPlane, request: Request) -> Response:
     until_ms = await plane.renew(_entity(request), _token(request), _lock(request))
-    told = json.dumps({"LockedUntilUtc": to_http_date(until_ms)})
-    return _response(200, [(b"BrokerProperties", told.encode())])
+    reported = json.dumps({"LockedUntilUtc": to_http_date(until_ms)})
+    return _response(200, [(b"BrokerProperties", reported.encode())])
 
 
 async def _read(plane: DataPlane, request: Request) -> Response:

@@ -29,8 +29,8 @@ class Reach(NamedTuple):
         copies = len(self.matches) - dead
         if not self.matches:
             return "no"
-        told = [f"{copies} copies" if copies > 1 else "yes"] if copies else []
-        return ", ".join([*told, "dead letter"] if dead else told)
+        reported = [f"{copies} copies" if copies > 1 else "yes"] if copies else []
+        return ", ".join([*reported, "dead letter"] if dead else reported)
 
     @property
     def reason(self) -> str:

@@ -173,12 +173,12 @@ def _with_errors(matches: list[Match], errors: list[Finding[_Rule]]) -> list[Mat
     A rule without an action that fails is no loss where another one without an action
     matches: the subscription has its copy.
     """
-    told = {match.key for match in matches if match.action is None}
+    reported = {match.key for match in matches if match.action is None}
     failed: set[int] = set()
     errors.sort(key=lambda finding: finding[0].place)
     for rule, reason in errors:
         key = rule.match.key
-        if not rule.dead_letter or key in failed or (not rule.has_action and key in told):
+        if not rule.dead_letter or key in failed or (not rule.has_action and key in reported):
             continue
         failed.add(key)
         matches.append(Match(key, rule.name, None, reason))

@@ -44,8 +44,8 @@ def _text(error: BusError | OSError) -> str:
 def _tidy(text: str) -> str:
     """One line; an excerpt with its marks, which is indented, keeps its own lines."""
     lines = text.split("\n")
-    told = " ".join(" ".join(line for line in lines if not line.startswith("  ")).split())
-    return "\n".join([told, *(line for line in lines if line.startswith("  "))])
+    reported = " ".join(" ".join(line for line in lines if not line.startswith("  ")).split())
+    return "\n".join([reported, *(line for line in lines if line.startswith("  "))])
 
 
 def stop_at_once(error: Exception) -> None:

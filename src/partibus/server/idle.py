@@ -97,11 +97,11 @@ class IdleWatch:
         concerned = {record.entity_id: self._concerned(record) for record in records}
         numbers = sorted({number for numbers in concerned.values() for number in numbers})
         answers = await self._control.ask_all(USAGE, {"fragments": numbers})
-        told = {int(number): ms for answer in answers.values() for number, ms in answer.items()}
+        reported = {int(number): ms for answer in answers.values() for number, ms in answer.items()}
         return {
-            record.entity_id: min([told[number] for number in concerned[record.entity_id]])
+            record.entity_id: min([reported[number] for number in concerned[record.entity_id]])
             for record in records
-            if all(number in told for number in concerned[record.entity_id])
+            if all(number in reported for number in concerned[record.entity_id])
         }
 
     def _concerned(self, record: EntityRecord) -> list[int]:

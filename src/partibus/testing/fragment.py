@@ -1,6 +1,6 @@
 """A fragment on a memory store, driven by hand: for tests of the machine and its broker.
 
-Owns a broker with one fragment, a manual clock, and ports that remember what they were told.
+Owns a broker with one fragment, a manual clock, and ports that remember their calls.
 Shipped, because extensions of the machine need the same bench.
 """
 

@@ -42,11 +42,11 @@ class ClaimFiles:
 
     def noted(self, name: str) -> list[Holding] | None:
         """The messages of a file; None when it is not there."""
-        told = self._read(name)
-        if told is None:
+        reported = self._read(name)
+        if reported is None:
             return None
-        if told.get("v") != VERSION:
-            version = told.get("v")
+        if reported.get("v") != VERSION:
+            version = reported.get("v")
             raise CheckpointError(
                 "CLAIM_RECORD_VERSION",
                 f"claimLocation: {name} has the version {version}, not {VERSION}. Go on with the "
@@ -55,7 +55,7 @@ class ClaimFiles:
                 version=version,
                 newest=VERSION,
             )
-        return [Holding(*row) for row in told["messages"]]
+        return [Holding(*row) for row in reported["messages"]]
 
     def names(self, *kinds: str) -> list[str]:
         """The files of certain kinds, in the order of their names."""
@@ -102,11 +102,11 @@ class ClaimFiles:
         if not self._is_there(name):
             return None
         with self._files.open_input_stream(self._path(name)) as stream:
-            told: dict[str, Any] = json.loads(stream.read())
-        return told
+            reported: dict[str, Any] = json.loads(stream.read())
+        return reported
 
-    def _write(self, name: str, told: dict[str, Any]) -> None:
-        data = json.dumps(told, separators=(",", ":")).encode()
+    def _write(self, name: str, reported: dict[str, Any]) -> None:
+        data = json.dumps(reported, separators=(",", ":")).encode()
         path = self._path(name)
         if isinstance(self._files, pafs.LocalFileSystem):
             _write_here(Path(path), data)

@@ -159,8 +159,8 @@ class DeferClaimStream(StreamReader):
                 f"deleted: others hold them by their numbers, {stayed[0]} among them."
             )
             remedy = "Have the others complete them"
-            told = {"claim": name, "messages": len(stayed), "sequenceNumber": stayed[0]}
-            self.data_was_lost("MESSAGES_HELD_BY_OTHERS", text, remedy, **told)
+            reported = {"claim": name, "messages": len(stayed), "sequenceNumber": stayed[0]}
+            self.data_was_lost("MESSAGES_HELD_BY_OTHERS", text, remedy, **reported)
             _log.warning("%s", text)
         files.forget(name + CLAIM)
         self._settled, self._held = name, ("", [])

@@ -97,8 +97,8 @@ class AmqpTarget(Target):
                 elif len(parcel.letters) > 1:
                     refused += parcel.letters
                 else:
-                    told = _told(outcome)
-                    self._refuse_one(parcel.letters[0], told.condition, told.text)
+                    reported = _told(outcome)
+                    self._refuse_one(parcel.letters[0], reported.condition, reported.text)
             parcels = [_single(letter) for letter in refused]
         if error is not None:
             raise broken(again, error)

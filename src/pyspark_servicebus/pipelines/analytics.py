@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_servicebus.pipelines.run.arguments import script_main
-from pyspark_servicebus.pipelines.run.choosing import chosen_entities, known_entities, told_plainly
+from pyspark_servicebus.pipelines.run.choosing import (
+    chosen_entities,
+    known_entities,
+    reported_plainly,
+)
 from pyspark_servicebus.pipelines.run.place import EntityInfo
 from pyspark_servicebus.pipelines.run.progress import SILENT, Progress, watch
 from pyspark_servicebus.pipelines.traffic.cursors import fragments_and_cursors
@@ -43,7 +47,7 @@ def analytics(
     spark: "SparkSession", settings: AnalyticsSettings, progress: Progress = SILENT
 ) -> TrafficReport:
     """Look at the traffic, write the report, and give it."""
-    with told_plainly():
+    with reported_plainly():
         if settings.mode == "stream":
             report = _of_stream(spark, settings, progress)
         else:

@@ -174,16 +174,16 @@ class _Run:
     def _capture(self, end: Offset) -> None:
         """One window, from the bus to where readers find it."""
         target, batch = self._target, self._batch + 1
-        told = self._written(batch, self._stream.partitions(self._offset, end))
-        if told:  # all numbers of a range may be of messages that are gone
-            window = target.close_window(batch, told)
+        reported = self._written(batch, self._stream.partitions(self._offset, end))
+        if reported:  # all numbers of a range may be of messages that are gone
+            window = target.close_window(batch, reported)
             self._batch = batch
             target.publish(window)
             self._reached |= next_numbers([window])
             target.note_reached(batch, self._reached)
             self._windows.append(window)
         self._offset = end
-        rows = sum(row["rows"] for row in told)
+        rows = sum(row["rows"] for row in reported)
         self._progress.advanced(rows, sum(self._lag().values()), batch)
 
     def _written(self, batch: int, parts: Sequence[Any]) -> list[Any]:
@@ -225,12 +225,12 @@ class _Run:
     def _lag(self) -> dict[int, int]:
         """How many numbers each fragment has behind the windows, as far as the bus answers."""
         positions = self._positions()
-        told = good(
+        reported = good(
             self._bus.ask("status", "fragments", list(positions), sub_queue="none"), "status"
         )
         return {
             index: max(answer["end"] - max(positions[index], FIRST_NUMBER), 0)
-            for index, answer in told.items()
+            for index, answer in reported.items()
         }
 
     def _waiting_bytes(self) -> int:

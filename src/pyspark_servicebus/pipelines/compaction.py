@@ -31,7 +31,7 @@ from pyspark_servicebus.pipelines.lake.manifest import (
     save_compaction,
 )
 from pyspark_servicebus.pipelines.lake.settings import CompactSettings
-from pyspark_servicebus.pipelines.lake.target import DESCRIPTION, files_told
+from pyspark_servicebus.pipelines.lake.target import DESCRIPTION, files_reported
 from pyspark_servicebus.pipelines.lake.template import OWN
 from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
 from pyspark_servicebus.pipelines.run.arguments import script_main
@@ -86,14 +86,14 @@ def compact(
 
 
 def _delta(lake: Lake, settings: CompactSettings) -> dict[str, int]:
-    told = compact_table(lake, settings.file_size_bytes)
-    after = int(told["totalConsideredFiles"]) + int(told["numFilesAdded"])
-    after -= int(told["numFilesRemoved"])
-    added = told["filesAdded"]
+    reported = compact_table(lake, settings.file_size_bytes)
+    after = int(reported["totalConsideredFiles"]) + int(reported["numFilesAdded"])
+    after -= int(reported["numFilesRemoved"])
+    added = reported["filesAdded"]
     if isinstance(added, str):
         added = json.loads(added)
     return {
-        "files_before": int(told["totalConsideredFiles"]),
+        "files_before": int(reported["totalConsideredFiles"]),
         "files_after": after,
         "rows": 0,
         "bytes": int(added.get("totalSize") or 0),
@@ -174,15 +174,15 @@ def _merge(
     frame = spark.createDataFrame(rows, "name string, paths array<string>")
     frame = frame.repartition(min(len(rows), 2 * spark.sparkContext.defaultParallelism))
     try:
-        told = frame.mapInArrow(_merger(lake), f"name string, {REPORT_DDL}").collect()
+        reported = frame.mapInArrow(_merger(lake), f"name string, {REPORT_DDL}").collect()
     except Exception as error:
         raise failure_of(error) from error
     by_name: dict[str, list[Any]] = defaultdict(list)
-    for row in told:
+    for row in reported:
         by_name[row["name"]].append(row)
     for name, group in groups.items():
         expected = sum(file.rows for file in group)
-        found = files_told(by_name[name])
+        found = files_reported(by_name[name])
         if sum(file.rows for file in found) != expected:
             raise PipelineFailed(
                 f"{expected} messages should be in {len(group)} files of"
@@ -199,10 +199,10 @@ def _merger(lake: Lake) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Reco
     def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
-                told = [
+                reported = [
                     {"name": row["name"], **t} for t in _merged(lake, row["name"], row["paths"])
                 ]
-                yield pa.RecordBatch.from_pylist(told, schema=schema)
+                yield pa.RecordBatch.from_pylist(reported, schema=schema)
 
     return merge
 

@@ -24,7 +24,11 @@ from pyspark_servicebus.credentials import Credentials
 from pyspark_servicebus.errors import BulkError
 from pyspark_servicebus.options import source_options
 from pyspark_servicebus.pipelines.run.arguments import script_main
-from pyspark_servicebus.pipelines.run.choosing import chosen_entities, known_entities, told_plainly
+from pyspark_servicebus.pipelines.run.choosing import (
+    chosen_entities,
+    known_entities,
+    reported_plainly,
+)
 from pyspark_servicebus.pipelines.run.place import BusPlace, EntityInfo
 from pyspark_servicebus.pipelines.run.progress import SILENT, Progress
 from pyspark_servicebus.pipelines.run.settings import SettingsError
@@ -52,7 +56,7 @@ def deadletters(
     spark: "SparkSession", settings: DeadLetterSettings, progress: Progress = SILENT
 ) -> DeadLetterReport:
     """Read the dead letters of a namespace, report on them, and carry out the rules."""
-    with told_plainly():
+    with reported_plainly():
         report = _triaged(spark, settings, progress)
     return report if settings.output is None else write_report(Path(settings.output), report)
 

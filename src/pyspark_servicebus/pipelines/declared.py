@@ -171,8 +171,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         try:
             watchers = (ConsoleProgress(),)
-            told = PrintedRuns()
-            run = DeclaredRun(declared, lambda: spark, told, state_dir, watchers=watchers)
+            reporter = PrintedRuns()
+            run = DeclaredRun(declared, lambda: spark, reporter, state_dir, watchers=watchers)
             with terminated_as_interrupted():
                 run.go()
         finally:

@@ -84,11 +84,11 @@ class _Run:
         try:
             for number, batch in enumerate(batches):
                 _wait_for(batch, pace)
-                told = self._send(batch, pace)
-                sent, duplicates = sent + told[0], duplicates + told[1]
+                reported = self._send(batch, pace)
+                sent, duplicates = sent + reported[0], duplicates + reported[1]
                 count += 1
-                self._note(batch, told[0], is_done=number == len(batches) - 1)
-                self._progress.advanced(told[0], extent.rows - sent, number)
+                self._note(batch, reported[0], is_done=number == len(batches) - 1)
+                self._progress.advanced(reported[0], extent.rows - sent, number)
         finally:
             self._progress.finished()
         if sent != extent.rows:
@@ -137,10 +137,10 @@ class _Run:
         run = self._run if self._is_staged else None
         sender = batch_sender(self._settings.entity, self._access, plan, pace, run)
         try:
-            told = frame.mapInArrow(sender, SENT_DDL).collect()
+            reported = frame.mapInArrow(sender, SENT_DDL).collect()
         except Exception as error:
             raise failure_of(error) from error
-        return sum(row["rows"] for row in told), sum(row["duplicates"] for row in told)
+        return sum(row["rows"] for row in reported), sum(row["duplicates"] for row in reported)
 
     def _in_order(self, frame: "DataFrame", batch: Batch, pace: Pace | None) -> "DataFrame":
         """Each fragment in one task and in its order, with ids and times as they are to be."""
@@ -220,14 +220,14 @@ class _Run:
             first_rows=[shown_message(row) for row in self._source.first_rows(SHOWN_ROWS)],
         )
 
-    def _report(self, **told: Any) -> ReplayReport:
+    def _report(self, **reported: Any) -> ReplayReport:
         return ReplayReport(
             source=self._settings.source,
             entity=self._settings.entity,
             resumed_behind=self._resumed_behind,
             state=str(positions_file(self._settings)),
             seconds=round(time.monotonic() - self._began, 3),
-            **told,
+            **reported,
         )
 
 

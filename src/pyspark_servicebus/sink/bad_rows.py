@@ -25,7 +25,7 @@ def bad_row_message(
 ) -> bytes:
     """The message about a row, no longer than the queue accepts."""
     values = {name: _plain(batch.column(name)[row].as_py()) for name in batch.schema.names}
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "reason": text[:TEXT_CHARACTERS_MAX],
         "condition": condition,
         "target": target,
@@ -33,18 +33,18 @@ def bad_row_message(
         "left_out": [],
         "row": values,
     }
-    body = _written(told)
+    body = _written(reported)
     while len(body) > bytes_max - ROOM_BYTES and values:
         longest = max(values, key=lambda name: len(json.dumps(values[name])))
         del values[longest]
-        told["left_out"].append(longest)
-        body = _written(told)
+        reported["left_out"].append(longest)
+        body = _written(reported)
     message = OutgoingMessage(body=body, subject=SUBJECT, content_type="application/json")
     return message.encode()
 
 
-def _written(told: dict[str, Any]) -> bytes:
-    return json.dumps(told, ensure_ascii=False).encode()
+def _written(reported: dict[str, Any]) -> bytes:
+    return json.dumps(reported, ensure_ascii=False).encode()
 
 
 def _plain(value: object) -> object:

@@ -51,8 +51,8 @@ class ClaimStream(StreamReader):
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """What still waits, by fragment."""
-        told = self._status()
-        waiting = {index: answer["active"] - answer["claimed"] for index, answer in told.items()}
+        found = self._status()
+        waiting = {index: answer["active"] - answer["claimed"] for index, answer in found.items()}
         return SourceOffset(generation=self.generation, waiting=waiting).as_json()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
@@ -90,20 +90,20 @@ class ClaimStream(StreamReader):
     def _status(self) -> Answers:
         patience_s = self.patience_s(self._left is not None)
         fragments = self.reading.fragments()
-        told = self.reading.ask("status", "fragments", fragments, patience_s=patience_s)
-        return good(told, "status")
+        found = self.reading.ask("status", "fragments", fragments, patience_s=patience_s)
+        return good(found, "status")
 
     def _limits(self, limit: ReadLimit, spared: set[int]) -> dict[int, dict[str, int]]:
         messages, byte_count = self.limits(limit)
-        told = {
+        found = {
             index: answer
             for index, answer in self._status().items()
             if answer["active"] and answer["available"] and index not in spared
         }
-        waiting = {index: answer["active"] for index, answer in told.items()}
+        waiting = {index: answer["active"] for index, answer in found.items()}
         if self._left is not None:
             waiting = {i: min(n, self._left.get(i, 0)) for i, n in waiting.items()}
-        elif not self.is_worth_it(sum(a["active"] - a["claimed"] for a in told.values())):
+        elif not self.is_worth_it(sum(a["active"] - a["claimed"] for a in found.values())):
             return {}
         shares = share_out(messages, waiting)
         in_bytes = share_bytes(byte_count, waiting)
@@ -182,10 +182,10 @@ class ClaimStream(StreamReader):
             return
         patience_s = self.options.patience_s
         fragments = self.reading.fragments()
-        told = self.reading.ask("claims", "fragments", fragments, patience_s=patience_s)
+        found = self.reading.ask("claims", "fragments", fragments, patience_s=patience_s)
         known = [
             claim["epoch"]
-            for answer in good(told, "claims").values()
+            for answer in good(found, "claims").values()
             for claim in answer["claims"]
             if claim["owner"] == self.options.claim_owner
         ]

@@ -102,14 +102,14 @@ class CursorStream(StreamReader):
 
     def _ends(self) -> dict[int, int]:
         """The number that the next message will have, of the fragments that answer."""
-        told = self.reading.ask(
+        reported = self.reading.ask(
             "status",
             "fragments",
             self.reading.fragments(),
             patience_s=self.patience_s(self._last is not None),
             sub_queue=self.options.sub_queue,
         )
-        return {index: answer["end"] for index, answer in good(told, "status").items()}
+        return {index: answer["end"] for index, answer in good(reported, "status").items()}
 
     def _complain(self, index: int, first: int, earliest: int) -> None:
         if self.options.mode == "cursor":
@@ -141,8 +141,8 @@ class CursorStream(StreamReader):
         in_bytes = share_bytes(byte_count, backlog)
         starts = {index: positions[index] for index, share in shares.items() if share}
         limits = {str(i): {"messages": shares[i], "bytes": in_bytes[i]} for i in starts}
-        told = self._ask_plan(starts, limits)
-        return {index: self._capped(index, plan) for index, plan in good(told, "plan").items()}
+        reported = self._ask_plan(starts, limits)
+        return {index: self._capped(index, plan) for index, plan in good(reported, "plan").items()}
 
     def _ask_plan(self, starts: dict[int, int], limits: dict[str, dict[str, int]]) -> Answers:
         return self.reading.ask(

@@ -51,7 +51,7 @@ class SourceOffset:
             "claim": self.claim,
             "count": self.count,
         }
-        named = {name: by_name(told) for name, told in by_fragment.items() if told is not None}
+        named = {name: by_name(value) for name, value in by_fragment.items() if value is not None}
         given = {name: value for name, value in plain.items() if value is not None}
         return {"version": OFFSET_VERSION, **given, **named}
 

@@ -11,7 +11,7 @@ from typing import Any
 from partibus.domain.errors import ArgumentError
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, Flight, discover
-from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience, told_error
+from pyspark_servicebus.errors import UNREACHABLE, BulkError, Patience, reported_error
 from pyspark_servicebus.options import SourceOptions
 
 Answers = dict[int, dict[str, Any]]
@@ -129,13 +129,13 @@ class Reading:
                 continue
             own: Any = mine if values is None else {str(index): values[index] for index in mine}
             try:
-                told = self.flight.action(location, action, **fields, **{under: own})
+                reported = self.flight.action(location, action, **fields, **{under: own})
             except BulkError as error:
                 if not error.retryable:
                     raise
                 answers.update(_no_answer(mine, error.text))
                 continue
-            answers.update({int(i): answer for i, answer in told["fragments"].items()})
+            answers.update({int(i): answer for i, answer in reported["fragments"].items()})
         return answers
 
 
@@ -172,4 +172,4 @@ def require(answers: Answers, what: str) -> Answers:
 
 
 def _named(error: dict[str, Any], index: int, what: str) -> BulkError:
-    return told_error({**error, "text": f"{what}, fragment {index}: {error['text']}"})
+    return reported_error({**error, "text": f"{what}, fragment {index}: {error['text']}"})

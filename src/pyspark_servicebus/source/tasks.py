@@ -149,10 +149,10 @@ def _read_piece(
                 raise BulkError(UNREACHABLE, "The fragment's worker is down.", True)
             place = {"fragment": part.fragment, "from": first, "to": part.last, "form": form}
             ticket = {**partition.ticket, **place}
-            for batch, told in flight.chunks(location, **ticket):
-                yield batch, batch.num_rows if told is None else told["read"]
-                if told is not None:
-                    first = told["next"]
+            for batch, reported in flight.chunks(location, **ticket):
+                yield batch, batch.num_rows if reported is None else reported["read"]
+                if reported is not None:
+                    first = reported["next"]
                 elif batch.num_rows:
                     first = (batch.column(0)[-1].as_py() & SEQUENCE_MAX) + 1
                 patience.renew()

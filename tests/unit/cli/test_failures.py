@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from partibus.amqp.errors import AmqpError
-from partibus.cli.failures import CommandFailed, told, translated, unreachable
+from partibus.cli.failures import CommandFailed, reported, translated, unreachable
 from partibus.client.errors import AtomError, RemoteError
 
 
@@ -34,7 +34,7 @@ def refusal(condition: str, text: str = "So it is.") -> RemoteError:
 def test_each_failure_has_its_code(
     error: Exception, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(typer.Exit) as caught, told():
+    with pytest.raises(typer.Exit) as caught, reported():
         raise error
     assert caught.value.exit_code == code
     captured = capsys.readouterr()
@@ -48,18 +48,18 @@ def test_our_own_mistakes_show_themselves_on_demand(monkeypatch: pytest.MonkeyPa
     assert told_so is not None
     assert "PARTIBUS_DEBUG=1" in told_so.text
     monkeypatch.setenv("PARTIBUS_DEBUG", "1")
-    with pytest.raises(KeyError), told():
+    with pytest.raises(KeyError), reported():
         raise KeyError("x")
 
 
 def test_control_flow_passes() -> None:
     for error in (typer.Exit(3), typer.Abort(), typer.BadParameter("x")):
-        with pytest.raises(type(error)), told():
+        with pytest.raises(type(error)), reported():
             raise error
 
 
 def test_ctrl_c_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as caught, told():
+    with pytest.raises(typer.Exit) as caught, reported():
         raise KeyboardInterrupt
     assert caught.value.exit_code == 130
     assert capsys.readouterr().err == ""

@@ -44,8 +44,8 @@ def _print_term(term: Term, indent: str) -> None:
     arrow = " <--" if term.decides and not term.parts and indent.strip(" ") == "" else ""
     values = ", ".join(f"{name} is {spoken(value)}" for name, value in term.values)
     note = term.error if term.outcome == "error" and not term.parts else values
-    told = f"{indent}{_MARKS[term.outcome]} {term.outcome:7}  {term.text}"
-    typer.echo(f"{told}{f'   ({note})' if note else ''}{arrow}")
+    reported = f"{indent}{_MARKS[term.outcome]} {term.outcome:7}  {term.text}"
+    typer.echo(f"{reported}{f'   ({note})' if note else ''}{arrow}")
     for part in term.parts:
         _print_term(part, indent + "  ")
 

@@ -123,7 +123,7 @@ class Load:
 
     def report(self) -> dict[str, object]:
         """The numbers by their names."""
-        told: dict[str, object] = {
+        reported: dict[str, object] = {
             "entity": self.entity,
             "messages": self.count,
             "bytes_each": self.size,
@@ -133,12 +133,12 @@ class Load:
             "send_seconds": round(self.send_seconds, 3),
         }
         if self.with_receiver:
-            told |= {
+            reported |= {
                 "received": self.received,
                 "receive_per_s": _rate(self.received, self.receive_seconds),
                 "latency_ms": percentiles(self.latencies_ns),
             }
-        return told
+        return reported
 
 
 def _rate(count: int, seconds: float) -> float:

@@ -72,8 +72,8 @@ class MessageStream:
 def batch_bytes_max(sender: Sender) -> int:
     """How large a batch the bus takes on this link."""
     link = sender.usable()
-    told = link.properties.get(_BATCH_SIZE_PROPERTY)
-    most = int(told) if isinstance(told, int) else link.remote_max_message_size
+    reported = link.properties.get(_BATCH_SIZE_PROPERTY)
+    most = int(reported) if isinstance(reported, int) else link.remote_max_message_size
     return (most or BATCH_BYTES_MAX) - _ENVELOPE_BYTES
 
 

@@ -19,10 +19,10 @@ def runs_pipeline(*without: str) -> Callable[[Callable[..., None]], Callable[...
     The verb is called once Spark and the pipelines are available, and its errors are reported."""
 
     def run(verb: Callable[..., None], *place: Any, running: Any, **given: Any) -> None:
-        from partibus.cli.failures import told
+        from partibus.cli.failures import reported
         from partibus.cli.pipelines.running import pipelines_ready
 
-        with told(), pipelines_ready():
+        with reported(), pipelines_ready():
             verb(*place, running=Execution.from_table(running), **given)
 
     return with_settings(Execution, *without, name="running", run=run, at_end=True)

@@ -78,7 +78,7 @@ def backup(
         places = tuple(place or ())
         return None if data is None else offline_settings(data, places, stores, *keys)
 
-    manifest, swept = _told_offline(lambda: _make(find, to, settings()))
+    manifest, swept = _reported_offline(lambda: _make(find, to, settings()))
     if json:
         print_json({**_facts(manifest), "swept_files": swept})
         return
@@ -139,7 +139,7 @@ def list_backups(directory: Directory, json: AsJson = False) -> None:
         with Repository(directory).opened(writable=False) as repository:
             return [repository.manifest(name) for name in repository.ids()]
 
-    manifests = _told_offline(look)
+    manifests = _reported_offline(look)
     if json:
         print_json({"backups": [_facts(manifest) for manifest in manifests]})
         return
@@ -189,7 +189,7 @@ def verify(
     from partibus.server.failure import EXIT_CLEAN, EXIT_CORRUPT
 
     keys = (encryption_key_file, encryption_key_command)
-    reports = _told_offline(lambda: _verify(directory, backup_id, deep, keys))
+    reports = _reported_offline(lambda: _verify(directory, backup_id, deep, keys))
     if json:
         print_json({"backups": reports})
     else:
@@ -248,7 +248,7 @@ def prune(
                 repository.drop_manifest(name)
             return going, *repository.sweep()
 
-    going, files, size = _told_offline(work)
+    going, files, size = _reported_offline(work)
     if json:
         print_json({"dropped": going, "files": files, "bytes": size})
         return
@@ -281,7 +281,7 @@ def restore(
         partibus restore /backups/orders --data new-data
         partibus serve --data new-data
     """
-    manifest = _told_offline(
+    manifest = _reported_offline(
         lambda: _restore(directory, data, backup_id, tuple(place or ()), new_identity)
     )
     if json:
@@ -344,7 +344,7 @@ def _progress(what: str, total: int | None) -> "Iterator[Advance]":
         yield advance
 
 
-def _told_offline(work: Callable[[], Result]) -> Result:
+def _reported_offline(work: Callable[[], Result]) -> Result:
     """Work on files; a refusal is one line and a code."""
     from partibus.domain.errors import BusError
     from partibus.server.failure import report

@@ -101,7 +101,7 @@ def close(
     place: "Place",
     name: Id,
     reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What the client is told.")
+        str | None, typer.Option(metavar="TEXT", help="The reason that the client sees.")
     ] = None,
 ) -> None:
     """Close one connection with the error amqp:connection:forced.

@@ -60,11 +60,11 @@ def add(
     from pathlib import Path
 
     from partibus.cli.contexts import NAME, Context, load_contexts, save_contexts
-    from partibus.cli.failures import told
+    from partibus.cli.failures import reported
     from partibus.cli.place import checked_url
     from partibus.client.connection_string import parse_connection_string
 
-    with told():
+    with reported():
         if not NAME.fullmatch(name):
             raise typer.BadParameter("a name may contain letters, digits, '.', '_' and '-'.")
         text = (connection_string or _asked()).strip()
@@ -91,9 +91,9 @@ def _asked() -> str:
 def use(name: Name) -> None:
     """Make a context the current one."""
     from partibus.cli.contexts import load_contexts, save_contexts
-    from partibus.cli.failures import told
+    from partibus.cli.failures import reported
 
-    with told():
+    with reported():
         contexts = load_contexts()
         contexts.get(name)
         contexts.current = name
@@ -105,9 +105,9 @@ def use(name: Name) -> None:
 def remove(name: Name) -> None:
     """Forget a context and its key."""
     from partibus.cli.contexts import load_contexts, save_contexts
-    from partibus.cli.failures import told
+    from partibus.cli.failures import reported
 
-    with told():
+    with reported():
         contexts = load_contexts()
         contexts.get(name)
         del contexts.named[name]
@@ -121,9 +121,9 @@ def remove(name: Name) -> None:
 def list_contexts(json: AsJson = False) -> None:
     """List the contexts; keys are never shown."""
     from partibus.cli.contexts import contexts_file, is_private, load_contexts
-    from partibus.cli.failures import say, told
+    from partibus.cli.failures import reported, say
 
-    with told():
+    with reported():
         contexts = load_contexts()
         rows = [_shown(name, contexts.current) for name in sorted(contexts.named)]
         if json:

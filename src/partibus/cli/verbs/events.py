@@ -38,7 +38,7 @@ def events(
 
     Kinds are entity-changed, store, worker-lost, worker-restarted, worker-answers, dead-lettered,
     lock-expired, lock-lost, connection-opened, connection-closed, refused, and gap, which says that
-    more happened than could be told. Dead letters and locks come as a count for each entity.
+    more happened than could be reported. Dead letters and locks come as a count for each entity.
 
     Example:
 

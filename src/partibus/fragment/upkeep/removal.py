@@ -63,7 +63,7 @@ IN_BULK: Final = (
     *(PlaceCursor, DropCursor, PlanRange, ReadRange),
     *(PublishStages, DropStages),
 )
-"""Commands of pipelines, which never come from another worker, and can be told an error."""
+"""Commands of pipelines, which never come from another worker, and have a port for errors."""
 RELEASED_AT_ONCE: Final = 10_000
 """Bodies that are released in one go: some milliseconds."""
 
@@ -140,7 +140,7 @@ class Removals:
             self._store.append([record], partial(self._written, machine))
 
     def _written(self, machine: Machine, error: BusError | None) -> None:
-        """All that was appended before has been told: nothing of it is under way any more."""
+        """All that was appended before has been reported: nothing of it is under way any more."""
         if error is None:
             self._void.add(machine.state.fragment_id)
             self._let_out([Removed(self, machine)])

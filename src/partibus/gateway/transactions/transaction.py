@@ -155,7 +155,7 @@ class Transaction:
         return due and self.failure is None and not self.is_submitted
 
     def roll_back(self, done: Callable[[], None] | None = None) -> None:
-        """End it without a trace: nothing of it has left this object (TXN-16). `done` is told when
+        """End it without a trace: nothing of it has left this object (TXN-16). Calls `done` when
         what the client has settled waits again."""
         if self.failure is None and not self.is_submitted:
             self.failure = TransactionUnknown()

@@ -83,9 +83,9 @@ async def begin_stores(catalog: Catalog, brokers: Mapping[int, Broker]) -> None:
 
 
 async def _write_marks(broker: Broker) -> None:
-    told: asyncio.Future[BusError | None] = asyncio.get_running_loop().create_future()
-    broker.write_marks(told.set_result)
-    error = await told
+    reported: asyncio.Future[BusError | None] = asyncio.get_running_loop().create_future()
+    broker.write_marks(reported.set_result)
+    error = await reported
     if error is not None:
         raise error
 

@@ -152,9 +152,9 @@ class OpenStore(RebuiltStore):
         self._wait(lambda done: self.store.checkpoint(states, done))
 
     def _wait(self, ask: Callable[[Done], None]) -> None:
-        told: list[BusError | None] = []
-        ask(told.append)
-        while not told:
+        reported: list[BusError | None] = []
+        ask(reported.append)
+        while not reported:
             self._news.get()()
-        if told[0] is not None:
-            raise told[0]
+        if reported[0] is not None:
+            raise reported[0]

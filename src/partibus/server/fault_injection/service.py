@@ -59,8 +59,8 @@ class FaultService:
         """Answer when the store has noticed, so that the caller finds it down."""
         for _ in range(NOTICE_MS_MAX // NOTICE_POLL_MS):
             for stores in (await self._control.ask_all(STORES, {})).values():
-                told = stores.get(str(store))
-                if told is not None and not is_available(told["state"]):
+                reported = stores.get(str(store))
+                if reported is not None and not is_available(reported["state"]):
                     return
             await asyncio.sleep(NOTICE_POLL_MS / 1000)
 

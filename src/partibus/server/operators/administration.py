@@ -152,11 +152,11 @@ class Administration:
     async def _ranks(self, counted: Sequence[str]) -> dict[int, int]:
         """The sum of these counts by fragment, for those that have any."""
         answers = await self._control.ask_all(RANKS, {"counts": list(counted)})
-        return {int(n): amount for told in answers.values() for n, amount in told.items()}
+        return {int(n): amount for reported in answers.values() for n, amount in reported.items()}
 
     async def _stores_down(self) -> frozenset[int]:
-        told = (await self.stores())["stores"]
-        return frozenset(one["store"] for one in told if not is_available(one["state"]))
+        reported = (await self.stores())["stores"]
+        return frozenset(one["store"] for one in reported if not is_available(one["state"]))
 
     async def _summaries(self, records: list[EntityRecord]) -> list[Payload]:
         fragments = await self._fragments(records)
@@ -227,12 +227,12 @@ class Administration:
             for placement in record.fragments:
                 wanted.setdefault(str(placement.store), []).append(placement.fragment_id)
         answers = await self._control.ask_all(FRAGMENTS, {"stores": wanted})
-        told = {
+        reported = {
             fragment_id: {"worker": worker, **answer}
             for worker, fragments in answers.items()
             for fragment_id, answer in fragments.items()
         }
-        return {record.path: _laid_over(record, told) for record in records}
+        return {record.path: _laid_over(record, reported) for record in records}
 
     async def pipeline_overview(self) -> Payload:
         """Every entity that pipelines read or write in bulk."""
@@ -243,7 +243,7 @@ class Administration:
     async def stores(self) -> Payload:
         """Every store with its state and size, and how many fragments are placed there."""
         answers = await self._control.ask_all(STORES, {})
-        told = {
+        reported = {
             number: {"worker": worker, **answer}
             for worker, stores in answers.items()
             for number, answer in stores.items()
@@ -260,7 +260,7 @@ class Administration:
                     "store": number,
                     "place": self._settings.store_name(number),
                     "fragments": placed.get(number, 0),
-                    **told.get(str(number), silent),
+                    **reported.get(str(number), silent),
                 }
                 for number in range(self._settings.stores)
             ]
@@ -274,7 +274,7 @@ async def _refuse_reset() -> None:
     )
 
 
-def _laid_over(record: EntityRecord, told: Mapping[str, Payload]) -> list[Payload]:
+def _laid_over(record: EntityRecord, reported: Mapping[str, Payload]) -> list[Payload]:
     unknown = dict.fromkeys(("accessed_ms", *SUMMED))
     silent: Payload = {"worker": None, "state": NO_ANSWER, **unknown}
     return [
@@ -282,7 +282,7 @@ def _laid_over(record: EntityRecord, told: Mapping[str, Payload]) -> list[Payloa
             "index": index,
             "fragment_id": placement.fragment_id,
             "store": placement.store,
-            **told.get(str(placement.fragment_id), silent),
+            **reported.get(str(placement.fragment_id), silent),
         }
         for index, placement in enumerate(record.fragments)
     ]

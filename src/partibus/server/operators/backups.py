@@ -167,17 +167,17 @@ class BackupService:
     def _files(self, payload: Payload) -> Payload:
         """What was captured, file by file."""
         holding = self._held(payload["id"])
-        told: dict[str, Any] = {}
+        reported: dict[str, Any] = {}
         for number, capture in holding.captures.items():
             files = capture.files(self._settings.store_directories[number])
             holding.lengths.update({(number, file.name): file.length for file in files})
-            told[str(number)] = {
+            reported[str(number)] = {
                 "store_id": capture.store_id.hex(),
                 "position": capture.position,
                 "durable": base64.b64encode(capture.watermark).decode("ascii"),
                 "files": [[file.name, file.length, file.stamp] for file in files],
             }
-        return told
+        return reported
 
     def _renew(self, payload: Payload) -> Payload:
         """Hold on; and how much of a file there is, when it is one of ours."""
@@ -246,7 +246,7 @@ class BackupService:
         except BaseException:
             await self._end(name)
             raise
-        stores = {number: told for answer in answers for number, told in answer.items()}
+        stores = {number: reported for answer in answers for number, reported in answer.items()}
         return {
             "id": name,
             "made_at": now.isoformat(timespec="seconds"),

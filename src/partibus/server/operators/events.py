@@ -2,7 +2,7 @@
 
 Owns the question `events`, which each worker answers from its own memory of what happened, and the
 stream that an operator reads. A stream asks every worker for what is new; it holds nothing itself,
-so a slow reader costs no memory and hears of a gap. What is counted and not told one by one (dead
+so a slow reader costs no memory and hears of a gap. What is counted and not reported singly (dead
 letters, lost locks) and how stores are is compared with the reading before, and only while somebody
 reads.
 """
@@ -53,12 +53,12 @@ class OwnEvents:
         if time.monotonic() - self._looked_s >= LOOK_EVERY_S:
             self._look()
         after = payload.get("after")
-        told: Payload = {"pid": os.getpid(), "last": HAPPENINGS.last, "events": [], "missed": 0}
+        reported: Payload = {"pid": os.getpid(), "last": HAPPENINGS.last, "events": [], "missed": 0}
         if after is not None:
-            told["events"], told["missed"] = HAPPENINGS.after(after, PAGE_MAX)
-            if told["events"]:
-                told["last"] = told["events"][-1]["number"]
-        return told
+            reported["events"], reported["missed"] = HAPPENINGS.after(after, PAGE_MAX)
+            if reported["events"]:
+                reported["last"] = reported["events"][-1]["number"]
+        return reported
 
     def _look(self) -> None:
         """Note what has changed since somebody last looked; the first look only remembers."""
@@ -121,12 +121,12 @@ class EventService:
             for worker in workers
         ]
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        told = {
+        reported = {
             worker: answer
             for worker, answer in zip(workers, answers, strict=True)
             if isinstance(answer, dict)
         }
-        return cursors.take(workers, told)
+        return cursors.take(workers, reported)
 
     async def _pause(self) -> None:
         try:

@@ -53,7 +53,7 @@ class FragmentQuestions:
         """The canonical path of an entity, and what each fragment that is served says."""
         path = self._namespace.resolve(parse_address(name)).record.path
         answers = await self._control.ask_all(self._question, {"entity": path})
-        fragments = {index: told for answer in answers.values() for index, told in answer.items()}
+        fragments = {index: found for answer in answers.values() for index, found in answer.items()}
         return path, {index: fragments[index] for index in sorted(fragments, key=int)}
 
     def register_change(self, name: str, command_of: CommandOf) -> None:

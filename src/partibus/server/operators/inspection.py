@@ -68,7 +68,7 @@ class Inspection:
     def ranks(self, payload: Payload) -> Payload:
         """The sum of some counts for every fragment here that has any; for lists by count.
 
-        It looks at one or two lengths of each, so that ten thousand fragments are soon told."""
+        It looks at one or two lengths of each, so that ten thousand fragments take little time."""
         readers = [_LENGTHS[name] for name in payload["counts"]]
         found: Payload = {}
         for fragment_id, machine in self._machines.items():

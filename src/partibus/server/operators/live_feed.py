@@ -141,10 +141,10 @@ class LiveFeed:
         return dict(zip(SHOWN, sums or [0] * len(SHOWN), strict=True))
 
     def _store(self, number: int, answers: dict[int, Payload]) -> Payload:
-        told = dict(_SILENT)
+        reported = dict(_SILENT)
         for worker, answer in answers.items():
             if str(number) in answer["stores"]:
-                told = {"worker": worker, **answer["stores"][str(number)]}
+                reported = {"worker": worker, **answer["stores"][str(number)]}
         here = (
             [
                 record.path
@@ -152,13 +152,13 @@ class LiveFeed:
                 for placement in record.fragments
                 if placement.store == number
             ]
-            if not is_available(told["state"])
+            if not is_available(reported["state"])
             else []
         )
         taken = sorted(set(here))
         return {
             "store": number,
-            **told,
+            **reported,
             "lost_entities": taken[:TAKEN_ENTITIES_MAX],
             "lost_entity_count": len(taken),
         }

@@ -74,7 +74,7 @@ class LiveSample:
         """What came, what left, and the depths of all fragments."""
         self._busy: set[int] = set()
         self._told: Payload = {}
-        self._told_ms = -AGE_MS_MAX - 1
+        self._reported_ms = -AGE_MS_MAX - 1
 
     def register(self, control: ControlHub) -> None:
         """Answer for this process."""
@@ -83,9 +83,9 @@ class LiveSample:
     def answer(self, _payload: Payload) -> Payload:
         """Totals, stores, and the fragments in which something happens."""
         now_ms = self._gateway.monotonic_ms()
-        if now_ms - self._told_ms > AGE_MS_MAX:
+        if now_ms - self._reported_ms > AGE_MS_MAX:
             self._look(now_ms)
-            self._told, self._told_ms = self._summary(now_ms), now_ms
+            self._told, self._reported_ms = self._summary(now_ms), now_ms
         return self._told
 
     def _look(self, now_ms: int) -> None:

@@ -62,8 +62,8 @@ class PipelineService:
         """Every owner with what it holds."""
         path, fragments = await self._fragments.ask(name)
         owners: dict[str, list[tuple[str, Payload]]] = {}
-        for index, told in fragments.items():
-            for claim in told["claims"]:
+        for index, reported in fragments.items():
+            for claim in reported["claims"]:
                 owners.setdefault(claim["owner"], []).append((index, claim))
         return {"name": path, "claims": [_claim(owner, owners[owner]) for owner in sorted(owners)]}
 
@@ -79,9 +79,9 @@ class PipelineService:
         """Every cursor with its positions and its lag."""
         path, fragments = await self._fragments.ask(name)
         found: dict[str, list[tuple[str, Payload]]] = {}
-        for index, told in fragments.items():
-            for cursor in told["cursors"]:
-                lag = max(0, told["end"] - cursor["position"])
+        for index, reported in fragments.items():
+            for cursor in reported["cursors"]:
+                lag = max(0, reported["end"] - cursor["position"])
                 found.setdefault(cursor["name"], []).append((index, {**cursor, "lag": lag}))
         return {
             "name": path,

@@ -39,7 +39,7 @@ TALLIES: Final = (
     "lost",
 )
 COUNTED: Final = (*COUNTS, "bytes", *TALLIES)
-"""What is told of a fragment, in this order."""
+"""What is reported of a fragment, in this order."""
 
 _COUNTS: Final = attrgetter(*COUNTS)
 _PAGE_BYTES: Final = resource.getpagesize()
@@ -116,7 +116,7 @@ class SignalService:
     async def gather(self) -> Payload:
         """What every worker counts, with the fragments laid together by entity."""
         answers = await self._control.ask_all(SIGNALS, {})
-        told = {
+        reported = {
             int(number): (worker, row)
             for worker, answer in answers.items()
             for number, row in answer.pop("fragments").items()
@@ -127,8 +127,8 @@ class SignalService:
             for number, store in answer[STORES].items()
         }
         records = self._catalog.entities()
-        shown = [_entity(record, told, states) for record in records[: self._entities_max]]
-        rest = [_entity(record, told, states) for record in records[self._entities_max :]]
+        shown = [_entity(record, reported, states) for record in records[: self._entities_max]]
+        rest = [_entity(record, reported, states) for record in records[self._entities_max :]]
         return {
             "workers": {worker: answers.get(worker) for worker in self._control.workers},
             "entities": shown + ([_together(rest)] if rest else []),
@@ -157,12 +157,12 @@ def _row(machine: Machine) -> list[int]:
 
 def _entity(
     record: EntityRecord,
-    told: Mapping[int, tuple[int, list[int]]],
+    reported: Mapping[int, tuple[int, list[int]]],
     states: Mapping[int, str],
 ) -> Payload:
     fragments: list[Payload] = []
     for index, placement in enumerate(record.fragments):
-        worker, row = told.get(placement.fragment_id, (None, None))
+        worker, row = reported.get(placement.fragment_id, (None, None))
         is_up = row is not None and is_available(states.get(placement.store, "down"))
         fragments.append(
             {

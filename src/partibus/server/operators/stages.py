@@ -32,8 +32,8 @@ class StageService:
         path, fragments = await self._fragments.ask(name)
         writers = [
             {"fragment": int(index), **writer}
-            for index, told in fragments.items()
-            for writer in told["writers"]
+            for index, reported in fragments.items()
+            for writer in reported["writers"]
         ]
         return {"name": path, "writers": sorted(writers, key=lambda one: str(one["writer"]))}
 

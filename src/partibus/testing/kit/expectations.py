@@ -107,9 +107,9 @@ def _lines(want: Expected | None, got: Message | None) -> list[str]:
 
 
 def _shown(message: Message) -> str:
-    told = ["message_id", "session_id", "subject", "dead_letter_reason", "delivery_count"]
+    reported = ["message_id", "session_id", "subject", "dead_letter_reason", "delivery_count"]
     parts = [_spoken("body", message.body)]
-    parts += [_spoken(name, value) for name in told if (value := getattr(message, name))]
+    parts += [_spoken(name, value) for name in reported if (value := getattr(message, name))]
     if message.properties:
         parts.append(_spoken("properties", dict(message.properties)))
     return f"#{message.sequence_number} " + ", ".join(parts)

@@ -38,11 +38,11 @@ class CheckReport:
 
     def as_text(self) -> str:
         """For people."""
-        told = f"{self.name}: it would work ({self.kind}, {self.schedule})."
+        reported = f"{self.name}: it would work ({self.kind}, {self.schedule})."
         if self.columns:
             columns = ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
-            told += f" Its rows have: {columns}."
-        return told
+            reported += f" Its rows have: {columns}."
+        return reported
 
 
 def check_names(declared: Declared) -> None:

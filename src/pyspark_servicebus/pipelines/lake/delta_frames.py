@@ -41,9 +41,9 @@ def append_frame(frame: "DataFrame", lake: Lake, query_id: str, batch_id: int) -
             f"The table '{lake.uri}' has the columns {', '.join(sorted(known))}, and the steps "
             f"give {', '.join(sorted(schema.names))}. Name another table, or select these columns."
         )
-    told = frame.mapInArrow(_task_writer(lake, query_id, batch_id, schema), _TOLD).collect()
+    reported = frame.mapInArrow(_task_writer(lake, query_id, batch_id, schema), _TOLD).collect()
     table.create_write_transaction(
-        [_action(row) for row in told],
+        [_action(row) for row in reported],
         mode="append",
         schema=table.schema(),
         commit_properties=CommitProperties(app_transactions=[Transaction(query_id, batch_id)]),
@@ -66,13 +66,13 @@ def _task_writer(
                 writer = pq.ParquetWriter(stream, schema, compression="zstd")
             writer.write_table(pa.Table.from_batches([batch]).cast(schema))
             rows += batch.num_rows
-        told = []
+        reported = []
         if writer is not None:
             writer.close()
             stream.close()
             lake.sync(path)
-            told = [{"path": path, "rows": rows, "bytes": lake.size(path)}]
-        yield pa.RecordBatch.from_pylist(told, schema=_TOLD_SCHEMA)
+            reported = [{"path": path, "rows": rows, "bytes": lake.size(path)}]
+        yield pa.RecordBatch.from_pylist(reported, schema=_TOLD_SCHEMA)
 
     return write
 

@@ -195,14 +195,14 @@ def window_writer(
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = TaskFiles(terms)
-        told: list[dict[str, Any]] = []
+        reported: list[dict[str, Any]] = []
         columns = tuple(terms.columns)
         for batch in batches:
             for place in batch.column(0).to_pylist():
                 for messages in read_partition(parts[place], columns, advice):
-                    told += files.add(messages)
-        told += files.close()
-        yield pa.RecordBatch.from_pylist(told, schema=REPORT_SCHEMA)
+                    reported += files.add(messages)
+        reported += files.close()
+        yield pa.RecordBatch.from_pylist(reported, schema=REPORT_SCHEMA)
 
     return write
 

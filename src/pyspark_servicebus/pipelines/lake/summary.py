@@ -53,9 +53,9 @@ class Summary:
     def as_text(self) -> str:
         """For people."""
         size = format_bytes(sum(file.bytes for file in self.files))
-        told = self.described
+        found = self.described
         return (
-            f"{told['entity']} in {self.target} ({told['format']}, cursor '{told['cursor']}'):"
+            f"{found['entity']} in {self.target} ({found['format']}, cursor '{found['cursor']}'):"
             f" {counted(self.rows, 'message')} of {counted(len(self.fragments), 'fragment')},"
             f" {counted(len(self.windows), 'window')}, {counted(len(self.files), 'file')}, {size}"
         )

@@ -126,9 +126,9 @@ class CaptureTarget:
         """Note how far the windows go that are where readers find them."""
         self.lake.write_json(REACHED, {"batch": batch, "numbers": by_name(dict(numbers))})
 
-    def close_window(self, batch: int, told: Iterable[Any]) -> Window:
+    def close_window(self, batch: int, reported: Iterable[Any]) -> Window:
         """Make a window count, from what its tasks reported of their files."""
-        files = files_told(told)
+        files = files_reported(reported)
         window = Window(
             app=self.app,
             batch=batch,
@@ -196,10 +196,10 @@ def next_numbers(windows: Iterable[Window]) -> dict[int, int]:
     return {index: (span.last & SEQUENCE_MAX) + 1 for index, span in spans.items()}
 
 
-def files_told(told: Iterable[Any]) -> list[CapturedFile]:
+def files_reported(reported: Iterable[Any]) -> list[CapturedFile]:
     """Rows of `REPORT_SCHEMA`, put together by file."""
     by_file: dict[str, list[Any]] = defaultdict(list)
-    for row in told:
+    for row in reported:
         by_file[row["staged"]].append(row)
     files = []
     for rows in by_file.values():

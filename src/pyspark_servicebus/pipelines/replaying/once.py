@@ -56,8 +56,8 @@ class FragmentWriter:
         return StagedTarget(self._home.path, self._home, self._epoch, CHUNK_BYTES, self._refuse)
 
     def _published(self) -> int:
-        told = self._home.ask("stage.writer", self._home.access.patience_s)["writer"]
-        return int(told["batch"]) if told and told["series"] == self._series else NOTHING
+        found = self._home.ask("stage.writer", self._home.access.patience_s)["writer"]
+        return int(found["batch"]) if found and found["series"] == self._series else NOTHING
 
     def has(self, number: int) -> bool:
         """Whether the bus has a message already; it is counted then."""
@@ -92,6 +92,6 @@ class FragmentWriter:
 def forget(home: Home) -> None:
     """Let the bus forget a writer whose replay is over; one that is away may keep the name."""
     with contextlib.suppress(BulkError):
-        told = home.ask("stage.writer", 0.0)["writer"]
-        if told is not None:
-            home.ask("stage.drop", 0.0, epoch=told["epoch"], forget=True)
+        found = home.ask("stage.writer", 0.0)["writer"]
+        if found is not None:
+            home.ask("stage.drop", 0.0, epoch=found["epoch"], forget=True)

@@ -55,7 +55,7 @@ class Sender(Protocol):
     def flush(self) -> None:
         """All that waits, confirmed."""
 
-    def told(self) -> dict[str, int]:
+    def reported(self) -> dict[str, int]:
         """How many messages the bus has, and how many of them it had before."""
 
 
@@ -91,7 +91,7 @@ class OnceSender:
             writer.publish()
         self._waiting_bytes = 0
 
-    def told(self) -> dict[str, int]:
+    def reported(self) -> dict[str, int]:
         rows = sum(writer.rows for writer in self._writers.values())
         return {"rows": rows, "duplicates": 0}
 
@@ -117,7 +117,7 @@ class DirectSender:
         self._target.flush()
         self._waiting_bytes = 0
 
-    def told(self) -> dict[str, int]:
+    def reported(self) -> dict[str, int]:
         target = self._target
         return {"rows": target.accepted, "duplicates": target.duplicates}
 
@@ -153,7 +153,7 @@ def batch_sender(
                     raise _refusal(numbers[row], str(message))
                 sender.send(message, numbers[row], dues[row] if dues is not None else None)
         sender.flush()
-        yield pa.RecordBatch.from_pylist([sender.told()], schema=SENT_SCHEMA)
+        yield pa.RecordBatch.from_pylist([sender.reported()], schema=SENT_SCHEMA)
 
     return send
 

@@ -125,9 +125,9 @@ class ReplaySource:
         """How much there is behind the positions."""
         from pyspark.sql import functions as f
 
-        told = self._narrow(behind).agg(f.count("*"), f.min("ms"), f.max("ms")).first()
-        assert told is not None
-        return Extent(told[0], told[1], told[2])
+        reported = self._narrow(behind).agg(f.count("*"), f.min("ms"), f.max("ms")).first()
+        assert reported is not None
+        return Extent(reported[0], reported[1], reported[2])
 
     def plan(self, behind: Mapping[int, int], extent: Extent) -> list[Batch]:
         """Everything behind the positions, in batches."""
@@ -135,8 +135,8 @@ class ReplaySource:
             return []
         cuts = self._cuts(behind, extent)
         frame = self._narrow(behind)
-        told = frame.mapInArrow(_slicer(cuts), _PLAN_DDL).collect()
-        return batches_of([tuple(row) for row in told], behind, cuts, extent.first_ms or 0)
+        reported = frame.mapInArrow(_slicer(cuts), _PLAN_DDL).collect()
+        return batches_of([tuple(row) for row in reported], behind, cuts, extent.first_ms or 0)
 
     def _cuts(self, behind: Mapping[int, int], extent: Extent) -> list[int]:
         """Times at which one batch ends and the next begins."""
@@ -188,7 +188,7 @@ class ReplaySource:
 
 
 def batches_of(
-    told: Iterable[tuple[int, int, int, int]],
+    reported: Iterable[tuple[int, int, int, int]],
     behind: Mapping[int, int],
     cuts: list[int],
     first_ms: int,
@@ -199,7 +199,7 @@ def batches_of(
     whatever the times say."""
     lasts: dict[int, dict[int, int]] = defaultdict(dict)
     rows: dict[int, int] = defaultdict(int)
-    for fragment, part, last, count in told:
+    for fragment, part, last, count in reported:
         lasts[part][fragment] = max(last, lasts[part].get(fragment, -1))
         rows[part] += count
     reached = dict(behind)
@@ -240,11 +240,11 @@ def _slicer(cuts: list[int]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa
                 entry = known.setdefault((row["fragment"], row["slice"]), [-1, 0])
                 entry[0] = max(entry[0], row["last_max"])
                 entry[1] += row["last_count"]
-        told = [
+        reported = [
             {"fragment": fragment, "slice": part, "last": last, "rows": count}
             for (fragment, part), (last, count) in known.items()
         ]
-        yield pa.RecordBatch.from_pylist(told, schema=_PLAN_SCHEMA)
+        yield pa.RecordBatch.from_pylist(reported, schema=_PLAN_SCHEMA)
 
     return slices
 

@@ -19,7 +19,7 @@ NAMES_SHOWN: Final = 5
 
 
 @contextlib.contextmanager
-def told_plainly() -> Iterator[None]:
+def reported_plainly() -> Iterator[None]:
     """Around a pipeline: what the bus or Spark complains about becomes one sentence."""
     from pyspark.errors import PySparkException
 

@@ -112,12 +112,12 @@ class BusPlace:
         from partibus.client.atom import subscription_path
 
         with self.admin() as admin:
-            queues = [EntityInfo(told["name"], "queue", told) for told in admin.list("queue")]
-            topics = [EntityInfo(told["name"], "topic", told) for told in admin.list("topic")]
+            queues = [EntityInfo(found["name"], "queue", found) for found in admin.list("queue")]
+            topics = [EntityInfo(found["name"], "topic", found) for found in admin.list("topic")]
             subscriptions = [
-                EntityInfo(subscription_path(topic.path, told["name"]), "subscription", told)
+                EntityInfo(subscription_path(topic.path, found["name"]), "subscription", found)
                 for topic in topics
-                for told in admin.list("subscription", topic.path)
+                for found in admin.list("subscription", topic.path)
             ]
         return [*queues, *topics, *subscriptions]
 

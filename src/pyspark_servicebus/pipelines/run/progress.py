@@ -96,13 +96,13 @@ class ConsoleProgress:
         self._total: int | None = None
         self._rows = 0
         self._lag: int | None = None
-        self._told_at = self._began = 0.0
-        self._told_rows = -1
+        self._reported_at = self._began = 0.0
+        self._reported_rows = -1
         self._status: Any = None
 
     def started(self, name: str, total: int | None) -> None:
         self._name, self._total, self._rows = name, total, 0
-        self._began = self._told_at = self._clock()
+        self._began = self._reported_at = self._clock()
         if self._stream.isatty():
             from rich.console import Console
 
@@ -114,13 +114,13 @@ class ConsoleProgress:
         self._lag = lag
         if self._status is not None:
             self._status.update(self.line())
-        elif self._clock() - self._told_at >= LINE_EVERY_S:
+        elif self._clock() - self._reported_at >= LINE_EVERY_S:
             self._print()
 
     def finished(self) -> None:
         if self._status is not None:
             self._status.stop()
-        if self._rows != self._told_rows:
+        if self._rows != self._reported_rows:
             self._print()
 
     def line(self) -> str:
@@ -142,7 +142,7 @@ class ConsoleProgress:
         return ", ".join(parts)
 
     def _print(self) -> None:
-        self._told_at, self._told_rows = self._clock(), self._rows
+        self._reported_at, self._reported_rows = self._clock(), self._rows
         print(self.line(), file=self._stream, flush=True)
 
 
@@ -158,31 +158,34 @@ def watch(
     Ctrl-C stops the query at the next batch and is passed on."""
     from pyspark.errors import StreamingQueryException
 
-    told: set[tuple[int, str]] = set()
+    seen: set[tuple[int, str]] = set()
     try:
         while query.isActive:
-            _tell(query, progress, told, rows_of)
+            _tell(query, progress, seen, rows_of)
             time.sleep(
                 POLL_S
             )  # here rather than in the JVM, so that Ctrl-C finds nothing half done
-        _tell(query, progress, told, rows_of)
+        _tell(query, progress, seen, rows_of)
         query.awaitTermination()
     except KeyboardInterrupt:
         query.stop()
-        _tell(query, progress, told, rows_of)
+        _tell(query, progress, seen, rows_of)
         raise
     except StreamingQueryException as error:
         raise failure_of(error) from error
 
 
 def _tell(
-    query: "StreamingQuery", progress: Progress, told: set[tuple[int, str]], rows_of: RowsOf | None
+    query: "StreamingQuery",
+    progress: Progress,
+    seen: set[tuple[int, str]],
+    rows_of: RowsOf | None,
 ) -> None:
     for report in query.recentProgress:
         key = (report.batchId, report.timestamp)
-        if key in told:
+        if key in seen:
             continue
-        told.add(key)
+        seen.add(key)
         rows = _rows(report) if rows_of is None else rows_of(report.batchId)
         if rows:
             progress.advanced(rows, _lag(report), report.batchId)
@@ -213,8 +216,8 @@ def _lag(report: Any) -> int | None:
         messages_behind({"latestOffset": source.latestOffset, "endOffset": source.endOffset})
         for source in report.sources
     ]
-    told = [sum(behind.values()) for behind in known if behind is not None]
-    return sum(told) if told else None
+    seen = [sum(behind.values()) for behind in known if behind is not None]
+    return sum(seen) if seen else None
 
 
 def failure_of(error: Exception) -> PipelineFailed:

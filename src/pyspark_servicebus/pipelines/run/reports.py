@@ -36,5 +36,5 @@ def shortfall_of(report: Report) -> str | None:
 
 def all_done(report: Report) -> None:
     """PipelineFailed when a run has not done all that it was asked for."""
-    if told := shortfall_of(report):
-        raise PipelineFailed(told)
+    if reported := shortfall_of(report):
+        raise PipelineFailed(reported)

@@ -90,8 +90,14 @@ def setting(
     """Declare a field of a settings dataclass; `typed` are the fields of `Typed`.
 
     The form `bus` is for a field of the type BusPlace, read from the keys of that class."""
-    told = Typed(**typed)
-    metadata = {"help": help_text, "form": form, "choices": choices, "least": least, "typed": told}
+    hints = Typed(**typed)
+    metadata = {
+        "help": help_text,
+        "form": form,
+        "choices": choices,
+        "least": least,
+        "typed": hints,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 

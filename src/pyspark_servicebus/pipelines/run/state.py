@@ -180,8 +180,8 @@ class RecordedProgress:
         except BaseException as error:
             self.failed(str(error) or type(error).__name__)
             raise
-        if told := shortfall_of(report):
-            self.failed(told)
+        if shortfall := shortfall_of(report):
+            self.failed(shortfall)
         else:
             self.finished()
         return report

@@ -34,12 +34,12 @@ def fragments_and_cursors(
 def _lags(reading: Reading, entity: str, indexes: list[int]) -> list[CursorLag]:
     patience_s = reading.options.patience_s
     status = reading.ask("status", "fragments", indexes, patience_s=patience_s, sub_queue="none")
-    ends = {index: told["end"] for index, told in good(status, "status").items()}
+    ends = {index: reported["end"] for index, reported in good(status, "status").items()}
     asked = reading.ask("cursors", "fragments", indexes, patience_s=patience_s)
     lags: dict[str, int] = {}
     moved: dict[str, int] = {}
-    for index, told in good(asked, "cursors").items():
-        for cursor in told["cursors"]:
+    for index, reported in good(asked, "cursors").items():
+        for cursor in reported["cursors"]:
             name = cursor["name"]
             behind = max(0, ends.get(index, 0) - cursor["position"])
             lags[name] = lags.get(name, 0) + behind

@@ -31,14 +31,14 @@ def write_report(directory: Path, report: TrafficReport) -> TrafficReport:
     tables = tables_of(report)
     names = [PAGE, TEXT, JSON, *(f"{name}.parquet" for name in tables)]
     names += [f"{CHARTS}/{chart.name}.png" for chart in charts]
-    told = dataclasses.replace(report, written=tuple(str(directory / name) for name in names))
+    reported = dataclasses.replace(report, written=tuple(str(directory / name) for name in names))
     for name, rows in tables.items():
         _write_parquet(directory / f"{name}.parquet", rows)
     _write_charts(folder, charts)
-    write_atomically(directory / PAGE, traffic_page(told, charts))
-    write_atomically(directory / TEXT, told.as_text() + "\n")
-    write_atomically(directory / JSON, told.as_json() + "\n")
-    return told
+    write_atomically(directory / PAGE, traffic_page(reported, charts))
+    write_atomically(directory / TEXT, reported.as_text() + "\n")
+    write_atomically(directory / JSON, reported.as_json() + "\n")
+    return reported
 
 
 def tables_of(report: TrafficReport) -> dict[str, Rows]:

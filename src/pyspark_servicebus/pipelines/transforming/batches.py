@@ -210,13 +210,13 @@ def parts_of(steps: Sequence[Step]) -> list[list[Step]]:
 
 def _with_reason(columns: list[str]) -> "Column":
     origin = f.col("entity") if "entity" in columns else f.lit(None).cast("string")
-    told = f.create_map(
+    reported = f.create_map(
         *(f.lit(REASON), f.lit(FAILED)),
         *(f.lit(DESCRIPTION), f.col("$text")),
         *(f.lit(ORIGIN), origin),
     )
     if "application_properties" not in columns:
-        return told
+        return reported
     names = (REASON, DESCRIPTION, ORIGIN)
     others = f.map_filter("application_properties", lambda name, _: ~name.isin(*names))
-    return f.map_concat(f.coalesce(others, f.create_map().cast("map<string,string>")), told)
+    return f.map_concat(f.coalesce(others, f.create_map().cast("map<string,string>")), reported)

@@ -75,11 +75,11 @@ class StateStep(StatefulProcessor):
             made = list(messages_of(self._function(key, given, state), self._columns))
             kept = json.dumps(state) if state else None
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
+            reported = f"{type(error).__name__}: {error}"
             if self._failures is None:
-                raise RowFailed(f"{self._name} failed for the key {key!r}: {told}") from error
+                raise RowFailed(f"{self._name} failed for the key {key!r}: {reported}") from error
             # The state stays as it was before these rows.
-            return [failed_row(row, told, self._failures) for row in rows]
+            return [failed_row(row, reported, self._failures) for row in rows]
         if kept is not None:
             self._state.update((kept,))
         elif text is not None:

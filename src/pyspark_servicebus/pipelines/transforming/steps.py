@@ -128,10 +128,10 @@ def spark_words(error: Exception | str) -> str:
     """What Spark complains of, in one line, without its codes and plans."""
     text = str(error).strip()
     if text.startswith("[PARSE_SYNTAX_ERROR]"):
-        told = " ".join(text.split("== SQL ==")[0].split())
+        reported = " ".join(text.split("== SQL ==")[0].split())
     else:
-        told = text.partition("\n")[0].strip()
-    return _NOISE.sub("", _NOISE.sub("", told)).rstrip(";. ") + "."
+        reported = text.partition("\n")[0].strip()
+    return _NOISE.sub("", _NOISE.sub("", reported)).rstrip(";. ") + "."
 
 
 # --- the kinds ------------------------------------------------------------------------------

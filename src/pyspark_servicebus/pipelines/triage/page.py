@@ -202,8 +202,8 @@ def _rules(page: Page, report: DeadLetterReport) -> None:
     numbers = [Column(head, "number") for head in ("Fits", *ends)]
     rows: list[tuple[object, ...]] = []
     for rule in report.rules:
-        told = (rule.done, rule.failed, rule.gone, rule.held)
-        last = (rule.unfixable,) if report.is_dry_run else told
+        reported = (rule.done, rule.failed, rule.gone, rule.held)
+        last = (rule.unfixable,) if report.is_dry_run else reported
         rows.append((rule.rule, rule.action, *(f"{n:,}" for n in (rule.matched, *last))))
     rows.append(("no rule", "left", f"{report.without_rule:,}", *[""] * len(ends)))
     page.table([Column("Rule"), Column("Action"), *numbers], rows)

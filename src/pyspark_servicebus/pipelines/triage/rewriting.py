@@ -70,8 +70,8 @@ def rewritten(
 
 def _epitaph(message: IncomingMessage, source: str) -> dict[str, object]:
     """Why and where it died, which would be lost with the dead-letter queue."""
-    told = message.application_properties
-    values = [told.get(name) for name in DEAD_LETTER_PROPERTIES]
+    reported = message.application_properties
+    values = [reported.get(name) for name in DEAD_LETTER_PROPERTIES]
     names = (PARKED_REASON, PARKED_DESCRIPTION)
     found = {name: value for name, value in zip(names, values, strict=True) if value is not None}
     return {**found, PARKED_SOURCE: source}

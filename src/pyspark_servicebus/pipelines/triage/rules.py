@@ -118,8 +118,8 @@ def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
 
 def attempts_of(properties: Mapping[str, object]) -> int:
     """How often a message was sent again, by its own account."""
-    told = properties.get(ATTEMPTS_PROPERTY)
+    reported = properties.get(ATTEMPTS_PROPERTY)
     try:
-        return max(0, int(str(told))) if told is not None else 0
+        return max(0, int(str(reported))) if reported is not None else 0
     except ValueError:
         return 0

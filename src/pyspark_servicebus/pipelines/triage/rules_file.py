@@ -142,8 +142,8 @@ class _Reading:
         if not isinstance(table, dict):
             self.complain(index, "rule", "expected a table; write [[rule]] and its keys below.")
             return None
-        told = table.get("name")
-        self._rule_name = f"'{told}'" if isinstance(told, str) else ""
+        reported = table.get("name")
+        self._rule_name = f"'{reported}'" if isinstance(reported, str) else ""
         self._known(index, table, RULE_KEYS)
         plain = self._plain(index, _RuleTable, table)
         when = self._when(index, table.get("when", {}))
@@ -232,8 +232,8 @@ class _Reading:
 
     def _shapes(self, index: int, given: object) -> tuple[str, ...]:
         """Shapes as reports show them; their brackets are not globs."""
-        told = self._texts(index, "shape", [given] if isinstance(given, str) else given)
-        return tuple(re.sub(r"([\[?])", r"[\1]", text) for text in told)
+        reported = self._texts(index, "shape", [given] if isinstance(given, str) else given)
+        return tuple(re.sub(r"([\[?])", r"[\1]", text) for text in reported)
 
     def _globs(self, index: int, given: object) -> dict[str, str]:
         if not isinstance(given, dict):

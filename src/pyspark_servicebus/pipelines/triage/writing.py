@@ -37,13 +37,13 @@ def write_report(directory: Path, report: DeadLetterReport) -> DeadLetterReport:
         "samples.parquet": (SAMPLES, samples),
     }
     names = (PAGE, TEXT, JSON, *tables)
-    told = dataclasses.replace(report, written=tuple(str(directory / name) for name in names))
+    reported = dataclasses.replace(report, written=tuple(str(directory / name) for name in names))
     for name, (columns, rows) in tables.items():
         write_parquet(directory / name, columns, rows)
-    write_atomically(directory / PAGE, dead_letter_page(told))
-    write_atomically(directory / TEXT, told.as_text() + "\n")
-    write_atomically(directory / JSON, told.as_json() + "\n")
-    return told
+    write_atomically(directory / PAGE, dead_letter_page(reported))
+    write_atomically(directory / TEXT, reported.as_text() + "\n")
+    write_atomically(directory / JSON, reported.as_json() + "\n")
+    return reported
 
 
 def write_parquet(file: Path, columns: Sequence[str], rows: list[dict[str, Any]]) -> None:

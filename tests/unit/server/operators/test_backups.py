@@ -148,7 +148,7 @@ async def test_a_moment_that_was_not_common_to_all_does_not_count(bench: Bench) 
             return {"is_whole": False}
 
     bench.control.reach(Hasty())
-    with pytest.raises(OperationTimeout, match="one moment"):
+    with pytest.raises(OperationTimeout, match="same moment"):
         await bench.service.begin()
     assert await bench.append(0) is None
 

@@ -91,11 +91,13 @@ async def _is_used(place: "Place", path: str) -> bool:
         return bool(await (await bus.management(path)).peek(0, 1))
 
 
-def _print(told: dict[str, Any]) -> None:
-    each = f"{told['bytes_each']} bytes each, batches of {told['batch']}"
-    typer.echo(f"{told['entity']}: {told['messages']} messages, {each}")
-    typer.echo(f"sent      {told['send_per_s']:>12,.0f} messages/s  ({told['send_seconds']:.2f} s)")
-    if "received" in told:
-        typer.echo(f"received  {told['receive_per_s']:>12,.0f} messages/s")
-        spoken = "  ".join(f"{name} {value:,.1f} ms" for name, value in told["latency_ms"].items())
+def _print(found: dict[str, Any]) -> None:
+    each = f"{found['bytes_each']} bytes each, batches of {found['batch']}"
+    typer.echo(f"{found['entity']}: {found['messages']} messages, {each}")
+    typer.echo(
+        f"sent      {found['send_per_s']:>12,.0f} messages/s  ({found['send_seconds']:.2f} s)"
+    )
+    if "received" in found:
+        typer.echo(f"received  {found['receive_per_s']:>12,.0f} messages/s")
+        spoken = "  ".join(f"{name} {value:,.1f} ms" for name, value in found["latency_ms"].items())
         typer.echo(f"latency   {spoken}")

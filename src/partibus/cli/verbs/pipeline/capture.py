@@ -89,12 +89,12 @@ def show(
 ) -> None:
     """Show what a capture holds: its windows, files and messages, without starting Spark."""
     from partibus.cli.asking import print_json
-    from partibus.cli.failures import told
+    from partibus.cli.failures import reported
     from partibus.cli.pipelines.running import pipelines_ready
     from partibus.cli.quantities import clock_time, format_bytes
     from partibus.cli.tables import print_table
 
-    with told(), pipelines_ready():
+    with reported(), pipelines_ready():
         from pyspark_servicebus.pipelines.lake.summary import summary_of
 
         found = summary_of(target)

@@ -122,12 +122,12 @@ def _declared(place: "Place", file: Path, running: Execution) -> "Declared":
     from pyspark_servicebus.pipelines.declaring.file import load_declared
 
     forced = place.origin.startswith("--")
-    with lines_told():
+    with lines_reported():
         return load_declared(file, bus_of(place), running.state_place(), is_bus_forced=forced)
 
 
 @contextmanager
-def lines_told() -> Iterator[None]:
+def lines_reported() -> Iterator[None]:
     """What is wrong with a file, a line for each complaint."""
     from partibus.cli.failures import say
     from partibus.server.failure import EXIT_USAGE

@@ -37,10 +37,10 @@ def status(
 
     A pipeline that was killed is shown as lost; the same command as before goes on with it.
     """
-    from partibus.cli.failures import told
+    from partibus.cli.failures import reported
     from partibus.cli.pipelines.running import pipelines_ready
 
-    with told(), pipelines_ready():
+    with reported(), pipelines_ready():
         from pyspark_servicebus.pipelines.run.termination import terminated_as_interrupted
 
         with terminated_as_interrupted():
