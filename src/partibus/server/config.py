@@ -123,8 +123,7 @@ class ServeSettings:
     encryption_key_command: str | None = None
     """Where the key of the data comes from; neither: it is not encrypted."""
     metrics: str = LOOPBACK
-    otel: bool = False
-    """Traces and metrics are exported for OpenTelemetry, as its OTEL_* variables say."""
+    otel: bool = False  # traces and metrics are exported, as the OTEL_* variables say
     log_level: str = "info"
     log_format: str = TEXT
     audit_log: Path | None = None
@@ -231,9 +230,7 @@ def resolve_configuration(
     _check_ports(settings)
     _check_tls(settings)
     testing.check(settings)
-    if settings.otel:
-        telemetry.require_packages()
-        telemetry.exports_of(environment)
+    telemetry.check(settings.otel, environment)
     settings = clustering.settle(settings)
     for name in ServeSettings.__dataclass_fields__:
         origins.setdefault(name, "default")

@@ -152,9 +152,9 @@ def evict(node: Number, cluster: Url, yes: Yes = False, json: AsJson = False) ->
         partibus cluster evict 2 --yes
     """
     from partibus.cli.confirming import confirm
-    from partibus.cli.failures import told
+    from partibus.cli.failures import reported
 
-    with told():
+    with reported():
         confirm(f"Remove node {node} from the cluster?", yes)
     _ask(cluster, json, lambda desk: desk.evict(node))
 
@@ -163,9 +163,9 @@ def _ask(url: str, json: bool, question: "Callable[[ClusterDesk], Awaitable[Repo
     import asyncio
 
     from partibus.cli.asking import print_json
-    from partibus.cli.failures import told
+    from partibus.cli.failures import reported
 
-    with told():
+    with reported():
         report = asyncio.run(_answer(url, question))
         if json:
             print_json(report)

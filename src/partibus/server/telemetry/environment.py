@@ -29,6 +29,13 @@ class Exports:
     metrics_interval_ms: int
 
 
+def check(is_wanted: bool, environment: Mapping[str, str]) -> None:
+    """Refuse a start that could not export what was asked for."""
+    if is_wanted:
+        require_packages()
+        exports_of(environment)
+
+
 def require_packages() -> None:
     """Raise when the extra is not installed."""
     try:
