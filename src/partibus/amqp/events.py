@@ -5,7 +5,6 @@ Events come out of `Connection.receive_data`, `Connection.sasl_outcome` and
 `Connection.tick`; the owner acts on them by calling the connection, session or link.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from partibus.amqp.delivery import Delivery, DeliveryState
@@ -31,111 +30,150 @@ class Event:
 # --- SASL -------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
 class SaslInitReceived(Event):
     """The peer authenticates; answer with `Connection.sasl_outcome`, now or later."""
 
-    mechanism: str
-    response: bytes
-    hostname: str
+    __slots__ = ("hostname", "mechanism", "response")
+    fields: ClassVar[tuple[str, ...]] = ("mechanism", "response", "hostname")
+
+    def __init__(self, mechanism: str, response: bytes, hostname: str) -> None:
+        self.mechanism = mechanism
+        self.response = response
+        self.hostname = hostname
 
 
-@dataclass(eq=False)
 class SaslOutcomeReceived(Event):
     """The peer has judged us; 0 is success, anything else closed the connection."""
 
-    code: int
+    __slots__ = ("code",)
+    fields: ClassVar[tuple[str, ...]] = ("code",)
+
+    def __init__(self, code: int) -> None:
+        self.code = code
 
 
 # --- the connection ---------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
 class OpenReceived(Event):
     """The peer opened; a listener answers with `Connection.open`, or `close` to refuse."""
 
-    frame: OpenFrame
+    __slots__ = ("frame",)
+    fields: ClassVar[tuple[str, ...]] = ("frame",)
+
+    def __init__(self, frame: OpenFrame) -> None:
+        self.frame = frame
 
 
-@dataclass(eq=False)
 class CloseReceived(Event):
     """The peer closed, or confirmed our close. All sessions and links are gone."""
 
-    error: AmqpError | None
+    __slots__ = ("error",)
+    fields: ClassVar[tuple[str, ...]] = ("error",)
+
+    def __init__(self, error: AmqpError | None) -> None:
+        self.error = error
 
 
-@dataclass(eq=False)
 class ConnectionFailed(Event):
     """The connection was closed by this side. All sessions and links are gone."""
 
-    error: AmqpError
+    __slots__ = ("error",)
+    fields: ClassVar[tuple[str, ...]] = ("error",)
+
+    def __init__(self, error: AmqpError) -> None:
+        self.error = error
 
 
 # --- sessions ---------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
 class BeginReceived(Event):
     """The peer began a session; the begin that answers it is already queued."""
 
-    session: "Session"
+    __slots__ = ("session",)
+    fields: ClassVar[tuple[str, ...]] = ("session",)
+
+    def __init__(self, session: "Session") -> None:
+        self.session = session
 
 
-@dataclass(eq=False)
 class BeginConfirmed(Event):
     """The peer answered our begin."""
 
-    session: "Session"
+    __slots__ = ("session",)
+    fields: ClassVar[tuple[str, ...]] = ("session",)
+
+    def __init__(self, session: "Session") -> None:
+        self.session = session
 
 
-@dataclass(eq=False)
 class EndReceived(Event):
     """The peer ended a session (already answered), or confirmed our end. Its links are gone."""
 
-    session: "Session"
-    error: AmqpError | None
+    __slots__ = ("error", "session")
+    fields: ClassVar[tuple[str, ...]] = ("session", "error")
+
+    def __init__(self, session: "Session", error: AmqpError | None) -> None:
+        self.session = session
+        self.error = error
 
 
-@dataclass(eq=False)
 class SessionFailed(Event):
     """The peer broke a rule and this side ended the session. Its links are gone."""
 
-    session: "Session"
-    error: AmqpError
+    __slots__ = ("error", "session")
+    fields: ClassVar[tuple[str, ...]] = ("session", "error")
+
+    def __init__(self, session: "Session", error: AmqpError) -> None:
+        self.session = session
+        self.error = error
 
 
 # --- links ------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
 class AttachReceived(Event):
     """The peer wants a link; answer with `Link.accept` or `Link.refuse`, now or later."""
 
-    link: "Link"
+    __slots__ = ("link",)
+    fields: ClassVar[tuple[str, ...]] = ("link",)
+
+    def __init__(self, link: "Link") -> None:
+        self.link = link
 
 
-@dataclass(eq=False)
 class AttachConfirmed(Event):
     """The peer answered our attach; a refusal has neither source nor target."""
 
-    link: "Link"
+    __slots__ = ("link",)
+    fields: ClassVar[tuple[str, ...]] = ("link",)
+
+    def __init__(self, link: "Link") -> None:
+        self.link = link
 
 
-@dataclass(eq=False)
 class DetachReceived(Event):
     """The peer detached (already answered), or confirmed our detach. Comes once per link."""
 
-    link: "Link"
-    closed: bool
-    error: AmqpError | None
+    __slots__ = ("closed", "error", "link")
+    fields: ClassVar[tuple[str, ...]] = ("link", "closed", "error")
+
+    def __init__(self, link: "Link", closed: bool, error: AmqpError | None) -> None:
+        self.link = link
+        self.closed = closed
+        self.error = error
 
 
-@dataclass(eq=False)
 class LinkFailed(Event):
     """The link was detached by this side: the peer broke a rule, or the link was stolen."""
 
-    link: "Link"
-    error: AmqpError
+    __slots__ = ("error", "link")
+    fields: ClassVar[tuple[str, ...]] = ("link", "error")
+
+    def __init__(self, link: "Link", error: AmqpError) -> None:
+        self.link = link
+        self.error = error
 
 
 class FlowReceived(Event):
@@ -217,7 +255,6 @@ class TransferReceived(Event):
         return b"".join([memoryview(self.buf)[self.start : self.end], *self.rest])
 
 
-@dataclass(eq=False)
 class TransferRefused(Event):
     """A message that was part of something larger was refused by the engine itself.
 
@@ -225,8 +262,12 @@ class TransferRefused(Event):
     its state names must know that a part is missing [4.4.1].
     """
 
-    link: "Link"
-    state: DeliveryState
+    __slots__ = ("link", "state")
+    fields: ClassVar[tuple[str, ...]] = ("link", "state")
+
+    def __init__(self, link: "Link", state: DeliveryState) -> None:
+        self.link = link
+        self.state = state
 
 
 class DispositionReceived(Event):

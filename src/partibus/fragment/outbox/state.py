@@ -10,7 +10,6 @@ import enum
 import struct
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
@@ -59,12 +58,14 @@ class Parcel:
         """It was there when the process began: it may have been handed over already."""
 
 
-@dataclass(eq=False)
 class WordChunk:
     """The words of neighbouring parcels, and how many of them are there."""
 
-    words: "array[int]"
-    live: int
+    __slots__ = ("live", "words")
+
+    def __init__(self, words: "array[int]", live: int) -> None:
+        self.words = words
+        self.live = live
 
 
 class Words:

@@ -7,7 +7,6 @@ message has gone. Knows nothing of sessions but their numbers; `sessions` owns i
 
 import struct
 from array import array
-from dataclasses import dataclass
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
@@ -21,12 +20,14 @@ NOBODY: Final = 0
 """In place of a session's number: the message is in none."""
 
 
-@dataclass(eq=False)
 class NumberChunk:
     """The session numbers of CHUNK_SEQUENCES messages, and how many of them are there."""
 
-    numbers: "array[int]"
-    live: int
+    __slots__ = ("live", "numbers")
+
+    def __init__(self, numbers: "array[int]", live: int) -> None:
+        self.numbers = numbers
+        self.live = live
 
 
 class SessionNumbers:
