@@ -22,5 +22,11 @@ def test_the_demo_keeps_its_promises(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Every promise was kept" in done.stdout
     assert "0 lost" in done.stdout
+    said = done.stdout.splitlines()
+    console = next(n for n, line in enumerate(said) if "/console/" in line)
+    traffic = next(n for n, line in enumerate(said) if "A shop and its billing start" in line)
+    assert console < traffic, "the console's address comes before the traffic"
+    index = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert '<svg class="system"' in index
     for page in PAGES:
         assert (tmp_path / page).stat().st_size > 1000
