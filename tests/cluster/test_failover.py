@@ -63,6 +63,7 @@ def test_a_drained_node_has_no_lane_and_serves_on(new_cluster: NewCluster) -> No
         cluster.ask(lambda at: at.drain(drained.number, 60))
         assert set(cluster.owners().values()) == {other.number}
         traffic.flows()
+        cluster.ask(lambda at: at.resume(drained.number))
         cluster.settle()
         assert set(cluster.owners().values()) == {drained.number, other.number}
         traffic.flows()
@@ -89,7 +90,7 @@ def test_a_rolling_restart_fails_no_keyless_send(new_cluster: NewCluster) -> Non
 def test_an_evicted_node_ends(new_cluster: NewCluster) -> None:
     cluster = new_cluster(2)
     evicted, other = cluster.nodes
-    cluster.ask(lambda at: at.evict(evicted.number))
+    cluster.ask(lambda at: at.evict(evicted.number, force=True))
     assert evicted.wait() == 0
     wait_until(lambda: set(cluster.owners().values()) == {other.number}, "the other has all lanes")
     assert len(cluster.owners()) == 6

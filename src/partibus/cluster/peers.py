@@ -79,6 +79,7 @@ class Peers:
         self._guests: dict[Guest, None] = {}
         self._callers: dict[Caller, None] = {}
         self._brokers: Mapping[int, Broker] = {}
+        self._on_store: Callable[[], None] | None = None
         self.is_serving = True
         self.lanes: LaneTable | None = None
         """Where lanes are served, when that changes; None where each store has its worker."""
@@ -92,9 +93,12 @@ class Peers:
         self._heard_from[number] = asyncio.Event()
         return far
 
-    def watch(self, brokers: Mapping[int, Broker]) -> None:
-        """Tell the others how these stores answer."""
+    def watch(
+        self, brokers: Mapping[int, Broker], changed: Callable[[], None] | None = None
+    ) -> None:
+        """Let the others know how these stores answer, and who else wants to hear of it."""
         self._brokers = brokers
+        self._on_store = changed
         for broker in brokers.values():
             broker.on_state = self._store_changed
 
@@ -271,6 +275,8 @@ class Peers:
     def _store_changed(self, _state: StoreState) -> None:
         for guest in self._guests:
             guest.channel.post(self._stores_row(), ROW_BYTES)
+        if self._on_store is not None:
+            self._on_store()
 
     # --- questions (the `FarWorkers` of the control hub) ------------------------------------
 

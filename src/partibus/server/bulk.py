@@ -58,6 +58,8 @@ class BulkPath:
         self._failure: str | None = None
         self.certificates: Callable[[], tuple[bytes, bytes]] | None = None
         """The server's certificate and its key; without them bulk is for loopback alone."""
+        self.owner_of: Callable[[int], int | None] | None = None
+        """The node that serves a lane, in a cluster; None: stores have their workers."""
         control.register(BULK, self._where)
 
     # --- this worker ----------------------------------------------------------------------
@@ -70,7 +72,9 @@ class BulkPath:
             if self._starting is None:
                 self._starting = asyncio.get_running_loop().create_task(self._start())
             return {"port": None}
-        return {"port": self._server.port, "tls": not self._settings.loopback_only}
+        where = {"port": self._server.port, "tls": not self._settings.loopback_only}
+        # Nodes are on machines of their own; workers are where the client already is.
+        return where if self.owner_of is None else {**where, "host": self._settings.peer_host}
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -87,7 +91,8 @@ class BulkPath:
 
         port = self._settings.flight_port
         host = "[::]" if self._settings.host == EVERY_INTERFACE else self._settings.host
-        location = f"{host}:{port + self._control.worker if port else 0}"
+        offset = self._control.worker if self.owner_of is None else 0
+        location = f"{host}:{port + offset if port else 0}"
         services = (BulkService(self._namespace), StagingService(self._namespace))
         if self._settings.loopback_only:
             return BulkServer(f"grpc://{location}", loop, *services, self, self._memory)
@@ -149,7 +154,11 @@ class BulkPath:
             self.authorize(token, path, Rights.SEND)
 
     def _owner(self, store: int) -> int:
-        return worker_of(store, self._settings.workers)
+        if self.owner_of is None:
+            return worker_of(store, self._settings.workers)
+        # A lane that moves is reached through any node.
+        owner = self.owner_of(store)
+        return self._control.worker if owner is None else owner
 
     async def _locations(self, host: str) -> dict[int, str]:
         """The address of every worker's Flight server, once all that answer have one."""
@@ -161,9 +170,13 @@ class BulkPath:
                 raise NotImplementedHere(failures[0])
             if all(answer["port"] is not None for answer in answers.values()):
                 return {
-                    worker: f"grpc{'+tls' if answer['tls'] else ''}://{host}:{answer['port']}"
+                    worker: _location(answer.get("host", host), answer)
                     for worker, answer in answers.items()
                 }
             if asyncio.get_running_loop().time() > deadline:
                 raise OperationTimeout("The Flight servers did not start in time; try again.")
             await asyncio.sleep(START_POLL_S)
+
+
+def _location(host: str, answer: Payload) -> str:
+    return f"grpc{'+tls' if answer['tls'] else ''}://{host}:{answer['port']}"

@@ -7,6 +7,7 @@ the catalog's feed. Started and stopped by the node.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
@@ -28,6 +29,8 @@ class Follower:
         self._catalog = catalog
         self._scheduler = scheduler
         self._timer: Timer | None = None
+        self.on_told: Callable[[int], None] | None = None
+        """Called with the generation that another process has written, before it is read."""
 
     def start(self, control: ControlHub) -> None:
         """Listen to the other workers, and poll."""
@@ -40,6 +43,8 @@ class Follower:
             self._timer.cancel()
 
     def _follow(self, payload: Payload) -> Payload:
+        if self.on_told is not None:
+            self.on_told(payload.get("generation", 0))
         return {"changes": len(self._catalog.refresh())}
 
     def _look(self) -> None:

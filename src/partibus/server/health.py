@@ -83,7 +83,8 @@ class OwnHealth:
     def __init__(self, brokers: Mapping[int, Broker], catalog: Catalog) -> None:
         self._brokers = brokers
         self._catalog = catalog
-        self._probes: dict[int, StoreProbe] = {}
+        self._probes: dict[Broker, StoreProbe] = {}
+        """Of the brokers there are; the lanes of a cluster come and go."""
 
     def register(self, control: ControlHub) -> None:
         """Answer for this process."""
@@ -92,12 +93,16 @@ class OwnHealth:
 
     async def probe(self, payload: Payload) -> Payload:
         """Read the catalog, and have every store write."""
-        stores = await asyncio.gather(*map(self._store, self._brokers.items()))
+        known, brokers = self._probes, dict(self._brokers)
+        probes = {b: known.get(b) or StoreProbe(b.store) for b in brokers.values()}
+        self._probes = probes
+        asked = [self._store(number, broker, probes[broker]) for number, broker in brokers.items()]
+        stores = await asyncio.gather(*asked)
         return {"catalog": self._reads_catalog(), "stores": dict(stores)}
 
-    async def _store(self, numbered: tuple[int, Broker]) -> tuple[str, dict[str, Any]]:
-        number, broker = numbered
-        probe = self._probes.setdefault(number, StoreProbe(broker.store))
+    async def _store(
+        self, number: int, broker: Broker, probe: StoreProbe
+    ) -> tuple[str, dict[str, Any]]:
         return str(number), {
             "state": await probe.state(),
             "age_ms": probe.age_ms(),
@@ -115,11 +120,15 @@ class OwnHealth:
 
 
 class HealthService:
-    """The health of the whole server."""
+    """The health of the whole server, or of one node of a cluster.
 
-    def __init__(self, control: ControlHub, stores: int) -> None:
+    A node answers for itself and the lanes that it serves: a node that is lost, or a lane that
+    moves, is no reason to restart this one or to send its clients elsewhere."""
+
+    def __init__(self, control: ControlHub, stores: int, is_node: bool = False) -> None:
         self._control = control
-        self._stores = stores
+        self._is_node = is_node
+        self._stores = range(0 if is_node else stores)
 
     async def alive(self) -> dict[int, bool]:
         """Whether the loop of each worker answers."""
@@ -130,7 +139,7 @@ class HealthService:
         """What every worker finds in its stores."""
         answers = await self._ask_all(PROBE)
         found = [answer for answer in answers.values() if answer is not None]
-        stores = {n: StoreHealth(state=UNREACHABLE) for n in range(self._stores)}
+        stores = {n: StoreHealth(state=UNREACHABLE) for n in self._stores}
         for answer in found:
             for number, facts in answer["stores"].items():
                 stores[int(number)] = StoreHealth(**facts)
@@ -141,7 +150,7 @@ class HealthService:
         )
 
     async def _ask_all(self, name: str) -> dict[int, Payload | None]:
-        workers = self._control.workers
+        workers = [self._control.worker] if self._is_node else self._control.workers
         answers = await asyncio.gather(*(self._ask(worker, name) for worker in workers))
         return dict(zip(workers, answers, strict=True))
 

@@ -124,7 +124,7 @@ class ServerNamespace:
     async def _change(self, path: str, write: Callable[[Catalog], _Result]) -> _Result:
         with self._alone(path):
             result = await self._written(write)
-            await self._control.ask_all(FOLLOW, {})
+            await self._control.ask_all(FOLLOW, {"generation": self._writer.generation})
             return result
 
     @contextlib.contextmanager

@@ -127,7 +127,7 @@ class Node:
         self._clock_watch: ClockWatch
         self._idle: IdleWatch
         self.administration: Administration
-        self.health = HealthService(self.control, settings.stores)
+        self.health = HealthService(self.control, settings.stores, seat is not None)
         self.bulk: BulkPath
         self._faults: FaultBox | None = None
         self._couriers: Couriers
@@ -201,6 +201,7 @@ class Node:
         )
         self.gateway.start()
         self._follower = Follower(self.catalog, scheduler)
+        self._follower.on_told = None if self._seat is None else self._seat.heard
         self._follower.start(self.control)
         clock = self._time.clock
         decides = None if self._seat is None else self._seat.decides
@@ -335,9 +336,10 @@ class Node:
         settings, membership = self._settings, self._membership
         file = self._catalog_path()
         if self._seat is not None:
-            self.catalog = self._seat.open_catalog()
+            self.catalog = self._seat.follow_catalog()
             undo.callback(self.catalog.close)
             self._writer = CatalogWriter(self.catalog, self._seat.open_catalog)
+            self._writer.on_written = self._seat.heard
             self._belonging = Belonging(Path("the catalog"), settings, self.catalog)
             return
         if file is not None and not settings.memory and membership is None:
@@ -420,6 +422,8 @@ class Node:
             self.control,
             gateway.memory,
         )
+        if self._seat is not None:
+            self.bulk.owner_of = self._seat.group.owner_of
         self.administration = Administration(
             self._settings,
             self.catalog,

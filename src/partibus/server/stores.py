@@ -73,7 +73,9 @@ class StoreMaker:
                 "pip install 'partibus[postgres]'."
             ) from error
         owner = f"{socket.gethostname()} process {os.getpid()}"
-        return PostgresStore(address, number, notify=self._notify, owner=owner)
+        # A node of a cluster writes under a lease: its holder opens a lane anew after a failure.
+        is_alone = self._settings.cluster is None
+        return PostgresStore(address, number, notify=self._notify, owner=owner, takes_over=is_alone)
 
     def _in_memory(self, number: int) -> Store:
         if not self._settings.faults:

@@ -72,18 +72,31 @@ async def test_a_store_that_does_not_answer_is_stuck(monkeypatch: pytest.MonkeyP
     assert await probe.state() == "up"
 
 
+class Hub:
+    """Two processes, of which one answers."""
+
+    workers = (0, 1)
+    worker = 0
+
+    async def ask(self, worker: int, name: str, payload: object) -> dict[str, object]:
+        if worker == 1:
+            raise OperationTimeout("Worker 1 did not answer.")
+        up = {"state": "up", "age_ms": 1, "damaged": 0, "short": False}
+        return {"catalog": True, "stores": {"0": up}}
+
+
 async def test_workers_that_do_not_answer_are_named() -> None:
-    class Hub:
-        workers = (0, 1)
-
-        async def ask(self, worker: int, name: str, payload: object) -> dict[str, object]:
-            if worker == 1:
-                raise OperationTimeout("Worker 1 did not answer.")
-            up = {"state": "up", "age_ms": 1, "damaged": 0, "short": False}
-            return {"catalog": True, "stores": {"0": up}}
-
     service = HealthService(Hub(), 2)
     assert await service.alive() == {0: True, 1: False}
     report = await service.report()
     assert report.workers == {0: True, 1: False}
     assert [report.stores[number].state for number in range(2)] == ["up", "unreachable"]
+
+
+async def test_a_node_answers_for_itself_and_its_lanes() -> None:
+    service = HealthService(Hub(), 2, is_node=True)
+    assert await service.alive() == {0: True}
+    report = await service.report()
+    assert report.workers == {0: True}
+    assert {number: store.state for number, store in report.stores.items()} == {0: "up"}
+    assert not [*report.obstacles(), *report.defects()]

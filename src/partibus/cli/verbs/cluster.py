@@ -127,14 +127,14 @@ def drain(
 
         partibus cluster drain 2
     """
-    _ask(cluster, json, lambda desk: desk.drain(node, wait, undo=undo))
+    _ask(cluster, json, lambda desk: desk.resume(node) if undo else desk.drain(node, wait))
 
 
 @app.command()
 def rebalance(cluster: Url, wait: Wait = 60.0, json: AsJson = False) -> None:
-    """Spread the lanes evenly over all live nodes, those that were drained included.
+    """Spread the lanes evenly over all live nodes, and wait until that is done.
 
-    Lanes spread by themselves when nodes come and go; this ends all drains and waits for it.
+    Lanes spread by themselves when nodes come and go, a few at a time.
 
     Example:
 
@@ -144,7 +144,13 @@ def rebalance(cluster: Url, wait: Wait = 60.0, json: AsJson = False) -> None:
 
 
 @app.command()
-def evict(node: Number, cluster: Url, yes: Yes = False, json: AsJson = False) -> None:
+def evict(
+    node: Number,
+    cluster: Url,
+    force: Annotated[bool, typer.Option("--force", help="Also one that is alive.")] = False,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> None:
     """Remove a node that hangs or is lost; its lanes are free at once, and its process ends.
 
     Example:
@@ -156,7 +162,7 @@ def evict(node: Number, cluster: Url, yes: Yes = False, json: AsJson = False) ->
 
     with reported():
         confirm(f"Remove node {node} from the cluster?", yes)
-    _ask(cluster, json, lambda desk: desk.evict(node))
+    _ask(cluster, json, lambda desk: desk.evict(node, force=force))
 
 
 def _ask(url: str, json: bool, question: "Callable[[ClusterDesk], Awaitable[Report]]") -> None:

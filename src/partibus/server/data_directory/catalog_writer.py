@@ -23,9 +23,16 @@ class CatalogWriter:
         self._catalog = catalog
         self._open_own = open_own
         """Opens the file once more; None when the loop writes."""
+        self.on_written: Callable[[int], None] | None = None
+        """Called on the loop with the generation that a change has led to, before it is read."""
         self._own: Catalog | None = None
         """Of the thread; opened with the first change."""
         self._thread = ThreadPoolExecutor(1, "catalog-write")
+
+    @property
+    def generation(self) -> int:
+        """How many changes the namespace has seen, as far as this process knows."""
+        return self._catalog.generation
 
     async def write(self, change: Callable[[Catalog], _Result]) -> _Result:
         """Make a change: durable, and known to this process, when the answer comes.
@@ -39,6 +46,8 @@ class CatalogWriter:
         loop = asyncio.get_running_loop()
         dropped = self._catalog.take_dropped()
         result = await loop.run_in_executor(self._thread, self._write_apart, change, dropped)
+        if self.on_written is not None and self._own is not None:
+            self.on_written(self._own.generation)
         self._catalog.refresh()
         return result
 

@@ -12,6 +12,7 @@ from partibus.cluster.node_group import NodeGroup
 from partibus.control.catalog import Catalog
 from partibus.control.ownership import NodeAddress
 from partibus.control.postgres.catalog import PostgresCatalog
+from partibus.control.postgres.feed import CatalogFeed
 from partibus.control.postgres.lease_rows import add_lanes, look
 from partibus.control.postgres.ownership import PostgresOwnership
 from partibus.control.postgres.session import ControlSession
@@ -19,7 +20,6 @@ from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
 from partibus.server.config import ServeSettings
 from partibus.server.nodes.seat import Seat
-from partibus.server.nodes.takeover import free_lane
 
 
 def make_seat(settings: ServeSettings, clock: Clock) -> Seat:
@@ -29,12 +29,11 @@ def make_seat(settings: ServeSettings, clock: Clock) -> Seat:
     address = NodeAddress(settings.peer_host, group.transport.port, __version__)
     ownership = PostgresOwnership(settings.cluster, address, clock)
     group.nodes = lambda: {n: (a.host, a.port) for n, a in ownership.nodes().items()}
-
-    def free(lane: int) -> None:
-        free_lane(settings.store_databases[lane], lane)
-
-    begin = partial(_begin, settings, ownership)
-    return Seat(ownership, group, partial(_open_catalog, settings, clock), begin, free)
+    opened = partial(_open_catalog, settings, clock)
+    seat = Seat(ownership, group, opened, partial(_begin, settings, ownership))
+    feed = CatalogFeed(settings.cluster, seat.refresh)
+    seat.follow_by(feed, partial(opened, feed))
+    return seat
 
 
 async def _begin(settings: ServeSettings, ownership: PostgresOwnership) -> None:
@@ -60,7 +59,10 @@ async def _begin(settings: ServeSettings, ownership: PostgresOwnership) -> None:
         )
 
 
-def _open_catalog(settings: ServeSettings, clock: Clock) -> Catalog:
+def _open_catalog(
+    settings: ServeSettings, clock: Clock, feed: CatalogFeed | None = None
+) -> Catalog:
     assert settings.cluster is not None
     rows = PostgresCatalog(settings.cluster)
+    rows.feed = feed
     return Catalog(profile=settings.profile, stores=settings.stores, clock=clock, rows=rows)

@@ -38,10 +38,7 @@ class LaneKeeping:
         make: Callable[[int], Broker],
         prepare: Callable[[int, Broker], Awaitable[int]],
         keeps_locks: bool,
-        free: Callable[[int], None],
     ) -> None:
-        self._free = free
-        """Ends what an earlier owner still holds of a lane; blocks."""
         self._ownership = ownership
         self._lanes = lanes
         self._make = make
@@ -60,6 +57,7 @@ class LaneKeeping:
         owned, wanted = self._ownership.owned(), self._ownership.wanted()
         for lane in list(self._lanes.brokers):
             is_ours = lane in owned and not self._was_taken(lane)
+            is_ours = is_ours and not self._lanes.brokers[lane].store.fenced
             if lane in self._busy:
                 continue
             if not is_ours:
@@ -125,7 +123,6 @@ class LaneKeeping:
 
     async def _recover(self, lane: int) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._free, lane)
         broker = self._make(lane)
         # Reading the log takes long; what the other lanes serve goes on meanwhile.
         await loop.run_in_executor(None, broker.open)
@@ -158,9 +155,12 @@ class LaneKeeping:
         await loop.run_in_executor(None, broker.close, self._keeps_locks)
 
     async def _throw_away(self, lane: int) -> None:
-        """The lane is not ours any more: what is in memory may be behind its log."""
-        _log.warning("lane %d is served here no more: its lease was lost", lane)
+        """The lane is not ours any more, or has to be opened anew: what is in memory may differ
+        from its log."""
         broker = self._lanes.end(lane)
+        is_owned = lane in self._ownership.owned()
+        why = "its store failed or has another writer" if is_owned else "its lease was lost"
+        _log.warning("lane %d is served here no more: %s", lane, why)
         if broker is not None:
             await self._abandon(broker)
 

@@ -1,88 +1,78 @@
-"""What an operator asks of a cluster: how it is, to drain a node, to spread lanes, to evict.
+"""What `partibus cluster` asks of a cluster, as reports for people and programs.
 
-Owns these operations on the tables of the cluster's database, so that they work whether a node
-answers or not. Moving lanes is the nodes' own work, which follows from the tables; here it is only
-awaited. Called by `partibus cluster`.
+Owns the form of these reports, and how long an operator waits for lanes that move. What is asked
+and refused is `control.postgres.operations`'s, which needs no node to answer. Called by the verbs.
 """
 
 import asyncio
 import contextlib
-import math
 from collections.abc import AsyncIterator, Callable
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from partibus.control.postgres import lease_rows
-from partibus.control.postgres.lease_rows import LeaseRows
-from partibus.control.postgres.session import ControlSession, prepare
-from partibus.domain.errors import EntityNotFound, OperationTimeout
-
-LOOK_S: Final = 0.2
+from partibus.control.postgres.operations import ClusterOperations, ClusterStatus
+from partibus.domain.errors import OperationTimeout
 
 Report = dict[str, Any]
 
 
 class ClusterDesk:
-    """Asks and changes the tables of one cluster."""
+    """Asks one cluster."""
 
-    def __init__(self, session: ControlSession) -> None:
-        self._session = session
+    def __init__(self, operations: ClusterOperations) -> None:
+        self._operations = operations
 
     async def status(self) -> Report:
         """Every node and lane, as the database has them now."""
-        return _report(await self._look())
+        return _report(await self._operations.status())
 
-    async def drain(self, node: int, wait_s: float, *, undo: bool = False) -> Report:
-        """Have a node hand its lanes over, or take lanes again; returns when it has none."""
-        change = partial(lease_rows.set_draining, node=node, draining=not undo)
-        if not await self._session.run(change):
-            raise _unknown(node)
-        if undo:
-            return await self.status()
-        return await self._until(lambda found: not _lanes_of(found, node), wait_s, "drained")
+    async def drain(self, node: int, wait_s: float) -> Report:
+        """Have a node hand its lanes over; returns when others have them."""
 
-    async def rebalance(self, wait_s: float) -> Report:
-        """Have every live node take its share, those that were drained too."""
-        for row in (await self._look()).nodes:
-            if row.draining:
-                change = partial(lease_rows.set_draining, node=row.number, draining=False)
-                await self._session.run(change)
-        return await self._until(_is_even, wait_s, "balanced")
+        def is_drained(status: ClusterStatus) -> bool:
+            return all(row.owner not in (None, node) for row in status.lanes)
 
-    async def evict(self, node: int) -> Report:
-        """Remove a node; its lanes are free at once, and it ends when it learns of it."""
-        if not await self._session.run(partial(lease_rows.remove, node=node)):
-            raise _unknown(node)
+        await self._operations.drain(node)
+        return await self._until(is_drained, wait_s, "drained")
+
+    async def resume(self, node: int) -> Report:
+        """Have a node that was drained take lanes again."""
+        await self._operations.resume(node)
         return await self.status()
 
-    async def _look(self) -> LeaseRows:
-        return await self._session.run(lease_rows.look)
+    async def rebalance(self, wait_s: float) -> Report:
+        """Return when every lane has an owner and none is to move."""
+        await self._operations.rebalance()
+        return await self._until(lambda status: status.is_settled, wait_s, "balanced")
 
-    async def _until(self, is_so: Callable[[LeaseRows], bool], wait_s: float, word: str) -> Report:
-        for _ in range(max(1, math.ceil(wait_s / LOOK_S))):
-            found = await self._look()
-            if is_so(found):
-                return _report(found)
-            await asyncio.sleep(LOOK_S)
-        raise OperationTimeout(
-            f"The cluster is not {word} after {wait_s:g} s; lanes go on moving. See `partibus "
-            "cluster status`, or give --wait more time."
-        )
+    async def evict(self, node: int, *, force: bool) -> Report:
+        """Remove a node; its lanes are free at once, and it ends when it learns of it."""
+        await self._operations.evict(node, alive_too=force)
+        return await self.status()
+
+    async def _until(
+        self, holds: Callable[[ClusterStatus], bool], wait_s: float, word: str
+    ) -> Report:
+        try:
+            async with asyncio.timeout(wait_s):
+                return _report(await self._operations.wait_for(holds))
+        except TimeoutError:
+            raise OperationTimeout(
+                f"The cluster is not {word} after {wait_s:g} s; lanes continue to move. See "
+                "`partibus cluster status`, or give --wait more time."
+            ) from None
 
 
 @contextlib.asynccontextmanager
 async def desk(url: str) -> AsyncIterator[ClusterDesk]:
     """A desk at the cluster's database."""
-    await asyncio.to_thread(prepare, url)
-    session = ControlSession(url, "operations")
+    operations = ClusterOperations(url)
     try:
-        yield ClusterDesk(session)
+        yield ClusterDesk(operations)
     finally:
-        await session.close()
+        await operations.close()
 
 
-def _report(found: LeaseRows) -> Report:
-    alive = {row.number for row in found.nodes if row.alive}
+def _report(status: ClusterStatus) -> Report:
     nodes = [
         {
             "node": row.number,
@@ -90,25 +80,10 @@ def _report(found: LeaseRows) -> Report:
             "version": row.address.version,
             "state": "down" if not row.alive else "draining" if row.draining else "up",
             "heartbeat_ms": row.heartbeat_age_ms,
-            "lanes": _lanes_of(found, row.number),
+            "lanes": status.lanes_of(row.number),
         }
-        for row in found.nodes
+        for row in status.nodes
     ]
-    unowned = [row.number for row in found.lanes if row.owner not in alive]
-    return {"nodes": nodes, "lanes": len(found.lanes), "unowned": unowned}
-
-
-def _lanes_of(found: LeaseRows, node: int) -> list[int]:
-    return [row.number for row in found.lanes if row.owner == node]
-
-
-def _is_even(found: LeaseRows) -> bool:
-    """Whether every lane has a live owner, and no node has more than one lane more than another."""
-    counts = [len(_lanes_of(found, row.number)) for row in found.nodes if row.alive]
-    return sum(counts) == len(found.lanes) and max(counts, default=0) - min(counts, default=0) <= 1
-
-
-def _unknown(node: int) -> EntityNotFound:
-    return EntityNotFound(
-        f"The cluster has no node {node}; `partibus cluster status` shows which it has."
-    )
+    unowned = [row.number for row in status.lanes if row.owner is None]
+    moves = [{"lane": move.lane, "to": move.target} for move in status.moves]
+    return {"nodes": nodes, "lanes": len(status.lanes), "unowned": unowned, "moves": moves}

@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 from partibus.cluster.node_group import NodeGroup
 from partibus.cluster.peers import Peers
 from partibus.control.catalog import Catalog
 from partibus.control.ownership import Ownership
+from partibus.domain.errors import StoreUnavailable
 from partibus.fragment.broker import Broker
 from partibus.server.data_directory.belonging import Belonging, begin_stores
 from partibus.server.nodes.lane_keeping import LaneKeeping
@@ -27,6 +28,16 @@ OPENING_S_MAX: Final = 30.0
 _log: Final = logging.getLogger(__name__)
 
 
+class Feed(Protocol):
+    """Knows how far the shared catalog has come, without blocking."""
+
+    generation: int
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
 class Seat:
     """One node's place among the others."""
 
@@ -36,23 +47,48 @@ class Seat:
         group: NodeGroup,
         open_catalog: Callable[[], Catalog],
         begin: Callable[[], Awaitable[None]],
-        free: Callable[[int], None],
     ) -> None:
-        self._free = free
         self._begin = begin
         """Starts the ownership."""
         self.ownership = ownership
         self.group = group
         self.open_catalog = open_catalog
+        """Opens it for who asks the database itself, such as the one who writes."""
+        self._open_followed: Callable[[], Catalog]
+        self._feed: Feed
+        self._catalog: Catalog | None = None
         self.on_evicted: Callable[[], None] | None = None
         """Called once when an operator has removed this node from the cluster."""
         self._keeping: LaneKeeping | None = None
         self._lanes: MovingLanes | None = None
 
+    def follow_by(self, feed: Feed, open_followed: Callable[[], Catalog]) -> None:
+        """Have a feed that says when there is news, and a catalog that asks it."""
+        self._feed = feed
+        self._open_followed = open_followed
+
+    def follow_catalog(self) -> Catalog:
+        """The catalog of the loop, which asks the database only when there is news."""
+        self._catalog = self._open_followed()
+        return self._catalog
+
+    def heard(self, generation: int) -> None:
+        """A change is durable that led to this generation; the feed may not know of it yet."""
+        self._feed.generation = max(self._feed.generation, generation)
+
+    def refresh(self) -> None:
+        """Take over what other nodes have written."""
+        if self._catalog is not None:
+            try:
+                self._catalog.refresh()
+            except StoreUnavailable as error:
+                _log.warning("the catalog cannot be followed now: %s", error.text)
+
     async def join(self, catalog: Catalog) -> int:
         """Take a number; answers it."""
         namespace = catalog.identity.namespace()
         assert namespace is not None
+        await self._feed.start()
         await self._begin()
         self.group.run = namespace.hex()
         self.group.worker = self.ownership.node
@@ -79,11 +115,11 @@ class Seat:
             lanes.take_up(lane, broker)
             await begin_stores(lanes.catalog, {lane: broker})
             belonging.drop_deleted(lane, broker)
-            peers.watch(lanes.brokers)
+            peers.watch(lanes.brokers, self._look)
             return epoch
 
         self._lanes = lanes
-        self._keeping = LaneKeeping(self.ownership, lanes, make, prepare, keeps_locks, self._free)
+        self._keeping = LaneKeeping(self.ownership, lanes, make, prepare, keeps_locks)
         self.ownership.on_change = self._changed
         self._changed()
         with contextlib.suppress(TimeoutError):
@@ -99,11 +135,15 @@ class Seat:
         if self._keeping is not None:
             await self._keeping.stop()
         await self.ownership.stop()
+        await self._feed.stop()
+
+    def _look(self) -> None:
+        if self._keeping is not None:
+            self._keeping.look()
 
     def _changed(self) -> None:
         self.group.changed()
-        if self._keeping is not None:
-            self._keeping.look()
+        self._look()
         if getattr(self.ownership, "evicted", False) and self.on_evicted is not None:
             _log.error("this node was evicted from the cluster, and stops")
             evicted, self.on_evicted = self.on_evicted, None

@@ -18,6 +18,10 @@ class FakeAlarms:
     def stop(self) -> None: ...
 
 
+class FakeStore:
+    fenced = False
+
+
 class FakeBroker:
     """A broker that only says what was done with it."""
 
@@ -27,6 +31,7 @@ class FakeBroker:
         self.fails = fails
         self.is_at_rest = True
         self.alarms = FakeAlarms()
+        self.store = FakeStore()
 
     def open(self) -> None:
         if self.lane in self.fails:
@@ -75,7 +80,6 @@ class Node:
             lambda lane: FakeBroker(lane, self.story, self.fails),  # type: ignore[arg-type,return-value]
             self._prepare,  # type: ignore[arg-type]
             True,
-            lambda lane: self.story.append(f"free {lane}"),
         )
         self.ownership.on_change = self.keeping.look
 
@@ -151,6 +155,17 @@ async def test_a_lane_that_another_node_serves_with_a_higher_epoch_is_let_go(ben
     one.lanes.table.reported(9, {2: 7})
     one.keeping.look()
     await until(lambda: "abandon 2" in one.story)
+
+
+async def test_a_lane_whose_store_is_fenced_is_opened_anew(bench: Bench) -> None:
+    """Under a lease a store never comes back by itself after a failure."""
+    one = await bench.join()
+    await until(lambda: len(one.served) == 4)
+    broken = one.lanes.brokers[2]
+    broken.store.fenced = True
+    one.keeping.look()
+    await until(lambda: one.story.count("open 2") == 2 and len(one.served) == 4)
+    assert "abandon 2" in one.story and one.lanes.brokers[2] is not broken
 
 
 async def test_a_lane_that_cannot_be_opened_is_tried_again(bench: Bench) -> None:

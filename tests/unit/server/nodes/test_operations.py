@@ -13,7 +13,7 @@ from partibus.control.ownership import NodeAddress
 from partibus.control.postgres.lease_rows import add_lanes
 from partibus.control.postgres.ownership import PostgresOwnership
 from partibus.control.postgres.session import ControlSession, prepare
-from partibus.domain.errors import EntityNotFound, OperationTimeout
+from partibus.domain.errors import ArgumentError, OperationTimeout
 from partibus.server.nodes.operations import ClusterDesk, desk
 
 pytestmark = pytest.mark.group("postgres")
@@ -84,12 +84,13 @@ async def test_what_the_status_shows(at_desk: ClusterDesk) -> None:
 async def test_a_drained_node_has_no_lanes_until_that_is_undone(at_desk: ClusterDesk) -> None:
     report = await at_desk.drain(1, 30)
     assert [(n["state"], len(n["lanes"])) for n in report["nodes"]] == [("draining", 0), ("up", 6)]
+    await at_desk.resume(1)
     report = await at_desk.rebalance(30)
     assert [(n["state"], len(n["lanes"])) for n in report["nodes"]] == [("up", 3), ("up", 3)]
 
 
 async def test_an_evicted_node_learns_of_it(at_desk: ClusterDesk, nodes: list[Node]) -> None:
-    report = await at_desk.evict(2)
+    report = await at_desk.evict(2, force=True)
     assert [n["node"] for n in report["nodes"]] == [1]
     while not nodes[1].ownership.evicted:  # noqa: ASYNC110  # its own renewal is waited for
         await asyncio.sleep(0.01)
@@ -99,8 +100,8 @@ async def test_an_evicted_node_learns_of_it(at_desk: ClusterDesk, nodes: list[No
 async def test_what_takes_too_long_and_who_is_unknown(
     at_desk: ClusterDesk, nodes: list[Node]
 ) -> None:
-    with pytest.raises(EntityNotFound, match="no node 9"):
-        await at_desk.evict(9)
+    with pytest.raises(ArgumentError, match="no node 9"):
+        await at_desk.evict(9, force=False)
     nodes[0].ownership.on_change = None  # it hands nothing over
     with pytest.raises(OperationTimeout, match="not drained after"):
         await at_desk.drain(1, 0.2)
@@ -113,4 +114,4 @@ async def test_the_verbs(at_desk: ClusterDesk, database: str) -> None:
     told = await asyncio.to_thread(run, ["cluster", "drain", "2", "--cluster", database])
     assert told.exit_code == 0 and "draining" in told.stdout
     told = await asyncio.to_thread(run, ["cluster", "evict", "7", "--yes", "--cluster", database])
-    assert told.exit_code == 1 and "no node 7" in told.stderr
+    assert told.exit_code == 2 and "no node 7" in told.stderr
