@@ -363,6 +363,9 @@ class SimulatedDisk:
         count = len(self._name_changes)
         self._threads.sleep_us(1 + int(self._chance.random() * 2 * self.faults.sync_us))
         self._call()
+        if self.faults.sync_errors > 0:  # names are in a journal: the next sync may keep them
+            self.faults.sync_errors -= 1
+            raise self._fail(errno.EIO, "a sync of the directory")
         for name, file in self._name_changes[:count]:
             _rename(self._certain_names, name, file)
         del self._name_changes[:count]
