@@ -8,12 +8,14 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import psycopg
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
@@ -21,10 +23,34 @@ from adversity.waiting import wait_until
 from partibus.domain.clock import SystemClock
 from partibus.server.nodes.certificates import make_cluster, make_node
 from partibus.server.nodes.operations import Report, desk
+from support.postgres import PostgresServer
 from support.server import ServerProcess
 
+DECLARED: Final = """
+[[queue]]
+name = "parts"
+enable_partitioning = true
+lock_duration = "PT5S"
+max_delivery_count = 1000
+
+[[queue]]
+name = "plain"
+lock_duration = "PT5S"
+max_delivery_count = 1000
+
+[[queue]]
+name = "sessions"
+requires_session = true
+
+[[topic]]
+name = "news"
+
+[[topic.subscription]]
+name = "all"
+"""
 LANES: Final = 6
 SETTLED_S: Final = 60.0
+_numbers: Final = count(1)
 
 
 class ClusterNode(ServerProcess):
@@ -49,8 +75,11 @@ class TestCluster:
 
     __test__ = False
 
-    def __init__(self, directory: Path, database: str, config: Path, count: int) -> None:
+    def __init__(
+        self, directory: Path, database: str, config: Path, count: int, stores: Sequence[str] = ()
+    ) -> None:
         self.database = database
+        self._stores = stores
         self.nodes = [
             ClusterNode(self._place(directory, number), config, *self._flags(directory, number))
             for number in range(count)
@@ -67,7 +96,9 @@ class TestCluster:
 
     def _flags(self, directory: Path, number: int) -> list[str]:
         certificates = str(directory / f"tls-{number}")
-        return ["--cluster", self.database, "--cluster-tls", certificates, "--lanes", str(LANES)]
+        stores = [word for place in self._stores for word in ("--store", place)]
+        lanes = ["--lanes", str(LANES), *stores]
+        return ["--cluster", self.database, "--cluster-tls", certificates, *lanes]
 
     def __enter__(self) -> Self:
         first, *others = self.nodes
@@ -113,6 +144,19 @@ class TestCluster:
     def settle(self) -> None:
         """Return when the lanes are spread evenly over the live nodes and all are served."""
         self.ask(lambda at: at.rebalance(SETTLED_S))
+
+
+def new_cluster(
+    directory: Path, postgres: PostgresServer, nodes: int, stores: Sequence[str] = ()
+) -> TestCluster:
+    """A cluster in a new database of the server, not started yet."""
+    name = f"bus_{next(_numbers)}"
+    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    config = directory / "namespace.toml"
+    config.write_text(DECLARED, encoding="utf-8")
+    database = postgres.dsn.rpartition("/")[0] + f"/{name}"
+    return TestCluster(directory, database, config, nodes, stores)
 
 
 class Traffic:
