@@ -32,6 +32,8 @@ from partibus.domain.entity import EntityKind, EntitySpec
 
 NOT_READ: Final = -1
 """Older than any generation."""
+ROWS_PER_STATEMENT: Final = 1000
+"""So that none takes longer than a statement may (`WORK_MS`), however large a catalog is."""
 
 
 class KnownGeneration(Protocol):
@@ -285,7 +287,9 @@ class PostgresCatalog:
         self._link.run(_named(sql.SQL("DELETE FROM {table}"), table))
         places = sql.SQL(", ").join([sql.Placeholder()] * len(COLUMNS[table]))
         query = sql.SQL("INSERT INTO {table} ({columns}) VALUES ({places})")
-        self._link.run_many(_named(query, table, places=places), rows)
+        for start in range(0, len(rows), ROWS_PER_STATEMENT):
+            part = rows[start : start + ROWS_PER_STATEMENT]
+            self._link.run_many(_named(query, table, places=places), part)
 
 
 def _named(query: sql.SQL, table: str, **more: sql.Composable) -> sql.Composed:

@@ -1,8 +1,10 @@
 """The tables of the control plane in a database, and how they come into being.
 
 Owns the DDL and its version. Every change of the schema is a further step in `MIGRATIONS`, which is
-never edited after its release. Knows nothing about what a row means. Called by whoever opens the
-control plane first; several nodes may try at the same time.
+never edited after its release, and which the release before can live with: during an upgrade its
+nodes go on beside the new ones; only a start of the older release is refused. Knows nothing about
+what a row means. Called by whoever opens the control plane first; several nodes may try at the same
+time.
 """
 
 from typing import Any, Final, LiteralString

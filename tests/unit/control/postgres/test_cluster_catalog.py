@@ -253,6 +253,19 @@ def test_a_catalog_of_one_machine_becomes_that_of_a_cluster_and_back(
         rows.close()
 
 
+def test_a_large_catalog_is_copied_whole(database: str, tmp_path: Path) -> None:
+    single = Catalog(tmp_path / "catalog.db")
+    with single.batch():
+        for number in range(1_100):
+            single.create(f"q{number}", QueueSpec())
+    source, target = CatalogDatabase(tmp_path / "catalog.db"), PostgresCatalog(database)
+    assert copy_catalog(source, target) == 1_100
+    cluster = opened(database)
+    assert cluster.entities() == single.entities()
+    for rows in (source, target, cluster):
+        rows.close()
+
+
 def test_a_catalog_that_is_not_empty_is_not_overwritten(database: str, tmp_path: Path) -> None:
     single, cluster = Catalog(tmp_path / "catalog.db", stores=2), opened(database)
     single.create("a", QueueSpec())
