@@ -39,7 +39,7 @@ _SESSIONS: Final = EntityField(
 _TTL: Final = EntityField(
     "default_message_time_to_live",
     "duration",
-    "Messages expire after so long, unless they say less.",
+    "How long a message lives, unless it asks for less.",
 )
 _EXPIRED: Final = EntityField(
     "dead_lettering_on_message_expiration",
@@ -55,7 +55,7 @@ _WINDOW: Final = EntityField(
     "duplicate_detection_history_time_window", "duration", "How long ids are remembered."
 )
 _DELIVERIES: Final = EntityField(
-    "max_delivery_count", "integer", "Dead-letter after so many deliveries."
+    "max_delivery_count", "integer", "Dead-letter after this many deliveries."
 )
 _BATCHED: Final = EntityField(
     "enable_batched_operations", "boolean", "Kept for the vendor's clients; has no effect here."
@@ -70,7 +70,9 @@ _STATUS: Final = EntityField("status", "text", "Active, Disabled, SendDisabled o
 _TOPIC_STATUS: Final = EntityField("status", "text", "Active, Disabled or SendDisabled.")
 _SUBSCRIPTION_STATUS: Final = EntityField("status", "text", "Active, Disabled or ReceiveDisabled.")
 _ORDERING: Final = EntityField("support_ordering", "boolean", "Kept for the vendor's clients.")
-_IDLE: Final = EntityField("auto_delete_on_idle", "duration", "Delete it when unused for so long.")
+_IDLE: Final = EntityField(
+    "auto_delete_on_idle", "duration", "Delete it when unused for this long."
+)
 _PARTITIONING: Final = EntityField(
     "enable_partitioning", "boolean", "Spread it over fragments.", True
 )

@@ -272,7 +272,7 @@ def restore(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Make a data directory of a backup: of the latest, or of one that is named.
+    """Restore a data directory from a backup: the latest, or a named one.
 
     Everything is verified first. Until all of it is written, no server starts on the directory.
 

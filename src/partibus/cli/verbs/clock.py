@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from partibus.cli.place import Place
 
 HELP: Final = """\
-Look at the time of a server for tests, or move it.
+Show the time of a server for tests, or move it.
 
 Works with a server that was started with `partibus serve --testing`, or `--memory --fake-time`. The
 time of messages and entities moves; connections and tokens stay on the machine's.
@@ -35,7 +35,7 @@ def advance(
     ],
     json: AsJson = False,
 ) -> None:
-    """Let time pass, and all that falls due in it happen.
+    """Advance the time; everything that falls due meanwhile happens.
 
     When it returns, locks that ended are free, scheduled messages have arrived, messages that lived
     for long enough are gone, and idle entities are deleted.

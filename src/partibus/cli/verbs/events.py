@@ -30,11 +30,11 @@ def events(
         typer.Option(metavar="KIND", help="Only events of this kind; repeat it for several."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Stop after so many events.")
+        int | None, typer.Option(metavar="N", min=1, help="Stop after this many events.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Show what happens, until Ctrl-C: one line an event, over all workers.
+    """Follow the events of all workers, until Ctrl-C: one line per event.
 
     Kinds are entity-changed, store, worker-lost, worker-restarted, worker-answers, dead-lettered,
     lock-expired, lock-lost, connection-opened, connection-closed, refused, and gap, which says that

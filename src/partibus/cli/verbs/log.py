@@ -13,12 +13,12 @@ from partibus.cli.options import AsJson
 if TYPE_CHECKING:
     from partibus.cli.place import Place
 
-app = typer.Typer(help="Look at the level of the server's log, or change it.", no_args_is_help=True)
+app = typer.Typer(help="Show the level of the server's log, or change it.", no_args_is_help=True)
 
 
 @app.callback()
 def log() -> None:
-    """Look at the level of the server's log, or change it."""
+    """Show the level of the server's log, or change it."""
 
 
 @app.command()

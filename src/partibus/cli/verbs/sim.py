@@ -13,7 +13,7 @@ Seed = Annotated[int, typer.Option("--seed", help="The first seed; a seed decide
 Steps = Annotated[int, typer.Option("--steps", min=1, help="Steps of each run before it heals.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, one after the other.")]
 Minutes = Annotated[
-    float | None, typer.Option("--minutes", min=0.0, help="Stop after so many minutes.")
+    float | None, typer.Option("--minutes", min=0.0, help="Stop after this many minutes.")
 ]
 Trace = Annotated[
     Path | None,

@@ -101,7 +101,7 @@ def check(
     encryption_key_command: KeyCommand = None,
     json: AsJson = False,
 ) -> None:
-    """Read everything of a data directory and say what is wrong; nothing is changed.
+    """Check everything in a data directory and report what is wrong; nothing is changed.
 
     The catalog and its checksums, every log and checkpoint, the checksum of every message that
     is kept, and whether all of it belongs together. The exit code is 3 when anything is wrong.
@@ -146,7 +146,7 @@ def adopt(
         ),
     ] = False,
 ) -> None:
-    """Make a catalog and stores belong together that a server refuses.
+    """Join a catalog and stores that a server refuses because they do not belong together.
 
     For a catalog that is lost, older or of another namespace, and for stores of another. A fragment
     that the catalog does not know becomes a queue: recovered-fragment-17. Make a copy of the data
@@ -170,7 +170,7 @@ def adopt(
 
 @app.command()
 def repair(data: Data = Path("partibus-data"), stores: Stores = None, place: Places = None) -> None:
-    """Put a damaged catalog right from the copy that the server keeps of it.
+    """Repair a damaged catalog from the copy that the server keeps of it.
 
     The damaged file stays beside it, as catalog.db.damaged.
 
@@ -196,7 +196,7 @@ def rekey(
     encryption_key_file: KeyFile = None,
     encryption_key_command: KeyCommand = None,
 ) -> None:
-    """Have another key open an encrypted data directory.
+    """Change the key that opens an encrypted data directory.
 
     Only the file encryption.key is replaced; the data stays as it is. Backups that were made
     before are opened with the key they were made with.

@@ -39,7 +39,8 @@ _COLUMNS: Final = (
 def top(
     place: "Place",
     interval: Annotated[
-        int, typer.Option(metavar="DURATION", parser=span_ms, help="How often it is drawn anew.")
+        int,
+        typer.Option(metavar="DURATION", parser=span_ms, help="How often the screen is refreshed."),
     ] = "2s",  # type: ignore[assignment]  # the parser makes milliseconds of it
     once: Annotated[bool, typer.Option("--once", help="Draw it once, and exit.")] = False,
     json: AsJson = False,

@@ -7,7 +7,7 @@ import asyncio
 
 
 class Pacer:
-    """Lets through so many a second; without a rate it never waits."""
+    """Lets this many through per second; without a rate it never waits."""
 
     def __init__(self, rate_per_s: float | None) -> None:
         self._rate_per_s = rate_per_s

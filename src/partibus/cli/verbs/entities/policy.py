@@ -61,7 +61,7 @@ SecondaryKey = Annotated[str | None, typer.Option(metavar="TEXT", help="The same
 
 @app.callback()
 def policy() -> None:
-    """Say who may send, listen and manage.
+    """Control who may send, listen and manage.
 
     A policy is a name with two keys and some rights, on the whole namespace or on one queue or
     topic. Programs use it through a connection string. When a policy or key is taken away, the

@@ -87,7 +87,7 @@ def test(
     scheduled_enqueue_time: Scheduled = None,
     json: AsJson = False,
 ) -> None:
-    """Say which subscriptions a message would reach, and why.
+    """Show which subscriptions a message would reach, and why.
 
     The rules are those of the running server or, with --config, of a file; nothing is sent. Exit
     code 1 means that no subscription gets the message, 2 that the file or a rule in it is wrong.

@@ -62,7 +62,7 @@ async def create(
 ) -> None:
     """Send a message that becomes active later, and print the number that cancels it.
 
-    `partibus send --delay` does the same without telling the number.
+    `partibus send --delay` does the same without printing the number.
 
     Examples:
 

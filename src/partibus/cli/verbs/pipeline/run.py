@@ -86,7 +86,7 @@ def check(
         bool, typer.Option("--reach-master", help="Also check that the Spark master answers.")
     ] = False,
 ) -> None:
-    """Say whether the pipeline of a file would work; no message is touched.
+    """Check whether the pipeline of a file would work; no message is touched.
 
     Keys, types, entities of the bus, functions, SQL and columns are looked at, the last two by
     Spark, on this machine, with a frame that has no rows.
