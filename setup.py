@@ -54,7 +54,7 @@ HOT: Final = {
     "gateway": "connection memory_account meters reading_turns router",
     "gateway.jms": "browser consumer selecting subscriber",
     "gateway.links": "inbound outbound outcomes session session_source source submission",
-    "message": "envelope lanes lifetime lock_token parts sender_annotations",
+    "message": "envelope lanes lifetime lock_token overlay parts sender_annotations",
     "store": "checksum reading record",
 }
 INTERPRETED: Final = {

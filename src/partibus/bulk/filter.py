@@ -15,7 +15,7 @@ from partibus.bulk.requests import Choice
 from partibus.domain.errors import ArgumentError
 from partibus.domain.sequence import client_sequence
 from partibus.fragment.message import Held
-from partibus.message.envelope import lay_over
+from partibus.message.overlay import lay_over
 from partibus.message.view import StoredView
 from partibus.rules.errors import EvaluationError
 from partibus.rules.sql_filter import SqlFilter

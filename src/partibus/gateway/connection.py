@@ -30,10 +30,8 @@ from partibus.amqp.events import (
 )
 from partibus.amqp.link import Link
 from partibus.amqp.session import Session
-from partibus.domain.address import Address
 from partibus.domain.errors import BusError, InvalidOperation, MessageTooLarge, Unauthorized
 from partibus.domain.notices import refused
-from partibus.domain.rights import Rights
 from partibus.gateway.admission import put_plain
 from partibus.gateway.error_mapping import amqp_error
 from partibus.gateway.fault_injection import throttled
@@ -42,6 +40,7 @@ from partibus.gateway.links.attach import LinkOwner, attach
 from partibus.gateway.links.inbound import InboundLink
 from partibus.gateway.links.outbound import OutboundLink
 from partibus.gateway.links.relay import RelayLink
+from partibus.gateway.links.rights import unauthorized_links
 from partibus.gateway.links.session import SessionLink
 from partibus.gateway.memory_account import Share
 from partibus.gateway.operations.peek import PeekPosition
@@ -259,19 +258,8 @@ class ClientConnection:
 
     def _drop_unauthorized(self, now_ms: int) -> None:
         """Links whose token ran out are dropped (SAS-10)."""
-        for link, owner in list(self._links.items()):
-            if isinstance(owner, InboundLink | OutboundLink):
-                try:
-                    self._require_rights(owner, now_ms)
-                except Unauthorized as error:
-                    self.drop(link, error)
-
-    def _require_rights(self, owner: InboundLink | OutboundLink, now_ms: int) -> None:
-        if isinstance(owner, InboundLink):
-            for path in owner.paths:
-                self.grants.require(path, Rights.SEND, now_ms)
-        else:
-            self.grants.require(owner.path, Rights.LISTEN, now_ms)
+        for link, error in unauthorized_links(self.links, self.grants, now_ms):
+            self.drop(link, error)
 
     def claims_changed(self) -> None:
         """A token was put: look again at once when the next one runs out."""
@@ -459,20 +447,6 @@ class ClientConnection:
         self.wake_by(self.gateway.monotonic_ms())
 
     # --- links ------------------------------------------------------------------------------
-
-    def response_link(
-        self, session: Session, node: Address, reply_to: str | None
-    ) -> ResponseLink | None:
-        """The link for an answer: named by reply-to, else the newest of the node (3.1, 7.1)."""
-        candidates = [
-            owner
-            for link, owner in self._links.items()
-            if isinstance(owner, ResponseLink) and owner.node == node and link.session is session
-        ]
-        for owner in candidates:
-            if reply_to is not None and reply_to in owner.names:
-                return owner
-        return candidates[-1] if candidates else None
 
     def drop(self, link: Link, error: BusError) -> None:
         """End a link from our side, or refuse it when it was not accepted yet."""

@@ -185,11 +185,26 @@ class RequestLink:
 
     def respond(self, request: Request, payload: bytes) -> None:
         """Route an answer: reply-to names a link of this session, or the only one is meant."""
-        link = self.connection.response_link(self._link.session, self.node, request.reply_to)
+        link = self._response_link(request.reply_to)
         if link is not None:
             link.send(payload)
         else:
             self.connection.requests.answered()
+
+    def _response_link(self, reply_to: str | None) -> ResponseLink | None:
+        """The link for an answer: named by reply-to, else the newest of the node (3.1, 7.1)."""
+        session = self._link.session
+        candidates = [
+            owner
+            for link, owner in self.connection.links
+            if isinstance(owner, ResponseLink)
+            and owner.node == self.node
+            and link.session is session
+        ]
+        for owner in candidates:
+            if reply_to is not None and reply_to in owner.names:
+                return owner
+        return candidates[-1] if candidates else None
 
     def closed(self) -> None:
         """The client's sending link is gone."""

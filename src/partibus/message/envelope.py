@@ -28,7 +28,6 @@ from partibus.amqp.codec.sections import (
     decode_application_properties,
     decode_properties,
     delivery_annotation_pairs,
-    encode_application_properties,
     encode_delivery_annotations,
     encode_properties,
     parse_sections,
@@ -40,8 +39,9 @@ from partibus.domain import annotations as annotation_names
 from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMessage
 from partibus.domain.limits import HEADER_BYTES_MAX, MESSAGE_ID_LENGTH_MAX, PROPERTY_BYTES_MAX
 from partibus.domain.moments import checked_moment
-from partibus.fragment.message import Held, NewMessage, Overlay
+from partibus.fragment.message import Held, NewMessage
 from partibus.message import lifetime
+from partibus.message.overlay import changed
 from partibus.message.sender_annotations import sender_annotations, sender_delivery_annotations
 
 STORED_VERSION: Final = 1
@@ -453,44 +453,7 @@ def _plain_header(flags: int, priority: int, delivery_count: int) -> bytes:
     return header
 
 
-def changed(
-    bare: bytes, overlay: Overlay | None, life_ms: int = lifetime.FOREVER, enqueued_ms: int = 0
-) -> bytes:
-    """The bare message with its times made right and changed properties laid over."""
-    sections = parse_sections(bare)
-    properties = decode_properties(bare, sections)
-    if life_ms >= 0:
-        lifetime.tell(properties, life_ms, enqueued_ms)
-    out = encode_properties(properties)
-    application = decode_application_properties(bare, sections)
-    if overlay is not None:
-        lay_over(application, overlay)
-    if application:
-        out += encode_application_properties(application)
-    rest = max(sections.properties_end, sections.application_end, 0)
-    return out + bare[rest:]
-
-
 def header_bytes(stored: bytes, held: Held) -> int:
     """What a message's header and properties take, with what was laid over since (MSG-4)."""
     size: int = _PREFIX.unpack_from(stored)[6]
     return size if held.overlay is None else size + len(held.overlay.properties)
-
-
-def lay_over(application: dict[str, object], overlay: Overlay) -> None:
-    """Apply changed properties, then the dead-letter reason (LCK-10, DLQ-5)."""
-    at = 0
-    end = len(overlay.properties)
-    while at < end:
-        key, at = decode_value(overlay.properties, at, end)
-        value, at = decode_value(overlay.properties, at, end)
-        application[str(key)] = value
-    if overlay.reason is not None:
-        application["DeadLetterReason"] = overlay.reason
-    if overlay.description is not None:
-        application["DeadLetterErrorDescription"] = overlay.description
-
-
-def overlay_pairs(properties: dict[str, object]) -> bytes:
-    """Changed properties in the encoding that `lay_over` reads."""
-    return b"".join(encode_value(str(k)) + encode_value(v) for k, v in properties.items())

@@ -15,7 +15,8 @@ from partibus.amqp.codec.sections import parse_sections
 from partibus.amqp.codec.text import text_of
 from partibus.domain.annotations import DEAD_LETTER_SOURCE, PARTITION_KEY, SCHEDULED_TIME
 from partibus.fragment.message import NewMessage, Overlay
-from partibus.message.envelope import Stored, changed, hops_of, text_at
+from partibus.message.envelope import Stored, hops_of, text_at
+from partibus.message.overlay import changed
 
 HOPS_MAX: Final = 4
 """A message that was forwarded so often is forwarded no more (FWD-6)."""

@@ -18,7 +18,8 @@ from partibus.amqp.codec.section_walk import (
 from partibus.domain.sequence import client_sequence
 from partibus.fragment.message import Held
 from partibus.message import lifetime
-from partibus.message.envelope import STORED_VERSION, Stored, changed
+from partibus.message.envelope import STORED_VERSION, Stored
+from partibus.message.overlay import changed
 
 BODY_DATA: Final = 0
 """The body is the bytes of a single data section."""

@@ -9,7 +9,8 @@ from partibus.bulk.requests import Choice
 from partibus.client.message import OutgoingMessage
 from partibus.domain.errors import ArgumentError
 from partibus.fragment.message import Held, Overlay
-from partibus.message.envelope import overlay_pairs, to_stored
+from partibus.message.envelope import to_stored
+from partibus.message.overlay import overlay_pairs
 from partibus.rules.errors import FilterError
 
 FRAGMENT = 2

@@ -21,8 +21,9 @@ from partibus.amqp.codec.sections import (
 from partibus.amqp.codec.types import Described, Symbol, Timestamp, UByte, UInt, ULong
 from partibus.domain.errors import ArgumentError, InvalidOperation, MalformedMessage
 from partibus.fragment.message import Held, MessageState, Overlay
-from partibus.message.envelope import Stored, overlay_pairs, to_delivery, to_peeked, to_stored
+from partibus.message.envelope import Stored, to_delivery, to_peeked, to_stored
 from partibus.message.forwarded import Journey, to_forwarded
+from partibus.message.overlay import overlay_pairs
 
 DATA = b"\x00\x53\x75\xa0\x05hello"
 TOKEN = uuid.uuid4().bytes

@@ -9,15 +9,9 @@ from partibus.amqp.codec.sections import (
     parse_sections,
 )
 from partibus.fragment.message import Held, Overlay
-from partibus.message.envelope import (
-    Stored,
-    header_bytes,
-    overlay_pairs,
-    to_delivery,
-    to_peeked,
-    to_stored,
-)
+from partibus.message.envelope import Stored, header_bytes, to_delivery, to_peeked, to_stored
 from partibus.message.forwarded import Journey, hop_count, to_forwarded
+from partibus.message.overlay import overlay_pairs
 from support.gateway_messages import in_session, keyed, plain
 
 

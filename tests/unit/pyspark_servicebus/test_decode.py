@@ -14,7 +14,8 @@ from partibus.bulk.record_batches import SCHEMAS, record_batch
 from partibus.bulk.requests import Ticket
 from partibus.client.message import OutgoingMessage
 from partibus.fragment.message import Held, MessageState, Overlay
-from partibus.message.envelope import overlay_pairs, to_stored
+from partibus.message.envelope import to_stored
+from partibus.message.overlay import overlay_pairs
 from pyspark_servicebus.errors import UnreadableMessage
 from pyspark_servicebus.schema import COLUMNS
 from pyspark_servicebus.source.decode import Decoder

@@ -28,7 +28,7 @@ PAGE_MESSAGES_MAX: Final = 250
 LOOK_MS: Final = 100
 """Between two looks at what has come; one peek a fragment, from the last message seen on."""
 FULL_LOOKS: Final = 20
-"""After so many looks all that waits is looked at again: locks may have ended meanwhile."""
+"""After this many looks all that waits is looked at again: locks may have ended meanwhile."""
 
 
 class SelectingLink(ConsumerLink):

@@ -23,7 +23,7 @@ from partibus.domain.errors import ArgumentError
 from partibus.domain.limits import HEADER_BYTES_MAX
 from partibus.fragment.commands import Outcome
 from partibus.fragment.message import Overlay
-from partibus.message.envelope import overlay_pairs
+from partibus.message.overlay import overlay_pairs
 
 HEADER_SIZE_EXCEEDED: Final = Overlay(
     reason="HeaderSizeExceeded",
