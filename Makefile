@@ -225,11 +225,12 @@ docs: $(DOCS)/ready ## the documentation as a site, into build/site
 docs-version: $(DOCS)/ready ## the site of a release beside the older ones, on the branch gh-pages: VERSION=0.1
 	@PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 mike deploy --update-aliases $(VERSION) latest
 
-lint: install ## ruff, mypy --strict, and the import contract
+lint: install ## ruff, mypy --strict, the import contract, and the types of the console where Node is there
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(CHECKED)
 	$(BIN)/lint-imports
+	$(if $(HAS_NODE),npm --prefix $(CONSOLE) run --silent check)
 
 release-check: install ## may this commit be released? RELEASE=1 also asks for the date and the tag
 	@$(PIP) install --group release

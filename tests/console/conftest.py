@@ -47,6 +47,12 @@ name = "hostile"
 name = "later"
 
 [[queue]]
+name = "shop"
+
+[[queue]]
+name = "parcels"
+
+[[queue]]
 name = "doomed"
 
 [[queue.policy]]

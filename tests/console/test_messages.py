@@ -1,6 +1,7 @@
 """Messages on the screen: seen, searched, sent, dead-lettered, fixed and resubmitted."""
 
 import datetime
+import json
 from pathlib import Path
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
@@ -203,3 +204,38 @@ def test_one_dead_letter_is_fixed_another_moved_a_third_deleted(
         receiver.complete_message(moved)  # type: ignore[arg-type]
     with bus.get_queue_receiver("edits", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
         assert receiver.peek_messages(10) == []
+
+
+def test_a_body_of_a_megabyte_is_shown_as_json(screen: Screen, bus: ServiceBusClient) -> None:
+    items = [{"article": number, "text": "x" * 80} for number in range(9_100)]
+    body = json.dumps({"first": "at the beginning", "items": items})
+    assert 1_000_000 < len(body) < 1 << 20
+    send(bus, "parcels", [ServiceBusMessage(body, content_type="application/json")])
+    page = screen.page
+    screen.open("entity/parcels/messages")
+    screen.rows("messages", 1)
+    page.locator("[data-message='1']").click()
+    shown = page.get_by_role("region", name="Body")
+    expect(shown).to_contain_text('"first": "at the beginning"')
+    expect(page.locator("[data-body]")).to_contain_text("the beginning is shown")
+    for view in ("text", "hex", "json"):
+        screen.button(view).click()
+        expect(screen.button(view)).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_messages_are_chosen_by_when_they_came(screen: Screen, bus: ServiceBusClient) -> None:
+    send(bus, "desk", [ServiceBusMessage("of today", message_id="of-today")])
+    path = f"{screen.base}/$partibus/entities/desk/messages"
+    now = datetime.datetime.now(datetime.UTC)
+
+    def ids(**query: str) -> list[str]:
+        answer = screen.page.request.get(path, params={"max": "200", **query}).json()
+        return [message["message_id"] for message in answer["messages"]]
+
+    hour = datetime.timedelta(hours=1)
+    assert "of-today" in ids(since=(now - hour).isoformat())
+    assert "of-today" not in ids(since=(now + hour).isoformat())
+    assert "of-today" not in ids(until=(now - hour).isoformat())
+    assert screen.page.request.get(path, params={"since": "soon"}).status == 400

@@ -8,8 +8,10 @@ from pathlib import Path
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from playwright.sync_api import expect
 
+from conformance.partitioning.operator import Operator
 from console.conftest import dead_letter, received, send
 from console.screen import Screen
+from support.server import ServerProcess
 
 SHOWN_WITHIN_MS = 2_000
 
@@ -118,3 +120,24 @@ def test_every_page_by_the_keyboard_and_in_both_themes(screen: Screen) -> None:
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     screen.title("payments")
+
+
+def test_an_open_overview_follows_a_store_down_and_up(
+    screen: Screen, server: ServerProcess, bus: ServiceBusClient
+) -> None:
+    """Nobody touches the page: it hears of the store, and of what it took, by itself."""
+    page, operator = screen.page, Operator(server)
+    screen.open()
+    expect(page.locator("[data-store='2']")).to_have_attribute("data-state", "up")
+    operator.begin_outage(2)
+    try:
+        # The outage is noticed with the next write; readiness probes write.
+        page.request.get(f"{screen.base}/readyz")
+        notice = page.locator("[data-down='2']")
+        expect(notice).to_be_visible()
+        expect(notice).to_contain_text("payments")
+        expect(page.locator("[data-store='2']")).to_have_attribute("data-state", "down")
+    finally:
+        operator.mend_all()
+    expect(page.locator("[data-down='2']")).to_have_count(0)
+    expect(page.locator("[data-store='2']")).to_have_attribute("data-state", "up")

@@ -2,7 +2,8 @@
 
 Owns the paths and the form of the stream:
 
-    GET    /$partibus/events      server-sent events; ?kind=store,refused keeps those kinds
+    GET    /$partibus/events      server-sent events; ?kind=store,refused keeps those kinds,
+                                  ?last=100 begins with the last ones of each worker
     GET    /$partibus/log         {"level", "workers"}
     PUT    /$partibus/log         {"level": "debug"}, of all workers until they restart
 
@@ -34,7 +35,7 @@ QUIET_MAX: Final = 20
 class Events(Protocol):
     """Events, as this surface asks for them."""
 
-    def stream(self) -> AsyncIterator[list[dict[str, Any]]]: ...
+    def stream(self, last: int = 0) -> AsyncIterator[list[dict[str, Any]]]: ...
 
 
 class Log(Protocol):
@@ -75,13 +76,19 @@ def _events(node: "Administration") -> Callable[[Request], Awaitable[Response]]:
 
         try:
             node.authorize(presented_token(request), request.scope["path"])
-            stream = node.events.stream()
+            stream = node.events.stream(_last(request.query_params.get("last", "0")))
             first = await anext(stream)
         except BusError as error:
             return error_response(error)
         return EventStream(stream, first, request.query_params.get("kind", ""))
 
     return endpoint
+
+
+def _last(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 7):
+        raise ArgumentError(f"'last' is '{text}'; a number of events is expected.")
+    return int(text)
 
 
 class EventStream(Response):

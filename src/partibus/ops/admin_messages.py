@@ -4,7 +4,8 @@ Owns the paths and how their parameters are read. Which right each needs is the 
 says it to any client: to look is Listen, to send is Send, to resubmit is both. Mounted by
 `ops.admin`; what is done is the node's message service.
 
-    GET    /$partibus/entities/NAME/messages            ?lane=&from=&max=&state=&session=&search=
+    GET    /$partibus/entities/NAME/messages            ?lane=&from=&max=&state=&session=
+                                                        &search=&since=&until=
     GET    /$partibus/entities/NAME/messages/NUMBER     one message with its body; ?lane=
     POST   /$partibus/entities/NAME/messages            a message as `partibus send --json` reads it
     POST   /$partibus/entities/NAME/messages/cancel     {"numbers"}: scheduled ones
@@ -65,7 +66,7 @@ async def _peek(node: "Administration", request: Request, token: str | None) -> 
     query = request.query_params
     wish: dict[str, Any] = {
         key: query[key]
-        for key in ("lane", "state", "session", "reason", "search")
+        for key in ("lane", "state", "session", "reason", "search", "since", "until")
         if query.get(key)
     }
     if "from" in query:

@@ -32,6 +32,12 @@ def events(
     count: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Stop after this many events.")
     ] = None,
+    last: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, max=500, help="Begin with the last N events of each worker."
+        ),
+    ] = 0,
     json: AsJson = False,
 ) -> None:
     """Follow the events of all workers, until Ctrl-C: one line per event.
@@ -43,22 +49,23 @@ def events(
     Example:
 
         partibus events --kind refused --kind store
+        partibus events --last 100
     """
-    for number, event in enumerate(_stream(place, kind or []), 1):
+    for number, event in enumerate(_stream(place, kind or [], last), 1):
         typer.echo(json_form.dumps(event, ensure_ascii=False) if json else _line(event))
         if number == count:
             return
 
 
-def _stream(place: "Place", kinds: list[str]) -> Iterator[dict[str, Any]]:
+def _stream(place: "Place", kinds: list[str], last: int) -> Iterator[dict[str, Any]]:
     import http.client
 
     from partibus.cli.failures import CommandFailed, unreachable
     from partibus.cli.remote import PREFIX, authorization
 
     connection = place.open_http(_SILENCE_S_MAX)
-    query = f"?{urlencode({'kind': ','.join(kinds)})}" if kinds else ""
-    path = quote(f"{PREFIX}/events", safe="/$") + query
+    asked = {"kind": ",".join(kinds), "last": str(last)} if kinds else {"last": str(last)}
+    path = quote(f"{PREFIX}/events", safe="/$") + f"?{urlencode(asked)}"
     try:
         connection.request("GET", path, headers={"Authorization": authorization(place)})
         response = connection.getresponse()

@@ -100,14 +100,16 @@ class EventService:
         """The server stops: streams end."""
         self._stopping.set()
 
-    async def stream(self) -> AsyncIterator[list[dict[str, Any]]]:
-        """What happens from now on, a few events at a time; an empty list says that it lives."""
+    async def stream(self, last: int = 0) -> AsyncIterator[list[dict[str, Any]]]:
+        """The `last` events of each worker, and what happens from now on, a few events at a time;
+        an empty list says that it lives."""
         if self._streams >= STREAMS_MAX:
             raise ServerBusy(f"All {STREAMS_MAX} streams of events of this worker are in use.")
         self._streams += 1
         try:
             cursors = Cursors(self._control.worker)
             cursors.take(self._control.workers, await self._control.ask_all(EVENTS, {}))
+            cursors.go_back(min(last, PAGE_MAX))
             while not self._stopping.is_set():
                 yield await self._next(cursors)
                 await self._pause()
@@ -148,6 +150,10 @@ class Cursors:
     def after(self, worker: int) -> int | None:
         """The number of the last event that was read; None before the first."""
         return self._last.get(worker)
+
+    def go_back(self, count: int) -> None:
+        """Begin so many events earlier."""
+        self._last = {worker: max(0, last - count) for worker, last in self._last.items()}
 
     def take(self, workers: list[int], answers: Mapping[int, Payload]) -> list[dict[str, Any]]:
         """The events of the answers in the order of their times."""

@@ -32,7 +32,7 @@ from partibus.domain.errors import (
     SessionCannotBeLocked,
     Unauthorized,
 )
-from partibus.domain.quantities import format_moment
+from partibus.domain.quantities import format_moment, moment_ms
 from partibus.domain.sequence import SEQUENCE_BITS
 from partibus.server.operators.inside import Door, inside_bus
 
@@ -101,7 +101,7 @@ class MessageService:
                     return {"messages": found, "next": None, "searched": seen}
                 for message in messages:
                     seen += 1
-                    if wish.state not in (None, message.state):
+                    if not wish.is_like(message):
                         continue
                     shown = _numbered(message)
                     if wish.accepts(shown):
@@ -206,6 +206,9 @@ class Wish:
     session: str | None = None
     reason: str | None = None
     search: str | None = None
+    since: str | None = None
+    until: str | None = None
+    """When it was enqueued: from this moment on, and before that one."""
 
     def __post_init__(self) -> None:
         if self.lane not in LANES:
@@ -227,12 +230,22 @@ class Wish:
     @property
     def is_plain(self) -> bool:
         """Whether every message is wanted."""
-        return self.state is None and self.search is None and self.reason is None
+        parts = (self.state, self.search, self.reason, self.since, self.until)
+        return all(part is None for part in parts)
+
+    def is_like(self, message: IncomingMessage) -> bool:
+        """Whether its state, reason and time are those asked for; seen before the rest is."""
+        if self.state is not None and message.state != self.state:
+            return False
+        if self.reason is not None and _reason(message) != self.reason:
+            return False
+        at_ms = message.enqueued_ms or 0
+        if self.since is not None and at_ms < moment_ms(self.since):
+            return False
+        return self.until is None or at_ms < moment_ms(self.until)
 
     def accepts(self, shown: Payload) -> bool:
         """Whether a message of the right state is one of those that are asked for."""
-        if self.reason is not None and (shown.get("dead_letter_reason") or "(none)") != self.reason:
-            return False
         return self.search is None or any(
             self.search.lower() in text.lower() for text in _texts(shown)
         )
@@ -305,9 +318,13 @@ def _whole(message: IncomingMessage) -> Payload:
     }
 
 
+def _reason(message: IncomingMessage) -> str:
+    return str(message.application_properties.get("DeadLetterReason") or "(none)")
+
+
 def _count(groups: dict[str, dict[str, Any]], message: IncomingMessage) -> None:
     properties = message.application_properties
-    reason = str(properties.get("DeadLetterReason") or "(none)")
+    reason = _reason(message)
     when = format_moment(message.enqueued_ms) or ""
     row = groups.setdefault(
         reason,
