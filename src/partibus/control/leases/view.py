@@ -29,12 +29,14 @@ EMPTY: LeaseTable = LeaseTable({}, frozenset(), {})
 class LeaseView:
     """The leases as a node sees them; `node` is 0 while it has not joined."""
 
-    __slots__ = ("_clock", "_held", "_renewed_ms", "_table", "_told", "_wanted", "node")
+    __slots__ = ("_clock", "_held", "_is_read", "_renewed_ms", "_table", "_told", "_wanted", "node")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.node = 0
         self._table = EMPTY
+        self._is_read = False
+        """Whether the table is as it was last read, without what was acquired here since."""
         self._held: frozenset[int] = frozenset()
         self._renewed_ms: int | None = None
         self._wanted: frozenset[int] = frozenset()
@@ -98,6 +100,7 @@ class LeaseView:
         """The table says that a lane is this node's."""
         self._held |= {lane}
         self._table = self._table._replace(owners={**self._table.owners, lane: self.node})
+        self._is_read = False
 
     def released(self, lane: int) -> None:
         """A lane is not this node's any more; said before the table hears of it."""
@@ -105,9 +108,10 @@ class LeaseView:
 
     def looked(self, table: LeaseTable) -> None:
         """Take over the table as it was read."""
-        if table == self._table:
+        if self._is_read and table == self._table:
             return
         self._table = table
+        self._is_read = True
         self._held &= {lane for lane, owner in table.owners.items() if owner == self.node}
         owners = {lane: owner for lane, owner in table.owners.items() if owner is not None}
         decision = place_lanes(table.owners, owners, table.nodes.keys(), table.draining)
