@@ -21,28 +21,19 @@ class Change:
     records: list[Record]
 
 
+@dataclass(eq=False)
 class DuplicateCheck:
     """What was found of duplicates among the messages of one command."""
 
-    __slots__ = ("dropped", "identities", "latest", "seen_ms", "stepped_ms")
-
-    def __init__(
-        self,
-        identities: list[bytes],
-        dropped: list[int],
-        latest: str,
-        seen_ms: int,
-        stepped_ms: int,
-    ) -> None:
-        self.identities = identities
-        """Of the messages that stay, as far as their senders gave them ids."""
-        self.dropped = dropped
-        """The places of the duplicates in the command."""
-        self.latest = latest
-        """The MessageId of the last duplicate."""
-        self.seen_ms = seen_ms
-        self.stepped_ms = stepped_ms
-        """By how much the clock had been set by then."""
+    identities: list[bytes]
+    """Of the messages that stay, as far as their senders gave them ids."""
+    dropped: list[int]
+    """The places of the duplicates in the command."""
+    latest: str
+    """The MessageId of the last duplicate."""
+    seen_ms: int
+    stepped_ms: int
+    """By how much the clock had been set by then."""
 
 
 class Arrival(Change):
@@ -130,59 +121,34 @@ class Consumption(Change):
         self.messages = messages
 
 
+@dataclass(eq=False)
 class DeferredConsumption(Change):
     """Deferred messages are consumed by a receiver that asked for their numbers."""
 
-    __slots__ = ("lane", "messages", "port")
-
-    def __init__(
-        self, records: list[Record], lane: Lane, messages: list[Held], port: MessagesPort
-    ) -> None:
-        self.records = records
-        self.lane = lane
-        self.messages = messages
-        self.port = port
+    lane: Lane
+    messages: list[Held]
+    port: MessagesPort
 
 
+@dataclass(eq=False)
 class Return(Change):
     """Messages go back to their place, as a rule with one more delivery counted (DLV-1)."""
 
-    __slots__ = ("counted", "lane", "messages", "overlay")
-
-    def __init__(
-        self,
-        records: list[Record],
-        lane: Lane,
-        messages: list[Held],
-        overlay: Overlay | None,
-        counted: bool,
-    ) -> None:
-        self.records = records
-        self.lane = lane
-        self.messages = messages
-        self.overlay = overlay
-        self.counted = counted
+    lane: Lane
+    messages: list[Held]
+    overlay: Overlay | None
+    counted: bool
 
 
+@dataclass(eq=False)
 class Deferral(Change):
     """Messages leave the active flow and keep their numbers (DEF-1)."""
 
-    __slots__ = ("counted", "lane", "messages", "overlay")
-
-    def __init__(
-        self,
-        records: list[Record],
-        lane: Lane,
-        messages: list[Held],
-        overlay: Overlay | None,
-        counted: bool,
-    ) -> None:
-        self.records = records
-        self.lane = lane
-        self.messages = messages
-        self.overlay = overlay
-        self.counted = counted
-        """The delivery that ended so counts (DLV-3)."""
+    lane: Lane
+    messages: list[Held]
+    overlay: Overlay | None
+    counted: bool
+    """The delivery that ended so counts (DLV-3)."""
 
 
 @dataclass(eq=False)

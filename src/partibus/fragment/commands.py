@@ -210,15 +210,13 @@ class Settle(Command):
         self.overlay = overlay
 
 
+@dataclass(eq=False)
 class Renew(Command):
     """Extend locks by the entity's lock duration from now (LCK-3)."""
 
-    __slots__ = ("lane", "port", "tokens")
-
-    def __init__(self, port: RenewPort, lane: Lane, tokens: list[int]) -> None:
-        self.port = port
-        self.lane = lane
-        self.tokens = tokens
+    port: RenewPort
+    lane: Lane
+    tokens: list[int]
 
 
 class DropLocks(Command):
@@ -235,94 +233,54 @@ class CancelScheduled(Command):
     sequences: list[int]
 
 
+@dataclass(eq=False)
 class ReceiveDeferred(Command):
     """Receive deferred messages by their numbers, all or none (DEF-2, DEF-3)."""
 
-    __slots__ = ("deletes", "lane", "lock", "port", "sequences", "session_id")
-
-    def __init__(
-        self,
-        port: MessagesPort,
-        lane: Lane,
-        sequences: list[int],
-        deletes: bool,
-        session_id: str | None = None,
-        lock: int = 0,
-    ) -> None:
-        self.port = port
-        self.lane = lane
-        self.sequences = sequences
-        self.deletes = deletes
-        self.session_id = session_id
-        """The session that they are in, where the entity requires sessions (DEF-7)."""
-        self.lock = lock
-        """The number of the session's lock."""
+    port: MessagesPort
+    lane: Lane
+    sequences: list[int]
+    deletes: bool
+    session_id: str | None = None
+    """The session that they are in, where the entity requires sessions (DEF-7)."""
+    lock: int = 0
+    """The number of the session's lock."""
 
 
+@dataclass(eq=False)
 class Peek(Command):
     """Look at messages from a number on, whatever their state (PEK-1)."""
 
-    __slots__ = (
-        "byte_count_max",
-        "from_sequence",
-        "lane",
-        "message_count_max",
-        "only_waiting",
-        "port",
-        "session_id",
-    )
-
-    def __init__(
-        self,
-        port: MessagesPort,
-        lane: Lane,
-        from_sequence: int,
-        message_count_max: int,
-        byte_count_max: int,
-        session_id: str | None = None,
-        only_waiting: bool = False,
-    ) -> None:
-        self.port = port
-        self.lane = lane
-        self.from_sequence = from_sequence
-        self.message_count_max = message_count_max
-        self.byte_count_max = byte_count_max
-        self.session_id = session_id
-        """Only the messages of this session; None for all (PEK-3, PEK-10)."""
-        self.only_waiting = only_waiting
-        """Only what a receiver could be given now (JMS-7)."""
+    port: MessagesPort
+    lane: Lane
+    from_sequence: int
+    message_count_max: int
+    byte_count_max: int
+    session_id: str | None = None
+    """Only the messages of this session; None for all (PEK-3, PEK-10)."""
+    only_waiting: bool = False
+    """Only what a receiver could be given now (JMS-7)."""
 
 
+@dataclass(eq=False)
 class Pick(Command):
     """Lock messages by their numbers, as many of them as still wait (JMS-5)."""
 
-    __slots__ = ("lane", "port", "sequences")
-
-    def __init__(self, port: MessagesPort, lane: Lane, sequences: list[int]) -> None:
-        self.port = port
-        self.lane = lane
-        self.sequences = sequences
+    port: MessagesPort
+    lane: Lane
+    sequences: list[int]
 
 
+@dataclass(eq=False)
 class Purge(Command):
     """Delete waiting messages that were enqueued before a time, oldest first (BAT-6)."""
 
-    __slots__ = ("before_ms", "lane", "message_count_max", "port", "session_id")
-
-    def __init__(
-        self,
-        port: AnswerPort,
-        lane: Lane,
-        message_count_max: int,
-        before_ms: int,
-        session_id: str | None = None,
-    ) -> None:
-        self.port = port
-        self.lane = lane
-        self.message_count_max = message_count_max
-        self.before_ms = before_ms
-        self.session_id = session_id
-        """Only the messages of this session; None for all."""
+    port: AnswerPort
+    lane: Lane
+    message_count_max: int
+    before_ms: int
+    session_id: str | None = None
+    """Only the messages of this session; None for all."""
 
 
 @dataclass(eq=False)

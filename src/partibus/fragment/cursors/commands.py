@@ -114,49 +114,30 @@ class ListCursors(Command):
     port: CursorsPort
 
 
+@dataclass(eq=False)
 class PlanRange(Command):
     """Tell how far a read from a number on would come within the limits.
 
     A lane of None is what waits, as for ReadRange."""
 
-    __slots__ = ("byte_count_max", "count_max", "from_sequence", "lane", "port")
-
-    def __init__(
-        self,
-        port: PlanPort,
-        lane: Lane | None,
-        from_sequence: int,
-        count_max: int,
-        byte_count_max: int,
-    ) -> None:
-        self.port = port
-        self.lane = lane
-        self.from_sequence = from_sequence
-        self.count_max = count_max
-        self.byte_count_max = byte_count_max
+    port: PlanPort
+    lane: Lane | None
+    from_sequence: int
+    count_max: int
+    byte_count_max: int
 
 
+@dataclass(eq=False)
 class ReadRange(Command):
     """Copies of what has arrived, from a number up to another, in order, as many as fit.
 
     A lane of None is what waits in the main queue: without what was dead-lettered since, and
     without what is only kept for cursors."""
 
-    __slots__ = ("byte_count_max", "count_max", "from_sequence", "lane", "port", "to_sequence")
-
-    def __init__(
-        self,
-        port: MessagesPort,
-        lane: Lane | None,
-        from_sequence: int,
-        to_sequence: int,
-        count_max: int,
-        byte_count_max: int,
-    ) -> None:
-        self.port = port
-        self.lane = lane
-        self.from_sequence = from_sequence
-        self.to_sequence = to_sequence
-        """Not included."""
-        self.count_max = count_max
-        self.byte_count_max = byte_count_max
+    port: MessagesPort
+    lane: Lane | None
+    from_sequence: int
+    to_sequence: int
+    """Not included."""
+    count_max: int
+    byte_count_max: int

@@ -12,29 +12,17 @@ from partibus.fragment.outbox.commands import Transfer
 from partibus.fragment.outbox.marks import Mark
 from partibus.fragment.outbox.state import Purpose
 from partibus.fragment.ports import AnswerPort
-from partibus.store.record import Record
 
 
+@dataclass(eq=False)
 class Departure(Change):
     """Waiting messages of a lane enter the outbox."""
 
-    __slots__ = ("first_number", "lane", "messages", "path", "purpose")
-
-    def __init__(
-        self,
-        records: list[Record],
-        lane: Lane,
-        messages: list[Held],
-        first_number: int,
-        purpose: Purpose,
-        path: str,
-    ) -> None:
-        self.records = records
-        self.lane = lane
-        self.messages = messages
-        self.first_number = first_number
-        self.purpose = purpose
-        self.path = path
+    lane: Lane
+    messages: list[Held]
+    first_number: int
+    purpose: Purpose
+    path: str
 
 
 @dataclass(eq=False)
@@ -54,28 +42,18 @@ class HandedOver(Change):
     port: AnswerPort
 
 
+@dataclass(eq=False)
 class BroughtBack(Change):
     """Parcels return to a lane; dead letters may leave again at once (`onward`)."""
 
-    __slots__ = ("first_number", "lane", "numbers", "onward", "overlay", "port")
-
-    def __init__(
-        self,
-        records: list[Record],
-        numbers: list[int],
-        lane: Lane,
-        overlay: Overlay | None,
-        port: AnswerPort,
-    ) -> None:
-        self.records = records
-        self.numbers = numbers
-        self.lane = lane
-        self.overlay = overlay
-        self.port = port
-        self.onward = ""
-        """Where the entity forwards its dead letters, when they go on from there."""
-        self.first_number = 0
-        """Their new outbox numbers begin here then."""
+    numbers: list[int]
+    lane: Lane
+    overlay: Overlay | None
+    port: AnswerPort
+    onward: str = ""
+    """Where the entity forwards its dead letters, when they go on from there."""
+    first_number: int = 0
+    """Their new outbox numbers begin here then."""
 
 
 @dataclass(eq=False)

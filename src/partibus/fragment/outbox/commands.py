@@ -57,19 +57,15 @@ class Forwarded(Command):
     numbers: list[int]
 
 
+@dataclass(eq=False)
 class BringBack(Command):
     """Parcels go nowhere: they return to a lane of their fragment."""
 
-    __slots__ = ("lane", "numbers", "overlay", "port")
-
-    def __init__(
-        self, port: AnswerPort, numbers: list[int], lane: Lane, overlay: Overlay | None
-    ) -> None:
-        self.port = port
-        self.numbers = numbers
-        self.lane = lane
-        self.overlay = overlay
-        """Why, where they become dead letters."""
+    port: AnswerPort
+    numbers: list[int]
+    lane: Lane
+    overlay: Overlay | None
+    """Why, where they become dead letters."""
 
 
 @dataclass(eq=False)

@@ -66,16 +66,14 @@ class Transact(Command):
     """The bytes of all messages that it carries."""
 
 
+@dataclass(eq=False)
 class CheckLocks(Command):
     """Tell whether all these locks are held and may be settled so; nothing is changed."""
 
-    __slots__ = ("lane", "outcome", "port", "tokens")
-
-    def __init__(self, port: AnswerPort, lane: Lane, tokens: list[int], outcome: Outcome) -> None:
-        self.port = port
-        self.lane = lane
-        self.tokens = tokens
-        self.outcome = outcome
+    port: AnswerPort
+    lane: Lane
+    tokens: list[int]
+    outcome: Outcome
 
 
 @dataclass(eq=False)
