@@ -14,7 +14,8 @@ from partibus.testing.clock import ManualClock
 
 LANES = 5
 NODES = 3
-ACTIONS = ["work", "renew", "cut", "heal", "pass", "pass", "drain", "resume", "restart"]
+ACTIONS = ["work", "renew", "cut", "heal", "pass", "others", "drain", "resume", "restart"]
+TURN_MS = 250
 Step = tuple[str, int, int]
 STEPS = st.lists(
     st.tuples(st.sampled_from(ACTIONS), st.integers(0, NODES - 1), st.integers(1, 3200)),
@@ -33,6 +34,7 @@ class Cluster:
     async def start(self) -> None:
         for number in range(NODES):
             self.nodes.append(await self.join(number))
+        await self.calm()
 
     async def join(self, number: int) -> MemoryOwnership:
         address = NodeAddress("127.0.0.1", 7000 + number)
@@ -53,15 +55,34 @@ class Cluster:
         elif action == "restart":
             node.cut_off = True  # killed: it says nothing
             self.nodes[number] = await self.join(number)
+        elif action == "others":
+            await self.go_on_without(node, time_ms)
         else:
-            for clock in self.clocks:
-                clock.advance_ms(time_ms)
+            self.advance(time_ms)
+
+    def advance(self, time_ms: int) -> None:
+        for clock in self.clocks:
+            clock.advance_ms(time_ms)
+
+    async def go_on_without(self, paused: MemoryOwnership, time_ms: int) -> None:
+        """The process of one node is paused, or has lost its database."""
+        for _ in range(0, time_ms, TURN_MS):
+            self.advance(TURN_MS)
+            for node in self.nodes:
+                if node is not paused:
+                    node.renew()
+                    await self.work(node)
+            self.check()
 
     async def work(self, node: MemoryOwnership) -> None:
         for lane in node.owned() - node.wanted():
             await node.release(lane)
         for lane in node.wanted() - node.owned():
             await node.acquire(lane)
+
+    def check(self) -> None:
+        owners = self.owners()
+        assert len(owners) == len(set(owners)), "a lane has two owners"
 
     def owners(self) -> list[int]:
         return sorted(lane for node in self.nodes for lane in node.owned())
@@ -72,8 +93,7 @@ class Cluster:
             node.cut_off = False
             self.leases.drain(node.node, False)
         for _ in range(12):
-            for clock in self.clocks:
-                clock.advance_ms(RENEW_MS)
+            self.advance(RENEW_MS)
             for node in self.nodes:
                 node.renew()
                 await self.work(node)
@@ -86,8 +106,7 @@ async def live(steps: list[Step]) -> None:
     for action, number, time_ms in steps:
         await cluster.act(action, number, time_ms)
         await asyncio.sleep(0)
-        owners = cluster.owners()
-        assert len(owners) == len(set(owners)), "a lane has two owners"
+        cluster.check()
     await cluster.calm()
     assert cluster.owners() == list(range(LANES))
     counts = [len(node.owned()) for node in cluster.nodes]
