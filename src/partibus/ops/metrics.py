@@ -248,6 +248,7 @@ class EntityText:
         self._turn = Lock()
         self._names: list[tuple[str, str]] = []
         self._labels: list[str] = []
+        self._entities: list[dict[str, Any]] = []
         self._rows: list[tuple[int, ...]] = []
         self._lines: list[list[str]] = [[] for _ in _ENTITY_SERIES]
         self._blocks: list[bytes] = [b"" for _ in _ENTITY_SERIES]
@@ -258,7 +259,12 @@ class EntityText:
             names = [(entity["name"], entity["kind"]) for entity in entities]
             if names != self._names or not self._blocks[0]:
                 self._begin(names)
-            rows = [_row_of(entity) for entity in entities]
+            # What is told of an entity is the same object for as long as it is true.
+            rows = [
+                row if entity is before and row else _row_of(entity)
+                for entity, before, row in zip(entities, self._entities, self._rows, strict=True)
+            ]
+            self._entities = entities
             for at in self._changed(rows):
                 self._write(at)
             return list(self._blocks)
@@ -268,6 +274,7 @@ class EntityText:
         self._names = names
         self._labels = [_braced(_pairs(ENTITY_LABELS, pair)) for pair in names]
         self._rows = [()] * len(names)
+        self._entities = [{}] * len(names)
         self._lines = [[""] * len(names) for _ in _ENTITY_SERIES]
         for at in range(len(_ENTITY_SERIES)):
             self._write(at)
@@ -276,7 +283,7 @@ class EntityText:
         """Write the lines of values that differ; answers in which series some do."""
         changed: set[int] = set()
         for number, (row, before) in enumerate(zip(rows, self._rows, strict=True)):
-            if row == before:
+            if row is before or row == before:
                 continue
             label = self._labels[number]
             for at, value in enumerate(row):

@@ -112,6 +112,8 @@ class SignalService:
         self._catalog = catalog
         self._control = control
         self._entities_max = entities_max
+        self._known: dict[int, _Known] = {}
+        """What was reported of each entity last; most of it is true the next time too."""
 
     async def gather(self) -> Payload:
         """What every worker counts, with the fragments laid together by entity."""
@@ -127,13 +129,47 @@ class SignalService:
             for number, store in answer[STORES].items()
         }
         records = self._catalog.entities()
-        shown = [_entity(record, reported, states) for record in records[: self._entities_max]]
+        known, self._known = self._known, {}
+        for record in records[: self._entities_max]:
+            rows = [reported.get(placement.fragment_id) for placement in record.fragments]
+            before = known.get(record.entity_id)
+            if before is None or not before.is_true(record, rows, states):
+                before = _Known(record, rows, states, _entity(record, reported, states))
+            self._known[record.entity_id] = before
+        shown = [entity.payload for entity in self._known.values()]
         rest = [_entity(record, reported, states) for record in records[self._entities_max :]]
         return {
             "workers": {worker: answers.get(worker) for worker in self._control.workers},
             "entities": shown + ([_together(rest)] if rest else []),
             "aggregated": len(rest),
         }
+
+
+class _Known:
+    """An entity as it was reported, and what that was made of."""
+
+    __slots__ = ("_record", "_rows", "_states", "payload")
+
+    def __init__(
+        self,
+        record: EntityRecord,
+        rows: list[tuple[int, list[int]] | None],
+        states: Mapping[int, str],
+        payload: Payload,
+    ) -> None:
+        self._record = record
+        self._rows = rows
+        self._states = states
+        self.payload = payload
+
+    def is_true(
+        self,
+        record: EntityRecord,
+        rows: list[tuple[int, list[int]] | None],
+        states: Mapping[int, str],
+    ) -> bool:
+        """Whether nothing has changed since."""
+        return record is self._record and rows == self._rows and states == self._states
 
 
 def _row(machine: Machine) -> list[int]:
