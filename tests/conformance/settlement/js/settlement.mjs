@@ -36,11 +36,20 @@ const bodiesOf = (messages) => messages.map((message) => message.body);
 const number = (message) => message.sequenceNumber.toNumber();
 const text = (size) => "x".repeat(size);
 
+// Later than everything that is asked before it, also on a busy machine.
+const SOON_MS = 4000;
+
+async function opened(sender, receiver) {
+  await sender.createMessageBatch();
+  await receiver.peekMessages(1);
+}
+
 const SCENARIOS = {
   async schedule(client, { plain }) {
     const sender = client.createSender(plain);
     const receiver = client.createReceiver(plain);
-    const due = Date.now() + 1500;
+    await opened(sender, receiver);
+    const due = Date.now() + SOON_MS;
     const [kept, cancelled] = await sender.scheduleMessages([{ body: "kept" }, { body: "cancelled" }], new Date(due));
     await sender.cancelScheduledMessages(cancelled);
     const shown = await receiver.peekMessages(10);
@@ -57,9 +66,11 @@ const SCENARIOS = {
   },
 
   async scheduleByProperty(client, { plain }) {
-    const due = new Date(Date.now() + 1500);
-    await client.createSender(plain).sendMessages({ body: "due", scheduledEnqueueTimeUtc: due });
+    const sender = client.createSender(plain);
     const receiver = client.createReceiver(plain);
+    await opened(sender, receiver);
+    const due = new Date(Date.now() + SOON_MS);
+    await sender.sendMessages({ body: "due", scheduledEnqueueTimeUtc: due });
     const [shown] = await receiver.peekMessages(1);
     const [message] = await collect(receiver, 1);
     await receiver.completeMessage(message);
