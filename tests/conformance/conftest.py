@@ -5,9 +5,10 @@ When a test fails, what the server logged during it is part of the report.
 """
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from azure.servicebus import ServiceBusClient
@@ -15,14 +16,34 @@ from azure.servicebus import ServiceBusClient
 from support.namespace import Queues, write_namespace
 from support.server import ServerProcess
 
+if TYPE_CHECKING:
+    from support.postgres import PostgresServer
+
 HERE = Path(__file__).parent
+ON_CLUSTER = "PARTIBUS_TESTS_ON_CLUSTER"
+"""Set by `make test-cluster`: the server of the session is a node of a cluster."""
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
     directory: Path = tmp_path_factory.mktemp("server")
-    with ServerProcess(directory, write_namespace(directory / "namespace.toml")) as process:
+    config = write_namespace(directory / "namespace.toml")
+    if os.environ.get(ON_CLUSTER):
+        yield from _node(directory, config, request.getfixturevalue("postgres"))
+        return
+    with ServerProcess(directory, config) as process:
         yield process
+
+
+def _node(directory: Path, config: Path, postgres: "PostgresServer") -> Iterator[ServerProcess]:
+    """A node of three, with two databases; each process of the tests has a cluster of its own."""
+    from support.cluster import TestCluster, new_database
+
+    control, *stores = [new_database(postgres) for _ in range(3)]
+    with TestCluster(directory, control, config, 3, stores) as cluster:
+        yield cluster.nodes[0]
 
 
 @pytest.fixture(scope="session")

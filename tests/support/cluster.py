@@ -146,16 +146,21 @@ class TestCluster:
         self.ask(lambda at: at.rebalance(SETTLED_S))
 
 
+def new_database(postgres: PostgresServer) -> str:
+    """The address of an empty database."""
+    name = f"bus_{next(_numbers)}"
+    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return postgres.dsn.rpartition("/")[0] + f"/{name}"
+
+
 def new_cluster(
     directory: Path, postgres: PostgresServer, nodes: int, stores: Sequence[str] = ()
 ) -> TestCluster:
     """A cluster in a new database of the server, not started yet."""
-    name = f"bus_{next(_numbers)}"
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+    database = new_database(postgres)
     config = directory / "namespace.toml"
     config.write_text(DECLARED, encoding="utf-8")
-    database = postgres.dsn.rpartition("/")[0] + f"/{name}"
     return TestCluster(directory, database, config, nodes, stores)
 
 
