@@ -275,7 +275,8 @@ class Node:
 
     def connection_string(self, host: str, port: int) -> str:
         """What a client pastes to reach this node."""
-        return connection_string(self.catalog, self._settings.data, self._shows_key, host, port)
+        data = self._settings.data if self._seat is None else None
+        return connection_string(self.catalog, data, self._shows_key, host, port)
 
     def guest(self) -> "Node":
         """A node for a namespace beside this one, with what the file declares in it."""

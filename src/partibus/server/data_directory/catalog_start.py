@@ -25,6 +25,8 @@ from partibus.domain.clock import Clock
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.directory import CATALOG_NAME
 
+FIRST_START: Final = "<shown by the first start of the cluster>"
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -89,11 +91,15 @@ def _warn_of_public_key(root: AccessPolicy, settings: ServeSettings) -> None:
         )
 
 
-def connection_string(catalog: Catalog, data: Path, shows_key: bool, host: str, port: int) -> str:
-    """What a client pastes to reach the server; without its key it says how to see that."""
+def connection_string(
+    catalog: Catalog, data: Path | None, shows_key: bool, host: str, port: int
+) -> str:
+    """What a client pastes to reach the server; without its key it says how to see that. The
+    catalog of a cluster is in no directory (`data` is None): its first start has shown the key."""
     policy = catalog.policy("", ROOT_POLICY_NAME)
     assert policy is not None
-    key = policy.primary_key if shows_key else f"<run: {show_command(data)}>"
+    hint = FIRST_START if data is None else f"<run: {show_command(data)}>"
+    key = policy.primary_key if shows_key else hint
     return (
         f"Endpoint=sb://{host}:{port};SharedAccessKeyName={policy.name};"
         f"SharedAccessKey={key};UseDevelopmentEmulator=true;"

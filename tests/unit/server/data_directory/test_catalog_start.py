@@ -70,3 +70,12 @@ def test_an_emulator_does_not_open_a_directory_that_has_a_secret_key(
     shown(tmp_path, "0.0.0.0")
     assert "SharedAccessKey=<run:" in shown(tmp_path, "0.0.0.0", emulator=True)
     assert "has a key of its own, so SAS_KEY_VALUE is not valid here" in caplog.text
+
+
+def test_a_node_has_no_directory_with_the_key(tmp_path: Path) -> None:
+    shown(tmp_path, "0.0.0.0")
+    settings = resolve_configuration({"data": tmp_path, "host": "0.0.0.0"}, {}).settings
+    catalog = open_catalog(tmp_path / "catalog.db", settings, SystemClock())
+    text = connection_string(catalog, None, False, "h", 5672)
+    catalog.close()
+    assert ";SharedAccessKey=<shown by the first start of the cluster>;" in text
