@@ -24,10 +24,11 @@ import psycopg
 from bench import gauge
 from bench.bus import NAMESPACE, Bus
 from bench.peers import free_port
-from bench.scenarios import CPU, P50, RATE, RECEIVE, SEND, Scenario, measure
+from bench.scenarios import BOTH, CPU, P50, RATE, RECEIVE, SEND, Scenario, measure
 
 SEND_1K: Final = Scenario(name="send 1 KB", way=SEND)
 RECEIVE_1K: Final = Scenario(name="receive 1 KB", way=RECEIVE)
+BOTH_1K: Final = Scenario(name="both 1 KB", way=BOTH)
 ONE_BY_ONE: Final = Scenario(name="send 1 KB, 1 in flight", way=SEND, window=1, share=0.01)
 COMMITS: Final = 500
 
@@ -107,26 +108,28 @@ def measure_both(scenario: Scenario, bus: Bus, database: Database, count: int) -
 
 
 def run(bus: Bus, database: Database, options: argparse.Namespace) -> None:
-    totals: list[float] = []
+    totals: list[tuple[float, float]] = []
     for repeat in range(options.repeats + 1):
         # The first is not counted: caches fill, code warms up.
         count = options.messages if repeat else max(1, options.messages // 20)
-        total = 0.0
-        for scenario in (SEND_1K, RECEIVE_1K):
+        used: list[float] = []
+        for scenario in (SEND_1K, RECEIVE_1K, BOTH_1K):
             figures = measure_both(scenario, bus, database, count)
-            total += figures[CPU] + figures["database"]
+            used.append(figures[CPU] + figures["database"])
             if repeat:
                 print(
                     f"{scenario.name:<14} CPU s per million: bus {figures[CPU]:5.1f}, database "
                     f"{figures['database']:5.1f}; {figures[RATE]:,.0f} messages/s"
                 )
         if repeat:
-            totals.append(total)
+            totals.append((used[0] + used[1], used[2]))
             bare_us = database.commit_us()
             sent_us = measure(ONE_BY_ONE, bus, options.messages)[P50]
             measure(Scenario(name="", way=RECEIVE, share=0.01), bus, options.messages)
             print(f"window 1: a send {sent_us:.0f} us, a bare commit {bare_us:.0f} us (p50)")
-    print(f"sent and received, bus and database: {median(totals):.1f} CPU s per million")
+    later, at_once = (median(column) for column in zip(*totals, strict=True))
+    print(f"sent, then received: bus and database {later:.1f} CPU s per million")
+    print(f"received as it is sent: bus and database {at_once:.1f} CPU s per million")
     print(f"bus: {bus.version}")
 
 

@@ -75,6 +75,32 @@ def plan_runs(table: SegmentTable, refs: list[Ref]) -> list[Run]:
     return runs
 
 
+def run_within(refs: list[Ref], first: int, start: int, end: int) -> int:
+    """The index behind the references from `first` on that lie between two log positions."""
+    index = first
+    while index < len(refs):
+        position, length = refs[index]
+        if position - BODY_CRC_BYTES < start or position + length > end:
+            break
+        index += 1
+    return index
+
+
+def take_bodies(
+    data: bytes, start: int, refs: list[Ref], first: int, last: int, bodies: list[bytes]
+) -> int:
+    """Copy the bodies refs[first:last] of a run out of the log from `start` on, checking each; the
+    index of the first that fails its checksum, or -1. The data holds the whole run."""
+    for index in range(first, last):
+        position, length = refs[index]
+        offset = position - start
+        body = data[offset : offset + length]
+        if crc32c(body) != _unpack_crc(data, offset - BODY_CRC_BYTES)[0]:
+            return index
+        bodies.append(body)
+    return -1
+
+
 class BodyReader:
     """Reads runs with a buffer and descriptors of its own; one per thread."""
 
@@ -152,22 +178,30 @@ class BodyReader:
         view = memoryview(self._buffer)[:size]
         # Slices of bytes cost less than views, by more than the one copy that they need,
         # unless the bodies are large.
-        is_large = size >= LARGE_BODY_BYTES * (run.last - run.first)
-        data = b"" if is_large else bytes(view)
-        for index in range(run.first, run.last):
-            position, length = refs[index]
-            offset = position - start
-            end = offset + length
-            body = bytes(view[offset:end]) if is_large else data[offset:end]
-            if crc32c(body) != _unpack_crc(view, offset - BODY_CRC_BYTES)[0]:
-                raise StoreCorrupt.at(
-                    self._directory / run.name,
-                    run.offset + offset,
-                    f"a body of {length} bytes fails its checksum.",
-                )
-            bodies.append(body)
+        if size < LARGE_BODY_BYTES * (run.last - run.first):
+            bad = take_bodies(bytes(view), start, refs, run.first, run.last, bodies)
+        else:
+            bad = self._take_large(view, refs, run, bodies)
+        if bad >= 0:
+            position, length = refs[bad]
+            raise StoreCorrupt.at(
+                self._directory / run.name,
+                run.offset + position - start,
+                f"a body of {length} bytes fails its checksum.",
+            )
         if len(self._buffer) > RUN_BYTES_MAX:
             self._buffer = bytearray()
+
+    def _take_large(self, view: memoryview, refs: list[Ref], run: Run, bodies: list[bytes]) -> int:
+        """The index of the first that fails its checksum, or -1."""
+        for index in range(run.first, run.last):
+            position, length = refs[index]
+            offset = position - run.start
+            body = bytes(view[offset : offset + length])
+            if crc32c(body) != _unpack_crc(view, offset - BODY_CRC_BYTES)[0]:
+                return index
+            bodies.append(body)
+        return -1
 
     def _failed(self, run: Run, error: OSError) -> StoreCorrupt | StoreUnavailable:
         path = self._directory / run.name

@@ -211,6 +211,7 @@ class CommitThread:
     def _take(self) -> list[PendingEntry] | None:
         """The next group; [] when there is none to begin now, None at the end."""
         with self._wake:
+            self._finishing = False
             if not self._waiting and not self._in_flight and not self._closing:
                 self._wake.wait(self._engine.idle_s)
             waiting, in_flight = self._waiting, len(self._in_flight)

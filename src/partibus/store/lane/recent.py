@@ -7,8 +7,6 @@ Lives on the loop thread; called by the store.
 from bisect import bisect_right
 from typing import Final
 
-from partibus.store.interface import Ref
-
 RECENT_BYTES: Final = 32 << 20
 TRIM_COUNT: Final = 1024
 
@@ -43,15 +41,12 @@ class RecentEntries:
             del self._positions[: self._first], self._entries[: self._first]
             self._first = 0
 
-    def find(self, ref: Ref) -> bytes | None:
-        """The bytes at a place; None when they are not held."""
-        position, length = ref
+    def entry_at(self, position: int) -> tuple[int, bytes] | None:
+        """The entry that holds a position, and where it begins; None when it is not held."""
         index = bisect_right(self._positions, position) - 1
         if index < self._first:
             return None
-        offset = position - self._positions[index]
-        found = self._entries[index][offset : offset + length]
-        return found if len(found) == length else None
+        return self._positions[index], self._entries[index]
 
     def cut(self, tail: int) -> None:
         """What lies behind `tail` never became durable."""

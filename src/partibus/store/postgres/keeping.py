@@ -17,7 +17,8 @@ import psycopg
 from partibus.domain.errors import BusError, StoreUnavailable
 from partibus.store.callbacks import tell
 from partibus.store.interface import Done, Increment, Notify
-from partibus.store.postgres.lane import Lane, LaneConnection
+from partibus.store.postgres.lane import Lane
+from partibus.store.postgres.lane_connection import LaneConnection
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
 

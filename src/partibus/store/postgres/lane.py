@@ -9,7 +9,7 @@ belongs to one thread. Encodes nothing. Called by the threads of `store.Postgres
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -299,20 +299,26 @@ class Lane:
             yield from cursor
 
     def read(
-        self, connection: Connection, segment: tuple[int, int], refs: Sequence[Ref]
+        self, connection: Connection, segment: tuple[int, int], stretches: Sequence[Ref]
     ) -> list[bytes]:
-        """The bytes at these places of a segment; empty where there are none."""
+        """The log from each position up to another, as far as it is there."""
         rows = connection.execute(
             sql.SQL(
-                "SELECT substring(e.payload FROM (r.place - e.position + 1)::integer FOR r.length)"
-                " FROM unnest(%s::bigint[], %s::integer[]) WITH ORDINALITY AS r(place, length, i)"
-                " LEFT JOIN LATERAL (SELECT position, payload FROM {} WHERE position <= r.place"
-                " ORDER BY position DESC LIMIT 1) AS e ON true ORDER BY r.i"
-            ).format(self.table(*segment)),
-            ([position for position, _ in refs], [length for _, length in refs]),
+                "SELECT r.i, substring(e.payload"
+                " FROM greatest(r.start - e.position, 0)::integer + 1"
+                " FOR (r.stop - greatest(r.start, e.position))::integer)"
+                " FROM unnest(%s::bigint[], %s::bigint[]) WITH ORDINALITY AS r(start, stop, i),"
+                " LATERAL (SELECT position, payload FROM {table} WHERE position < r.stop"
+                " AND position >= coalesce((SELECT max(position) FROM {table}"
+                " WHERE position <= r.start), r.start)) AS e ORDER BY r.i, e.position"
+            ).format(table=self.table(*segment)),
+            ([start for start, _ in stretches], [stop for _, stop in stretches]),
             binary=True,
         ).fetchall()
-        return [row[0] or b"" for row in rows]
+        found: list[list[bytes]] = [[] for _ in stretches]
+        for number, piece in rows:
+            found[number - 1].append(piece)
+        return [pieces[0] if len(pieces) == 1 else b"".join(pieces) for pieces in found]
 
     def table(self, base: int, generation: int = 0) -> sql.Identifier:
         """The table of a segment."""
@@ -437,28 +443,6 @@ class Lane:
             connection.execute(
                 "UPDATE partibus.lane SET checkpoint = %s WHERE lane = %s", (position, self.number)
             )
-
-
-class LaneConnection:
-    """A connection of one thread, made when it is first used and again after it was dropped."""
-
-    def __init__(self, lane: Lane, purpose: str) -> None:
-        self._lane = lane
-        self._purpose = purpose
-        self._connection: Connection | None = None
-
-    def get(self) -> Connection:
-        """Connected; raises StoreUnavailable when the database cannot be reached."""
-        if self._connection is None or self._connection.closed:
-            self._connection = self._lane.connect(self._purpose)
-        return self._connection
-
-    def drop(self) -> None:
-        """Let go of it, in whatever state it is."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(psycopg.Error):
-                connection.close()
 
 
 class CheckpointWriter:

@@ -1,13 +1,14 @@
 """Bodies from a lane: those of recent entries from memory, the others in one statement for many.
 
-Owns the reader thread with its connection, and the check of each body against the CRC-32C that
-lies before it. Planning needs the segment table and happens on the loop thread.
+Owns the reader thread with its connection. Neighbouring bodies are read together, and each is
+checked against the CRC-32C that lies before it, as in files. Planning needs the segment table and
+happens on the loop thread.
 """
 
-import struct
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from itertools import groupby
+from operator import itemgetter
 
 import psycopg
 
@@ -15,16 +16,14 @@ from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.store.callbacks import tell_read
 from partibus.store.interface import Notify, ReadDone, Ref
 from partibus.store.lane.recent import RecentEntries
-from partibus.store.postgres.lane import Lane, LaneConnection
-from partibus.store.record import BODY_CRC_BYTES, crc32c
+from partibus.store.postgres.lane import Lane
+from partibus.store.postgres.lane_connection import LaneConnection
+from partibus.store.reading import Run, plan_runs, run_within, take_bodies
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
 
-_CRC: Final = struct.Struct("<I")
-
-Plan = dict[tuple[int, int], list[tuple[int, Ref]]]
-"""By base and generation of a segment: which of the bodies asked for, and where it lies with its
-checksum."""
+SegmentKey = tuple[int, int]
+"""Base and generation of a segment."""
 
 
 class DatabaseReaders:
@@ -43,29 +42,40 @@ class DatabaseReaders:
 
     def read_now(self, refs: list[Ref]) -> list[bytes] | None:
         """The bodies when all of them are in memory."""
-        bodies = []
-        for position, length in refs:
-            found = self._recent.find(checked_ref(position, length)) if length else b""
-            if found is None:
+        bodies: list[bytes] = []
+        first = 0
+        while first < len(refs):
+            position = refs[first][0]
+            entry = self._recent.entry_at(position)
+            last = first if entry is None else run_within(refs, first, entry[0], _end(entry))
+            if entry is None or last == first:
                 self._table.segment_at(position)  # StoreCorrupt when nothing can be there
                 return None
-            bodies.append(self._checked(position, found) if length else b"")
+            self._take(entry[1], entry[0], refs, first, last, bodies)
+            first = last
         return bodies
 
     def read(self, refs: list[Ref], done: ReadDone) -> None:
-        """The bodies from memory and from the database."""
+        """The bodies from memory or from the database."""
         try:
-            bodies, plan = self._plan(refs)
+            bodies = self.read_now(refs)
+            runs = plan_runs(self._table, refs) if bodies is None else []
         except StoreCorrupt as error:
             self._notify(partial(tell_read, done, error))
             return
         for position, _ in refs:
             self._table.hold(position)
-        if not plan:
+        if bodies is not None:
             self._notify(partial(self._finish, refs, bodies, done))
-        elif not self._worker.submit(partial(self._fetch, refs, bodies, plan, done)):
+            return
+        keys = [self._key(refs[run.first][0]) for run in runs]
+        if not self._worker.submit(partial(self._fetch, refs, runs, keys, done)):
             closed = StoreUnavailable(f"The {self._lane.name} is closed.")
             self._notify(partial(self._finish, refs, closed, done))
+
+    def _key(self, position: int) -> SegmentKey:
+        segment = self._table.segment_at(position)
+        return segment.base, segment.generation
 
     def forget(self, then: Callable[[], None]) -> None:
         """Run `then`, on whatever thread, when all that was asked before has been read."""
@@ -77,29 +87,13 @@ class DatabaseReaders:
         self._worker.submit(self._connection.drop)
         self._worker.close()
 
-    def _plan(self, refs: list[Ref]) -> tuple[list[bytes], Plan]:
-        """What is in memory, and where the rest lies."""
-        bodies: list[bytes] = []
-        plan: Plan = {}
-        for index, (position, length) in enumerate(refs):
-            wanted = checked_ref(position, length)
-            found = self._recent.find(wanted) if length else b""
-            if found is None:
-                segment = self._table.segment_at(position)
-                key = (segment.base, segment.generation)
-                plan.setdefault(key, []).append((index, wanted))
-            bodies.append(self._checked(position, found) if found else b"")
-        return bodies, plan
-
-    def _fetch(self, refs: list[Ref], bodies: list[bytes], plan: Plan, done: ReadDone) -> None:
+    def _fetch(
+        self, refs: list[Ref], runs: list[Run], keys: list[SegmentKey], done: ReadDone
+    ) -> None:
         """On the thread."""
-        answer: list[bytes] | BusError = bodies
+        answer: list[bytes] | BusError
         try:
-            for segment, wanted in plan.items():
-                places = [ref for _, ref in wanted]
-                found = self._lane.read(self._connection.get(), segment, places)
-                for (index, _), data in zip(wanted, found, strict=True):
-                    bodies[index] = self._checked(refs[index][0], data, refs[index][1])
+            answer = self._bodies(refs, runs, keys)
         except StoreCorrupt as error:
             answer = error
         except (psycopg.Error, BusError) as error:
@@ -107,24 +101,35 @@ class DatabaseReaders:
             answer = StoreUnavailable(f"The {self._lane.name} cannot be read: {error}. Try again.")
         self._notify(partial(self._finish, refs, answer, done))
 
+    def _bodies(self, refs: list[Ref], runs: list[Run], keys: list[SegmentKey]) -> list[bytes]:
+        """One statement for neighbouring runs of one segment."""
+        bodies: list[bytes] = []
+        pairs = zip(keys, runs, strict=True)
+        for key, some in groupby(pairs, itemgetter(0)):
+            stretch = [run for _, run in some]
+            places = [(run.start, run.end) for run in stretch]
+            found = self._lane.read(self._connection.get(), key, places)
+            for run, data in zip(stretch, found, strict=True):
+                self._take(data, run.start, refs, run.first, run.last, bodies)
+        return bodies
+
     def _finish(self, refs: list[Ref], answer: list[bytes] | BusError, done: ReadDone) -> None:
         for position, _ in refs:
             self._table.let_go(position)
         tell_read(done, answer)
 
-    def _checked(self, position: int, data: bytes, length: int = -1) -> bytes:
-        """A body whose checksum is right."""
-        body = data[BODY_CRC_BYTES:]
-        if (length >= 0 and len(body) != length) or data[:BODY_CRC_BYTES] != _CRC.pack(
-            crc32c(body)
-        ):
+    def _take(
+        self, data: bytes, start: int, refs: list[Ref], first: int, last: int, bodies: list[bytes]
+    ) -> None:
+        """Bodies whose checksums are right."""
+        is_whole = sum(refs[last - 1]) <= start + len(data)
+        bad = take_bodies(data, start, refs, first, last, bodies) if is_whole else last - 1
+        if bad >= 0:
             raise StoreCorrupt(
-                f"The {self._lane.name}: position {position:#x}: a message is missing or fails its "
-                "checksum. Restore the database from a backup."
+                f"The {self._lane.name}: position {refs[bad][0]:#x}: a message is missing or fails "
+                "its checksum. Restore the database from a backup."
             )
-        return body
 
 
-def checked_ref(position: int, length: int) -> Ref:
-    """A body together with the checksum that lies before it."""
-    return position - BODY_CRC_BYTES, length + BODY_CRC_BYTES
+def _end(entry: tuple[int, bytes]) -> int:
+    return entry[0] + len(entry[1])

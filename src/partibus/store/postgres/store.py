@@ -21,13 +21,14 @@ from partibus.store.lane.recent import RECENT_BYTES, RecentEntries
 from partibus.store.postgres.appending import LaneWriter
 from partibus.store.postgres.compacting import LaneTables
 from partibus.store.postgres.keeping import DatabaseKeeper
-from partibus.store.postgres.lane import Connection, Lane, LaneConnection, LaneRow
+from partibus.store.postgres.lane import Connection, Lane, LaneRow
+from partibus.store.postgres.lane_connection import LaneConnection
 from partibus.store.postgres.reading import DatabaseReaders
 from partibus.store.record import ENTRY_HEADER_BYTES, crc32c, unpack_header
 from partibus.store.recovery import entry_records
 from partibus.store.table import SegmentTable
 
-SEGMENT_BYTES: Final = 64 << 20
+SEGMENT_BYTES: Final = 32 << 20
 """Small enough that the one that is written to, with those that may wait for compaction, stays
 within 256 MiB."""
 FIRST_POSITION: Final = 64

@@ -1,0 +1,33 @@
+"""A connection of one thread to the database of a lane.
+
+Owns when it is made and let go, and nothing that goes over it. Used by the threads that read,
+write checkpoints and compact.
+"""
+
+from contextlib import suppress
+
+import psycopg
+
+from partibus.store.postgres.lane import Connection, Lane
+
+
+class LaneConnection:
+    """A connection of one thread, made when it is first used and again after it was dropped."""
+
+    def __init__(self, lane: Lane, purpose: str) -> None:
+        self._lane = lane
+        self._purpose = purpose
+        self._connection: Connection | None = None
+
+    def get(self) -> Connection:
+        """Connected; raises StoreUnavailable when the database cannot be reached."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self._lane.connect(self._purpose)
+        return self._connection
+
+    def drop(self) -> None:
+        """Let go of it, in whatever state it is."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
