@@ -1,8 +1,9 @@
 """What looking costs: every page of the console on a large server, a scrape, and both under load.
 
-Owns three measurements. `pages`: one queue with many messages, many entities and many connections,
+Owns four measurements. `pages`: one queue with many messages, many entities and many connections,
 and how long the JSON twin of each page takes, from the request to the last byte. `scrape`: the
-processor time of one `/metrics`. `load`: processor time of the server for a million messages, with
+processor time of one `/metrics`. `watching`: what a scrape each second and an open console take of
+a core. `load`: processor time of the server for a million messages, with
 nobody looking and with a scrape each second beside an open console, in turns. CPU seconds are the
 figures to trust on a busy machine. `python -m bench.console`.
 """
@@ -17,7 +18,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -237,6 +238,27 @@ def watched(bus: Bus) -> Iterator[None]:
             thread.join()
 
 
+def measure_watching(directory: Path, entities: int, seconds: int) -> None:
+    """Print what a scrape each second and an open console take of a core, on a server at rest.
+
+    Load makes the same work no dearer, and here nothing else moves the figure."""
+    bus = Bus(directory, namespace(entities))
+    bus.start()
+    used: dict[str, float] = {}
+    try:
+        getter(bus)("/metrics")
+        for name, watch in (("alone", nullcontext()), ("watched", watched(bus))):
+            with watch:
+                begun = cpu_seconds(bus.pid)
+                time.sleep(seconds)
+                used[name] = (cpu_seconds(bus.pid) - begun) / seconds
+    finally:
+        bus.stop()
+    more = (used["watched"] - used["alone"]) * 100
+    print(f"watched, {entities:,} entities, {bus.version}: {more:.2f}% of a core", end=" ")
+    print(f"(at rest {used['alone'] * 100:.2f}%, over {seconds} s each)")
+
+
 def measure_load(directory: Path, messages: int, repeats: int, entities: int) -> None:
     """Print what a million messages cost the server, alone and looked at, in turns."""
     bus = Bus(directory, namespace(entities))
@@ -262,7 +284,7 @@ def measure_load(directory: Path, messages: int, repeats: int, entities: int) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.console", description=__doc__)
-    parser.add_argument("what", nargs="*", default=["pages", "scrape", "load"])
+    parser.add_argument("what", nargs="*", default=["pages", "scrape", "watching", "load"])
     parser.add_argument("--messages", type=int, default=1_000_000, metavar="N")
     parser.add_argument("--connections", type=int, default=5_000, metavar="N")
     parser.add_argument("--entities", type=int, default=1_000, metavar="N")
@@ -276,6 +298,8 @@ def main() -> None:
             place = Path(root, what)
             if what == "pages":
                 measure_pages(place, options.messages, options.connections, options.entities)
+            elif what == "watching":
+                measure_watching(place, options.entities, 20)
             elif what == "scrape":
                 measure_scrape(place, options.entities, 50)
             else:
