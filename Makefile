@@ -195,7 +195,7 @@ sim: install ## a thousand seeds of the simulator; SEED=N STEPS=M for one
 sim-night: install ## fresh seeds of the simulator for an hour; MINUTES=N for longer
 	$(BIN)/partibus sim --seed $$(date +%s) --seeds 1000000 --steps $(or $(STEPS),6000) --minutes $(or $(MINUTES),60)
 
-sim-mutants: install ## plant twenty bugs and have the simulator find each
+sim-mutants: install ## plant bugs and have the simulator find each
 	$(BIN)/python tools/sim_mutants.py
 
 bench: install ## the benchmarks

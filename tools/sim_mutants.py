@@ -16,7 +16,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "partibus"
 STEPS = 3000
-STEPS_MAX = 600_000
+STEPS_MAX = 1_000_000
 """Within so many steps each bug must be found."""
 PROGRAM = """
 import sys
@@ -204,6 +204,18 @@ BUGS = (
         "            out.retained",
         "        if held.sequence > retention.low + 3:\n            retention.add(held)\n"
         "            out.retained",
+    ),
+    Bug(
+        "hand out a message whose time is up",
+        "fragment/queue/dispatch.py",
+        "        if is_main and 0 < held.expires_ms <= now_ms:",
+        "        if False:",
+    ),
+    Bug(
+        "drop an expired message",
+        "fragment/queue/expiry.py",
+        "    if state.spec.dead_letter_on_expiry:",
+        "    if False:",
     ),
     Bug(
         "publish a batch again",

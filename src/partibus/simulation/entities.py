@@ -14,6 +14,8 @@ from partibus.simulation.plan import Plan
 DELIVERIES_MAX = 10
 WINDOW_MS = 6 * 3_600_000
 """No run lasts as long, whatever its clocks do: a duplicate is always one."""
+LIFE_MS = 1_000
+"""How long a message of `mortal` waits before it is a dead letter."""
 TOPIC = "news"
 
 
@@ -27,6 +29,11 @@ def make_entities(catalog: Catalog, plan: Plan) -> dict[str, list[str]]:
         "target": spread,
         "hop": replace(spread, forward_to="target"),
         "fleeting": spread,
+        "mortal": replace(
+            spread,
+            default_message_time_to_live_ms=LIFE_MS,
+            dead_lettering_on_message_expiration=True,
+        ),
         "staged": single,
         "claims-in": spread,
         "moves-in": single,

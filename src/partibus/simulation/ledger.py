@@ -17,6 +17,8 @@ from typing import Protocol
 
 from partibus.simulation.world import Violation, World
 
+LATE_US_MAX = 50_000
+"""How long a message may take from the choice to hand it out until it is written."""
 _BODY = re.compile(rb"<sim ([0-9]+) ([0-9]+) ([0-9a-f]{8})>")
 
 
@@ -49,6 +51,8 @@ class Letter:
     accepted_us: int = 0
     due_us: int = 0
     """Not to be seen before this, when it was scheduled."""
+    life_us: int = 0
+    """How long it may wait to be received; for ever when 0."""
 
     def body(self) -> bytes:
         """The bytes that say which it is."""
@@ -208,6 +212,15 @@ class Ledger:
             raise Violation(
                 f"message {letter.number} is due at {letter.due_us} us and came at "
                 f"{self._world.now_us} us"
+            )
+
+    def not_late(self, letter: Letter, written_us: int) -> None:
+        """A message that expires was handed out, in bytes that the bus wrote at that time."""
+        late_us = written_us - letter.accepted_us - letter.life_us
+        if letter.is_accepted and late_us > LATE_US_MAX:
+            raise Violation(
+                f"message {letter.number} was accepted at {letter.accepted_us} us for "
+                f"{letter.life_us} us and was handed out at {written_us} us"
             )
 
     # --- settling -----------------------------------------------------------------------------

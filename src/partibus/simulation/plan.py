@@ -27,6 +27,7 @@ CLIENTS = (
     "session-receiver",
     "session-rival",
     "cursor-reader",
+    "mortal-sender",
 )
 NEEDS = {
     "session-rival": "session-sender",

@@ -42,8 +42,23 @@ LOOK_STEPS = 40
 DRAIN_US_MAX = 600_000_000
 """Everything must have drained so long after the last fault."""
 DRAIN_STEPS_MAX = 400_000
-FEEDERS = {"mover": "feeder", "claimer": "claim-feeder", "deleter": "fleeting-sender"}
-"""Who sends what others take."""
+COMPANIONS = {
+    "mover": "feeder",
+    "claimer": "claim-feeder",
+    "deleter": "fleeting-sender",
+    "mortal-sender": "slow-receiver",
+}
+"""Who comes with whom: who sends what others take, and who takes what others send."""
+TIME_FAULTS = {
+    "clock jump",
+    "clock drift",
+    "pause",
+    "long pause",
+    "read error",
+    "slow disk",
+    "uncached reads",
+}
+"""With these nobody can tell when the bus chose to do something."""
 LAST_ANSWERS_US = 3_000_000
 LEAVING_US_MAX = 90_000_000
 
@@ -132,6 +147,7 @@ class Simulation:
             not {"clock jump", "clock drift"}.isdisjoint(plan.faults),
             "read error" in plan.faults,
             "flipped read" in plan.faults,
+            plan.workers == 1 and TIME_FAULTS.isdisjoint(plan.faults),
             self._submit,
             fragments_of(self._catalog),
         )
@@ -160,10 +176,10 @@ class Simulation:
                 self._around.session_senders.append(client.name)
             self._clients.append(client)
             self._loop.create_task(client.live())
-            if kind in FEEDERS:
-                feeder = KINDS[FEEDERS[kind]](self._around, number)
-                self._clients.append(feeder)
-                self._loop.create_task(feeder.live())
+            if kind in COMPANIONS:
+                companion = KINDS[COMPANIONS[kind]](self._around, number)
+                self._clients.append(companion)
+                self._loop.create_task(companion.live())
 
     def _submit(self, fragment_id: int, command: Command) -> None:
         """What reaches nobody is never answered."""

@@ -52,6 +52,8 @@ class Surroundings:
     sets_aside: bool
     """Whether the bus may set a message aside until its process starts again: it does when it
     reads other bytes than it wrote."""
+    keeps_time: bool
+    """Whether the bus writes a message at the time when it chose to hand it out."""
     submit: Callable[[int, Command], None]
     """Hands a command to the worker that runs a fragment, if it is up."""
     homes: dict[str, list[int]]
@@ -134,6 +136,7 @@ class SimulatedClient:
     ) -> "WatchedReceiver":
         """A receiver with locks whose messages are noted as they arrive."""
         owner = watched or WatchedReceiver(self, bus, place, self.chance.choice((0, 1, 20)))
+        owner.takes_dead_letters = path != place
         async with asyncio.timeout(PATIENCE_S):
             await bus.attach(
                 owner,
@@ -194,6 +197,7 @@ class WatchedReceiver(Receiver):
         super().__init__(bus.flush, prefetch)
         self.deletes = False
         """Whether what is handed out is gone (receive and delete)."""
+        self.takes_dead_letters = False
         self.filters = filters
         self.attach_properties = attach_properties
         self._client = client
@@ -205,6 +209,8 @@ class WatchedReceiver(Receiver):
         letter, copy = around.ledger.arrived(self._place, event.payload, around.net.arriving_us)
         if letter.due_us and not around.clocks_jump:
             around.ledger.not_early(letter, 1_000)
+        if letter.life_us and around.keeps_time and not self.takes_dead_letters:
+            around.ledger.not_late(letter, around.net.arriving_us)
         if letter.session and copy.arrivals == 1 and not around.sets_aside:
             around.ledger.in_order(letter, self._place)
         self._letters[event.delivery_id] = (letter, copy)

@@ -17,12 +17,14 @@ from partibus.simulation.clients.receiving import (
     DeferringClient,
     DeletingClient,
     ReceivingClient,
+    SlowClient,
     TokenClient,
 )
 from partibus.simulation.clients.sending import (
     BatchingClient,
     FleetingClient,
     ForwardedClient,
+    MortalClient,
     PublishingClient,
     RepeatingClient,
     SchedulingClient,
@@ -49,6 +51,8 @@ KINDS: dict[str, type[SimulatedClient]] = {
         TokenClient,
         DeletingClient,
         FleetingClient,
+        MortalClient,
+        SlowClient,
         DeferringClient,
         SessionClient,
         SessionRival,

@@ -20,6 +20,7 @@ from partibus.simulation.clients.client import (
     SimulatedClient,
     WatchedReceiver,
 )
+from partibus.simulation.entities import LIFE_MS
 
 DEAD = rejected(AmqpError("com.microsoft:dead-letter", "It was not wanted."))
 
@@ -35,6 +36,7 @@ class ReceivingClient(SimulatedClient):
         "news/Subscriptions/b",
         "dups",
         "target",
+        "mortal",
     )
 
     async def behave(self, bus: BusClient) -> None:
@@ -100,6 +102,17 @@ class ReceivingClient(SimulatedClient):
                 raise
             return False
         return True
+
+
+class SlowClient(ReceivingClient):
+    """Comes so seldom that some messages have expired by then."""
+
+    kind = "slow-receiver"
+    places = ("mortal",)
+
+    async def think(self, seconds: float = 0.0) -> None:
+        """For longer than a message lives, at times."""
+        await super().think(1.5 * LIFE_MS / 1000)
 
 
 class DeletingClient(ReceivingClient):

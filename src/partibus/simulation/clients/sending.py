@@ -16,6 +16,7 @@ from partibus.simulation.clients.client import (
     SimulatedClient,
     Surroundings,
 )
+from partibus.simulation.entities import LIFE_MS
 from partibus.simulation.ledger import Letter
 from partibus.simulation.world import START_MS
 
@@ -51,6 +52,18 @@ class ForwardedClient(SendingClient):
 
     kind = "forwarded"
     entities = ("hop",)
+
+
+class MortalClient(SendingClient):
+    """Sends to a queue whose messages are dead letters when nobody takes them in time."""
+
+    kind = "mortal-sender"
+    entities = ("mortal",)
+
+    def write(self, entity: str, *, session: str = "", size: int | None = None) -> Letter:
+        letter = super().write(entity, session=session, size=size)
+        letter.life_us = LIFE_MS * 1000
+        return letter
 
 
 class FleetingClient(SendingClient):
