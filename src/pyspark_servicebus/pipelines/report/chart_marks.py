@@ -124,33 +124,6 @@ def legend_above(axes: "Axes", theme: Theme, count: int) -> None:
     )
 
 
-def line_over_time(
-    axes: "Axes", theme: Theme, times: Times, values: Sequence[float], colour: str = ""
-) -> None:
-    """One measure over time, filled to the base line, its highest point named."""
-    colour, at = colour or theme.accent, numbered(times)
-    axes.fill_between(at, values, 0, color=colour, alpha=0.14, linewidth=0)
-    axes.plot(at, values, color=colour, linewidth=2, solid_capstyle="round")
-    numbers_on(axes)
-    times_on(axes, times)
-    if len(times) < 2:
-        axes.plot(at, values, "o", color=colour)
-    peak = max(range(len(values)), key=values.__getitem__)
-    axes.plot(at[peak], values[peak], "o", color=colour, markersize=6)
-    right = peak > len(values) * 0.85
-    axes.annotate(
-        format_number(values[peak]),
-        (at[peak], values[peak]),
-        xytext=(-8 if right else 8, 2),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        va="bottom",
-        color=theme.ink,
-        fontweight="bold",
-    )
-    axes.set_ylim(0, max(values[peak] * 1.18, 1e-9))
-
-
 def columns(
     axes: "Axes",
     theme: Theme,

@@ -31,7 +31,6 @@ class Theme:
     line: str
     accent: str
     warm: str
-    faint: str
     series: tuple[str, ...]
     """For categories, distinguishable also by those who see few colours."""
 
@@ -43,7 +42,6 @@ LIGHT: Final = Theme(
     line="#e1e4e8",
     accent="#1f6feb",
     warm="#d9480f",
-    faint="#c3cad4",
     series=("#1f6feb", "#e8833a", "#2a9d8f", "#8e5bd0", "#b5495b", "#7a8594"),
 )
 DARK: Final = Theme(
@@ -53,7 +51,6 @@ DARK: Final = Theme(
     line="#2f353e",
     accent="#6ea8fe",
     warm="#ff8b5e",
-    faint="#4a5361",
     series=("#6ea8fe", "#f0a868", "#4fc3b2", "#b794f0", "#e07a8d", "#8f9aa8"),
 )
 
