@@ -191,6 +191,21 @@ def test_a_reopened_store_gives_the_records_back(engine: Engine, pump: Any) -> N
     assert engine.store.read_now(refs_of(bodies)) == [record.body for record in bodies]
 
 
+def test_an_entry_without_records_is_durable_and_says_nothing(engine: Engine, pump: Any) -> None:
+    """What a health probe writes, between messages and at the end of the log."""
+    first, second = batch(b"body a"), batch(b"body b")
+    pump.append(engine.store, first)
+    assert pump.append(engine.store, []) is None
+    pump.append(engine.store, second)
+    assert pump.append(engine.store, []) is None
+    found = [record.position for record in engine.reopen().records]
+    assert found == [record.position for record in first + second]
+    assert engine.store.read_now(refs_of(first + second)) == [b"body a", b"body b"]
+    third = batch(b"body c")
+    assert pump.append(engine.store, third) is None
+    assert engine.store.read_now(refs_of(third)) == [b"body c"]
+
+
 def test_a_checkpoint_replaces_the_records_before_it(engine: Engine, pump: Any) -> None:
     pump.append(engine.store, batch(b"before"))
     assert pump.checkpoint(engine.store, {7: b"state", 9: b""}) is None
