@@ -131,6 +131,9 @@ class RepeatingClient(SimulatedClient):
 
     async def behave(self, bus: BusClient) -> None:
         sender = await bus.sender("dups")
+        if self._sent:  # it has lost its connection, and its place in what it was doing
+            async with asyncio.timeout(PATIENCE_S):
+                await sender.send(self.message(self._sent[-1]).encode())
         while not self.around.is_over or self._open is not None:
             letter = self._open = self._open or self.write("dups")
             payload = self.message(letter).encode()
