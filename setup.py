@@ -46,7 +46,7 @@ HOT: Final = {
         "arrivals delivery dispatch duplicates expiry feature history kept_locks recovery"
         " scheduling settlement subqueue table"
     ),
-    "fragment.sessions": "dispatch feature lane locks numbers records session_state state",
+    "fragment.sessions": "dispatch feature locks numbers records session_state state subqueue",
     "fragment.stages": "behaviour changes commands departures feature records state",
     "fragment.topics": "changes commands copies due feature publishing records selection state",
     "fragment.transactions": "atomic behaviour commands feature numbered_arrivals",
@@ -54,7 +54,7 @@ HOT: Final = {
     "gateway": "connection memory_account meters reading_turns router",
     "gateway.jms": "browser consumer selecting subscriber",
     "gateway.links": "inbound outbound outcomes session session_source source submission",
-    "message": "envelope lanes lifetime lock_token overlay parts sender_annotations",
+    "message": "envelope lifetime lock_token overlay parts sender_annotations subqueues",
     "store": "checksum reading record",
 }
 INTERPRETED: Final = {

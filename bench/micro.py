@@ -25,7 +25,7 @@ from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import encode_source, encode_target
 from partibus.domain.errors import BusError
 from partibus.fragment.changes import Change
-from partibus.fragment.commands import Consumer, Demand, Enqueue, Lane, Outcome, Settle
+from partibus.fragment.commands import Consumer, Demand, Enqueue, Outcome, Settle, SubQueueType
 from partibus.fragment.effects import Effects
 from partibus.fragment.machine import Machine
 from partibus.fragment.message import Held, NewMessage
@@ -258,7 +258,7 @@ class Fragment:
     def __init__(self) -> None:
         self.machine = Machine(State(1, _SPEC))
         self._nobody = Nobody()
-        self._consumer = Consumer(1, self._nobody, Lane.MAIN, False)
+        self._consumer = Consumer(1, self._nobody, SubQueueType.MAIN, False)
         self._body = bytes(_SIZE)
         self._position = 0
 
@@ -277,7 +277,7 @@ class Fragment:
 
     def settle(self) -> None:
         tokens = list(self.machine.state.main.locks)
-        command = Settle(self._nobody, None, Lane.MAIN, tokens, Outcome.COMPLETE)
+        command = Settle(self._nobody, None, SubQueueType.MAIN, tokens, Outcome.COMPLETE)
         out = Effects()
         self.machine.apply(command, 1, out)
         self._commit(out.changes)

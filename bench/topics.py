@@ -27,7 +27,7 @@ from partibus.domain.entity import (
     TopicSpec,
 )
 from partibus.fragment.broker import Broker
-from partibus.fragment.commands import Enqueue, Lane, Purge
+from partibus.fragment.commands import Enqueue, Purge, SubQueueType
 from partibus.fragment.topics.state import Topic
 from partibus.gateway.selection import TopicSelector
 from partibus.message.envelope import to_stored
@@ -90,7 +90,7 @@ class Rig:
         spent_s = _cpu_s() - before_s
         for machine in self.filled:
             assert len(machine.state.main.ready) == BATCH
-            self.broker.submit(machine, Purge(self.ports, Lane.MAIN, BATCH, 1 << 60))
+            self.broker.submit(machine, Purge(self.ports, SubQueueType.MAIN, BATCH, 1 << 60))
         self.scheduler.run()
         return spent_s / BATCH * 1e6
 

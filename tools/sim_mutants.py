@@ -231,7 +231,7 @@ BUGS = (
     ),
     Bug(
         "keep a receiver in line that has left",
-        "fragment/sessions/lane.py",
+        "fragment/sessions/subqueue.py",
         "            self.in_sessions.acceptors.pop(consumer, None)\n",
         "            pass\n",
     ),

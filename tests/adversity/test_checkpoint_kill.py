@@ -18,7 +18,7 @@ WRITER = """
 import queue, random, sys
 from pathlib import Path
 from partibus.fragment.broker import Broker
-from partibus.fragment.commands import Consumer, Demand, Enqueue, Lane, Outcome, Settle
+from partibus.fragment.commands import Consumer, Demand, Enqueue, SubQueueType, Outcome, Settle
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.log import SegmentStore
@@ -60,7 +60,7 @@ class Sender:
 class Receiver:
     def __init__(self, number):
         self.number = number
-        self.consumer = Consumer(number, self, Lane.MAIN, False)
+        self.consumer = Consumer(number, self, SubQueueType.MAIN, False)
         self.tokens = {}
         self.more()
     def more(self):
@@ -78,7 +78,8 @@ class Receiver:
                 print("going", self.number, self.tokens[token])
             sys.stdout.flush()
             outcome = Outcome.COMPLETE if is_over else Outcome.ABANDON
-            command = Settle(self, some if is_over else None, Lane.MAIN, some, outcome, None)
+            once = some if is_over else None
+            command = Settle(self, once, SubQueueType.MAIN, some, outcome, None)
             self.settling = {token: self.tokens.pop(token) for token in some}
             broker.submit(machines[self.number], command)
     def settled(self, request, lost, error):

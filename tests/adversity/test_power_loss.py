@@ -25,10 +25,10 @@ from partibus.fragment.commands import (
     Demand,
     Detach,
     Enqueue,
-    Lane,
     Outcome,
     Peek,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
@@ -44,7 +44,7 @@ STEPS = 120
 STATES = int(os.environ.get("PARTIBUS_POWER_STATES", "60"))
 PATIENCE_S = 30
 SPEC = FragmentSpec(lock_duration_ms=3_600_000, max_delivery_count=10)
-LANES = (Lane.MAIN, Lane.DEAD_LETTER)
+SUBQUEUES = (SubQueueType.MAIN, SubQueueType.DEAD_LETTER)
 
 
 class Rig:
@@ -74,19 +74,19 @@ class Rig:
 
     def receive(self, count: int) -> list[Delivered]:
         inbox = Inbox()
-        consumer = Consumer(1, inbox, Lane.MAIN, False)
+        consumer = Consumer(1, inbox, SubQueueType.MAIN, False)
         self.broker.submit(self.machine, Demand(consumer, count, True))
         self.until(lambda: bool(inbox.drained_count))
         self.broker.submit(self.machine, Detach(consumer))
         self.scheduler.run()
         return inbox.take()
 
-    def shown(self, lane: Lane) -> list[bytes]:
-        """The bodies of all messages of a lane."""
+    def shown(self, subqueue: SubQueueType) -> list[bytes]:
+        """The bodies of all messages of a subqueue."""
         found: list[bytes] = []
         first = 0
         while True:
-            self.broker.submit(self.machine, Peek(self.ports, lane, first, 100, 1 << 20, None))
+            self.broker.submit(self.machine, Peek(self.ports, subqueue, first, 100, 1 << 20, None))
             self.until(lambda: bool(self.ports.lookups))
             page = self.ports.lookups.pop()
             assert not isinstance(page, BusError), page
@@ -144,7 +144,9 @@ class Traffic:
             self.disk.promise(("settling", outcome, body))
         port = _Settled(self.disk, outcome, bodies)
         tokens = [message.token for message in going]
-        self.rig.broker.submit(self.rig.machine, Settle(port, None, Lane.MAIN, tokens, outcome))
+        self.rig.broker.submit(
+            self.rig.machine, Settle(port, None, SubQueueType.MAIN, tokens, outcome)
+        )
         if self.random.random() < 0.7:
             self.rig.until(lambda: port.is_told)
 
@@ -211,8 +213,8 @@ class Expected:
             else:
                 getattr(self, note[0])[note[2]] = note[1]
 
-    def check(self, found: dict[Lane, list[bytes]]) -> None:
-        everything = [body for lane in LANES for body in found[lane]]
+    def check(self, found: dict[SubQueueType, list[bytes]]) -> None:
+        everything = [body for subqueue in SUBQUEUES for body in found[subqueue]]
         assert len(everything) == len(set(everything)), "a message is there twice"
         assert set(everything) <= self.sending, "a message that nobody sent"
         completing = {b for b, outcome in self.settling.items() if outcome is Outcome.COMPLETE}
@@ -222,9 +224,9 @@ class Expected:
             if outcome is Outcome.COMPLETE:
                 assert body not in everything, "a completed message came back"
             elif outcome is Outcome.DEAD_LETTER:
-                assert body in found[Lane.DEAD_LETTER], "a dead letter is none any more"
+                assert body in found[SubQueueType.DEAD_LETTER], "a dead letter is none any more"
             else:
-                assert body in found[Lane.MAIN]
+                assert body in found[SubQueueType.MAIN]
 
 
 def _void(sync: Operation) -> Operation:
@@ -238,7 +240,7 @@ def judge(operations: list[Operation], place: Path, seed: int) -> None:
     rebuild(operations, place, random.Random(seed))
     rig = Rig(place, OsDisk())
     try:
-        found = {lane: rig.shown(lane) for lane in LANES}
+        found = {subqueue: rig.shown(subqueue) for subqueue in SUBQUEUES}
     finally:
         rig.close()
     Expected(promises(operations)).check(found)

@@ -65,7 +65,7 @@ def test_purge_deletes_what_waits(partibus: Partibus, client: ServiceBusClient, 
         assert partibus("purge", queue, "--yes").out == f"{queue}: 4 messages deleted\n"
         receiver.dead_letter_message(held)
     shown = partibus("purge", queue, "--dead-letter", "-y", "--json").json
-    assert (shown["purged"], shown["lane"], shown["unavailable_fragments"]) == (
+    assert (shown["purged"], shown["subqueue"], shown["unavailable_fragments"]) == (
         1,
         "dead-letter",
         [],

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partibus.fragment.broker import Broker
-from partibus.fragment.commands import Enqueue, Lane, Outcome
+from partibus.fragment.commands import Enqueue, Outcome, SubQueueType
 from partibus.fragment.machine import Machine
 from partibus.fragment.message import Held, NewMessage, Overlay
 from partibus.fragment.spec import FragmentSpec
@@ -159,23 +159,25 @@ class Traffic(FragmentBench):
         self.submit(Enqueue(self.ports, messages, list(range(count)), size))
 
     def receive_some(self) -> None:
-        lane = self.random.choice([Lane.MAIN, Lane.MAIN, Lane.DEAD_LETTER])
+        subqueue = self.random.choice(
+            [SubQueueType.MAIN, SubQueueType.MAIN, SubQueueType.DEAD_LETTER]
+        )
         count = self.random.choice([1, 20, 90])
-        if self.spec is SESSIONS and lane is Lane.MAIN:
+        if self.spec is SESSIONS and subqueue is SubQueueType.MAIN:
             inbox, consumer = self.accept()
             self.demand(consumer, count)
             tokens = [message.token for message in inbox.take()]
             if tokens and self.random.random() < 0.5:
                 self.set_state(inbox, b"state %d" % self.number)
         else:
-            tokens = [message.token for message in self.receive(count, lane)]
+            tokens = [message.token for message in self.receive(count, subqueue)]
         self.random.shuffle(tokens)
         while tokens:
             some, tokens = tokens[: count // 3 + 1], tokens[count // 3 + 1 :]
             outcome = self.random.choice([None, *OUTCOMES])
             laid = self.random.choice([None, Overlay(b"laid"), Overlay(b"", "why", "text")])
             if outcome is not None:
-                self.settle(some, outcome, lane, laid)
+                self.settle(some, outcome, subqueue, laid)
 
     def delete_some(self) -> None:
         self.purge(self.random.choice([3, 50, 1000]))
@@ -276,12 +278,12 @@ def summary(state: State) -> dict[str, Any]:
         # Without the times, which move with the clock and are no record's.
         "history": sorted(w for shard in state.history.shards() for w in shard.words[0::2] if w),
     }
-    for lane in state.lanes:
-        out = [*lane.locks.values(), *lane.leaving.values()]
-        ready = [*lane.ready.copies(0), *(held for held in out if not held.deferred)]
-        deferred = [*lane.deferred.copies(0), *(held for held in out if held.deferred)]
-        found[f"ready {lane.lane}"] = sorted(map(row, ready))
-        found[f"deferred {lane.lane}"] = sorted(map(row, deferred))
+    for subqueue in state.subqueues:
+        out = [*subqueue.locks.values(), *subqueue.leaving.values()]
+        ready = [*subqueue.ready.copies(0), *(held for held in out if not held.deferred)]
+        deferred = [*subqueue.deferred.copies(0), *(held for held in out if held.deferred)]
+        found[f"ready {subqueue.subqueue}"] = sorted(map(row, ready))
+        found[f"deferred {subqueue.subqueue}"] = sorted(map(row, deferred))
     if state.sessions is not None:
         found["sessions"] = sorted(
             (s.session_id, s.message_count, s.state_position, s.state_length)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from partibus.domain.entity import EntityStatus, QueueSpec
 from partibus.domain.errors import BusError
 from partibus.domain.partition_key import fragment_index
-from partibus.fragment.commands import Demand, Detach, Enqueue, Lane, Outcome, Settle
+from partibus.fragment.commands import Demand, Detach, Enqueue, Outcome, Settle, SubQueueType
 from partibus.fragment.message import Overlay
 from partibus.message.envelope import to_stored
 from partibus.testing.fragment import Inbox
@@ -110,7 +110,7 @@ class ForwardingModel(RuleBasedStateMachine):
         self.is_steady = False
         fragment = self.relays.fragment("end", 0)
         inbox = Inbox()
-        consumer = fragment.consumer(inbox, Lane.MAIN, False)
+        consumer = fragment.consumer(inbox, SubQueueType.MAIN, False)
         fragment.submit(Demand(consumer, count, True))
         fragment.submit(Detach(consumer))
         for _ in range(4):
@@ -118,7 +118,7 @@ class ForwardingModel(RuleBasedStateMachine):
         tokens = [message.token for message in inbox.take()]
         overlay = Overlay(b"", "asked", "for")
         port = Told(set(), b"")
-        fragment.submit(Settle(port, 0, Lane.MAIN, tokens, Outcome.DEAD_LETTER, overlay))
+        fragment.submit(Settle(port, 0, SubQueueType.MAIN, tokens, Outcome.DEAD_LETTER, overlay))
 
     # --- what the world does ------------------------------------------------------------------
 

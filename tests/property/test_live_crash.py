@@ -17,7 +17,15 @@ from partibus.control.catalog import Catalog
 from partibus.control.record import Change, EntityRecord
 from partibus.domain.entity import QueueSpec
 from partibus.fragment.broker import Broker
-from partibus.fragment.commands import Consumer, Demand, Detach, Enqueue, Lane, Outcome, Settle
+from partibus.fragment.commands import (
+    Consumer,
+    Demand,
+    Detach,
+    Enqueue,
+    Outcome,
+    Settle,
+    SubQueueType,
+)
 from partibus.fragment.machine import Machine
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
@@ -89,13 +97,13 @@ class Node:
         got: list[bytes] = []
         for machine in self.machines[path]:
             inbox, fragment_id = Inbox(), machine.state.fragment_id
-            consumer = Consumer(fragment_id, inbox, Lane.MAIN, False)
+            consumer = Consumer(fragment_id, inbox, SubQueueType.MAIN, False)
             self.broker.submit(machine, Demand(consumer, 100, True))
             self.broker.submit(machine, Detach(consumer))
             self.scheduler.run()
             got += [message.body for message in inbox.messages]
             tokens = [message.token for message in inbox.messages]
-            release = Settle(None, None, Lane.MAIN, tokens, Outcome.RELEASE)
+            release = Settle(None, None, SubQueueType.MAIN, tokens, Outcome.RELEASE)
             self.broker.submit(machine, release)
             self.scheduler.run()
         return got

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from partibus.domain.errors import BusError, MessageNotFound, StoreUnavailable
-from partibus.fragment.commands import DropLocks, Lane, Outcome
+from partibus.fragment.commands import DropLocks, Outcome, SubQueueType
 from partibus.fragment.message import MessageState, Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.upkeep.slices import SLICE, Allowance
@@ -18,7 +18,7 @@ from partibus.testing.fragment import Delivered, FragmentBench
 
 LOCK_MS = 10_000
 MAX_DELIVERY = 4
-LANES = st.sampled_from([Lane.MAIN, Lane.DEAD_LETTER])
+SUBQUEUES = st.sampled_from([SubQueueType.MAIN, SubQueueType.DEAD_LETTER])
 UNKNOWN = 10**9
 FAR_MS = 1 << 46
 
@@ -28,7 +28,7 @@ class Expected:
 
     def __init__(self, body: bytes) -> None:
         self.body = body
-        self.lane = Lane.MAIN
+        self.subqueue = SubQueueType.MAIN
         self.state = MessageState.ACTIVE
         self.delivery_count = 0
         self.lock: tuple[int, int] | None = None
@@ -102,13 +102,13 @@ class QueueModel(RuleBasedStateMachine):
                 message.expires_ms = self.now_ms + ttl_ms
             self.add(message)
 
-    @rule(count=st.integers(1, 6), lane=LANES, deletes=st.booleans())
-    def receive(self, count: int, lane: Lane, deletes: bool) -> None:
+    @rule(count=st.integers(1, 6), subqueue=SUBQUEUES, deletes=st.booleans())
+    def receive(self, count: int, subqueue: SubQueueType, deletes: bool) -> None:
         wanted: list[int] = []
         if not self.is_down:
             self.expire()
-            wanted = self.in_state(MessageState.ACTIVE, lane)[:count]
-        got = self.bench.receive(count, lane, deletes)
+            wanted = self.in_state(MessageState.ACTIVE, subqueue)[:count]
+        got = self.bench.receive(count, subqueue, deletes)
         assert [m.sequence for m in got] == wanted
         for message in got:
             self.check(message)
@@ -118,17 +118,17 @@ class QueueModel(RuleBasedStateMachine):
                 assert message.locked_until_ms == self.now_ms + LOCK_MS
                 self.expected[message.sequence].lock = (message.token, message.locked_until_ms)
 
-    @rule(data=st.data(), lane=LANES, deletes=st.booleans())
-    def receive_deferred(self, data: st.DataObject, lane: Lane, deletes: bool) -> None:
-        deferred = self.in_state(MessageState.DEFERRED, lane)
+    @rule(data=st.data(), subqueue=SUBQUEUES, deletes=st.booleans())
+    def receive_deferred(self, data: st.DataObject, subqueue: SubQueueType, deletes: bool) -> None:
+        deferred = self.in_state(MessageState.DEFERRED, subqueue)
         chosen = data.draw(
             st.lists(st.sampled_from([*deferred, UNKNOWN]), unique=True, min_size=1, max_size=3)
         )
-        got = self.bench.receive_deferred(*chosen, lane=lane, deletes=deletes)
+        got = self.bench.receive_deferred(*chosen, subqueue=subqueue, deletes=deletes)
         expired = [
             s
             for s in chosen
-            if lane is Lane.MAIN
+            if subqueue is SubQueueType.MAIN
             and s in deferred
             and 0 < self.expected[s].expires_ms <= self.now_ms
         ]
@@ -149,32 +149,32 @@ class QueueModel(RuleBasedStateMachine):
                     lock = (message.token, message.locked_until_ms)
                     self.expected[message.sequence].lock = lock
 
-    @rule(outcome=st.sampled_from(list(Outcome)), lane=LANES, data=st.data())
-    def settle(self, outcome: Outcome, lane: Lane, data: st.DataObject) -> None:
-        held = [e for e in self.expected.values() if e.lock and e.lane is lane]
+    @rule(outcome=st.sampled_from(list(Outcome)), subqueue=SUBQUEUES, data=st.data())
+    def settle(self, outcome: Outcome, subqueue: SubQueueType, data: st.DataObject) -> None:
+        held = [e for e in self.expected.values() if e.lock and e.subqueue is subqueue]
         tokens = [e.lock[0] for e in held if e.lock]
         chosen = data.draw(st.lists(st.sampled_from([*tokens, UNKNOWN]), unique=True, max_size=4))
         overlay = Overlay(b"", "asked") if outcome is Outcome.DEAD_LETTER else None
         valid = [e for e in held if e.lock and e.lock[0] in chosen and e.lock[1] > self.now_ms]
         good = {e.lock[0] for e in valid if e.lock}
-        lost, error = self.bench.settle(chosen, outcome, lane, overlay)
+        lost, error = self.bench.settle(chosen, outcome, subqueue, overlay)
         assert set(lost) == set(chosen) - good
-        refused = outcome is Outcome.DEAD_LETTER and lane is Lane.DEAD_LETTER
+        refused = outcome is Outcome.DEAD_LETTER and subqueue is SubQueueType.DEAD_LETTER
         if outcome is not Outcome.RELEASE:
             assert (error is not None) == (refused or (self.is_down and bool(valid)))
         if error is None:
             for message in valid:
                 self.settled(message, outcome)
 
-    @rule(data=st.data(), lane=LANES)
-    def renew(self, data: st.DataObject, lane: Lane) -> None:
-        held = [e for e in self.expected.values() if e.lock and e.lane is lane]
+    @rule(data=st.data(), subqueue=SUBQUEUES)
+    def renew(self, data: st.DataObject, subqueue: SubQueueType) -> None:
+        held = [e for e in self.expected.values() if e.lock and e.subqueue is subqueue]
         if not held:
             return
         message = data.draw(st.sampled_from(held))
         assert message.lock is not None
         token, until_ms = message.lock
-        answer = self.bench.renew([token], lane)
+        answer = self.bench.renew([token], subqueue)
         if until_ms > self.now_ms:
             assert answer == [self.now_ms + LOCK_MS]
             message.lock = (token, self.now_ms + LOCK_MS)
@@ -197,10 +197,12 @@ class QueueModel(RuleBasedStateMachine):
             for sequence in chosen:
                 del self.expected[sequence]
 
-    @rule(start=st.integers(0, 40), count=st.integers(1, 50), lane=LANES)
-    def peek(self, start: int, count: int, lane: Lane) -> None:
-        got = self.bench.peek(start, count, lane)
-        wanted = sorted(s for s, e in self.expected.items() if e.lane is lane and s >= start)
+    @rule(start=st.integers(0, 40), count=st.integers(1, 50), subqueue=SUBQUEUES)
+    def peek(self, start: int, count: int, subqueue: SubQueueType) -> None:
+        got = self.bench.peek(start, count, subqueue)
+        wanted = sorted(
+            s for s, e in self.expected.items() if e.subqueue is subqueue and s >= start
+        )
         assert [m.sequence for m in got] == wanted[:count]
         for message in got:
             expected = self.expected[message.sequence]
@@ -208,11 +210,11 @@ class QueueModel(RuleBasedStateMachine):
             assert message.delivery_count == expected.delivery_count
             assert message.token == 0
 
-    @rule(count=st.integers(1, 4), lane=LANES)
-    def purge(self, count: int, lane: Lane) -> None:
-        doomed = self.in_state(MessageState.ACTIVE, lane)[:count]
+    @rule(count=st.integers(1, 4), subqueue=SUBQUEUES)
+    def purge(self, count: int, subqueue: SubQueueType) -> None:
+        doomed = self.in_state(MessageState.ACTIVE, subqueue)[:count]
         # Messages that came before the clock was set back are of the future.
-        answer = self.bench.purge(count, FAR_MS, lane=lane)
+        answer = self.bench.purge(count, FAR_MS, subqueue=subqueue)
         if self.is_down and doomed:
             assert isinstance(answer, StoreUnavailable)
         else:
@@ -284,12 +286,14 @@ class QueueModel(RuleBasedStateMachine):
         self.expected[self.next_sequence] = message
         self.next_sequence += 1
 
-    def in_state(self, state: MessageState, lane: Lane = Lane.MAIN) -> list[int]:
-        """Unlocked messages of a lane in one state, by sequence."""
+    def in_state(
+        self, state: MessageState, subqueue: SubQueueType = SubQueueType.MAIN
+    ) -> list[int]:
+        """Unlocked messages of a subqueue in one state, by sequence."""
         return sorted(
             s
             for s, e in self.expected.items()
-            if e.lane is lane and e.state is state and e.lock is None
+            if e.subqueue is subqueue and e.state is state and e.lock is None
         )
 
     def check(self, message: Delivered) -> None:
@@ -304,7 +308,7 @@ class QueueModel(RuleBasedStateMachine):
         del self.expected[next(s for s, e in self.expected.items() if e is message)]
 
     def bury(self, message: Expected, reason: str) -> None:
-        message.lane, message.reason = Lane.DEAD_LETTER, reason
+        message.subqueue, message.reason = SubQueueType.DEAD_LETTER, reason
         message.state, message.was_scheduled = MessageState.ACTIVE, False
 
     def settled(self, message: Expected, outcome: Outcome) -> None:
@@ -320,11 +324,11 @@ class QueueModel(RuleBasedStateMachine):
             message.delivery_count += self.counts(message)
 
     def counts(self, message: Expected) -> bool:
-        return message.lane is Lane.MAIN or self.bench.spec.counts_dead_letters
+        return message.subqueue is SubQueueType.MAIN or self.bench.spec.counts_dead_letters
 
     def count(self, message: Expected) -> None:
         message.delivery_count += self.counts(message)
-        if message.lane is Lane.MAIN and message.delivery_count >= MAX_DELIVERY:
+        if message.subqueue is SubQueueType.MAIN and message.delivery_count >= MAX_DELIVERY:
             self.bury(message, "MaxDeliveryCountExceeded")
 
     def expire(self) -> None:
@@ -374,7 +378,7 @@ class QueueModel(RuleBasedStateMachine):
     def counts_are_exact(self) -> None:
         counts = self.bench.state.counts()
         everything = self.expected.values()
-        main = [e for e in everything if e.lane is Lane.MAIN]
+        main = [e for e in everything if e.subqueue is SubQueueType.MAIN]
         # Expired messages leave with the next sweep; until then both sides may differ by them.
         overdue = [
             e for e in main if e.state is MessageState.ACTIVE and 0 < e.expires_ms <= self.now_ms
@@ -385,7 +389,7 @@ class QueueModel(RuleBasedStateMachine):
         assert counts.deferred == sum(e.state is MessageState.DEFERRED for e in main)
         assert counts.scheduled == sum(e.state is MessageState.SCHEDULED for e in main)
         assert counts.locked == sum(e.lock is not None for e in everything)
-        assert counts.dead_letter == sum(e.lane is Lane.DEAD_LETTER for e in everything)
+        assert counts.dead_letter == sum(e.subqueue is SubQueueType.DEAD_LETTER for e in everything)
         assert counts.size_bytes == sum(len(e.body) for e in everything)
 
 

@@ -25,7 +25,6 @@ from partibus.fragment.commands import (
     Enqueue,
     FindOldestSession,
     GetSessionState,
-    Lane,
     ListSessions,
     Outcome,
     Peek,
@@ -36,6 +35,7 @@ from partibus.fragment.commands import (
     RenewSession,
     SetSessionState,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.message import Held, MessageState, NewMessage, Overlay
 from partibus.fragment.outbox import commands as transfer_commands
@@ -85,7 +85,7 @@ small = st.integers(-1, 2**31 - 1)
 texts = st.none() | st.text(max_size=20)
 blobs = st.binary(max_size=40)
 number_lists = st.lists(numbers, max_size=5)
-lanes = st.sampled_from(Lane)
+subqueues = st.sampled_from(SubQueueType)
 overlays = st.none() | st.builds(Overlay, blobs, texts, texts)
 new_messages = st.builds(NewMessage, blobs, small, millis, texts, texts, texts)
 
@@ -130,35 +130,41 @@ COMMANDS: dict[type[Command], st.SearchStrategy[Any]] = {
     ),
     Fence: st.builds(lambda origin, number: Fence(PORT, origin, number), numbers, numbers),
     Settle: st.builds(
-        lambda lane, tokens, outcome, overlay: Settle(PORT, None, lane, tokens, outcome, overlay),
-        lanes,
+        lambda subqueue, tokens, outcome, overlay: Settle(
+            PORT, None, subqueue, tokens, outcome, overlay
+        ),
+        subqueues,
         number_lists,
         st.sampled_from(Outcome),
         overlays,
     ),
-    Renew: st.builds(lambda lane, tokens: Renew(PORT, lane, tokens), lanes, number_lists),
+    Renew: st.builds(
+        lambda subqueue, tokens: Renew(PORT, subqueue, tokens), subqueues, number_lists
+    ),
     CancelScheduled: st.builds(lambda numbers: CancelScheduled(PORT, numbers), number_lists),
     ReceiveDeferred: st.builds(
-        lambda lane, numbers, deletes, session, lock: ReceiveDeferred(
-            PORT, lane, numbers, deletes, session, lock
+        lambda subqueue, numbers, deletes, session, lock: ReceiveDeferred(
+            PORT, subqueue, numbers, deletes, session, lock
         ),
-        lanes,
+        subqueues,
         number_lists,
         st.booleans(),
         texts,
         numbers,
     ),
     Peek: st.builds(
-        lambda lane, first, count, size, session: Peek(PORT, lane, first, count, size, session),
-        lanes,
+        lambda subqueue, first, count, size, session: Peek(
+            PORT, subqueue, first, count, size, session
+        ),
+        subqueues,
         numbers,
         small,
         small,
         texts,
     ),
     Purge: st.builds(
-        lambda lane, count, before, session: Purge(PORT, lane, count, before, session),
-        lanes,
+        lambda subqueue, count, before, session: Purge(PORT, subqueue, count, before, session),
+        subqueues,
         small,
         millis,
         texts,
@@ -184,8 +190,8 @@ COMMANDS: dict[type[Command], st.SearchStrategy[Any]] = {
     ),
     Question: st.builds(lambda name, payload: Question(PORT, name, payload), st.text(), blobs),
     CheckLocks: st.builds(
-        lambda lane, tokens, outcome: CheckLocks(PORT, lane, tokens, outcome),
-        lanes,
+        lambda subqueue, tokens, outcome: CheckLocks(PORT, subqueue, tokens, outcome),
+        subqueues,
         number_lists,
         st.sampled_from(Outcome),
     ),
@@ -209,8 +215,8 @@ def silent(command: Any) -> Any:
 IN_TRANSACTIONS = (Enqueue, Settle, CancelScheduled, EnqueueNumbered, Transfer)
 PARTS = st.one_of([COMMANDS[kind] for kind in IN_TRANSACTIONS])
 COMMANDS[commands.Pick] = st.builds(
-    lambda lane, sequences: commands.Pick(PORT, lane, sequences),
-    st.sampled_from(commands.Lane),
+    lambda subqueue, sequences: commands.Pick(PORT, subqueue, sequences),
+    st.sampled_from(commands.SubQueueType),
     st.lists(numbers, max_size=4),
 )
 COMMANDS[Transact] = st.builds(
@@ -265,7 +271,7 @@ def test_a_command_comes_out_as_it_went_in(kind: type[Command], data: st.DataObj
 
 
 def test_a_settlement_that_wants_no_answer_gets_no_port() -> None:
-    command = Settle(None, None, Lane.MAIN, [1], Outcome.RELEASE)
+    command = Settle(None, None, SubQueueType.MAIN, [1], Outcome.RELEASE)
     row = travelled(ENCODERS[Settle](command, 0, 12))
     arrived = DECODERS[row[0]](row, PORT)
     assert isinstance(arrived, Settle)
@@ -346,7 +352,7 @@ def test_refusals_and_failures(error: BusError, lost: list[int]) -> None:
     )
     assert (name, requests) == ("refused", [4, 5])
     assert error_seen(refused) == error_seen(error)
-    settle = Settle(PORT, "mine", Lane.MAIN, lost, Outcome.COMPLETE)
+    settle = Settle(PORT, "mine", SubQueueType.MAIN, lost, Outcome.COMPLETE)
     assert told(settle, lambda port: port.settled(None, lost, None)) == (
         "settled",
         ["mine", lost, None],
@@ -359,14 +365,14 @@ def test_refusals_and_failures(error: BusError, lost: list[int]) -> None:
 @given(held=st.lists(held_messages(), max_size=4), numbers=number_lists, count=small)
 def test_messages_and_numbers(held: list[Held], numbers: list[int], count: int) -> None:
     bodies = [b"body"] * len(held)
-    peek = Peek(PORT, Lane.MAIN, 0, 1, 1)
+    peek = Peek(PORT, SubQueueType.MAIN, 0, 1, 1)
     assert told(peek, lambda port: port.found(held, bodies)) == (
         "found",
         [seen(held, KEPT_BY_THE_OWNER), bodies],
     )
-    renew = Renew(PORT, Lane.MAIN, [])
+    renew = Renew(PORT, SubQueueType.MAIN, [])
     assert told(renew, lambda port: port.renewed(numbers)) == ("renewed", [numbers])
-    purge = Purge(PORT, Lane.MAIN, 1, 1)
+    purge = Purge(PORT, SubQueueType.MAIN, 1, 1)
     assert told(purge, lambda port: port.done(count)) == ("done", [count])
 
 

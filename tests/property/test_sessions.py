@@ -16,7 +16,14 @@ from partibus.domain.errors import (
     SessionLockLost,
     StoreUnavailable,
 )
-from partibus.fragment.commands import Detach, DropLocks, Lane, Outcome, SessionConsumer, Tick
+from partibus.fragment.commands import (
+    Detach,
+    DropLocks,
+    Outcome,
+    SessionConsumer,
+    SubQueueType,
+    Tick,
+)
 from partibus.fragment.message import MessageState
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
@@ -415,7 +422,7 @@ class SessionModel(RuleBasedStateMachine):
             inbox, consumer = self.bench.accept(name)
             self.bench.demand(consumer, 1000)
             assert [m.sequence for m in inbox.take()] == self.waiting(name)
-        dead = self.bench.receive(1000, Lane.DEAD_LETTER)
+        dead = self.bench.receive(1000, SubQueueType.DEAD_LETTER)
         assert {m.body for m in dead} == {e.body for e in self.expected.values() if e.is_dead}
 
 

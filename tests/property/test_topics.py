@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from partibus.fragment.commands import CancelScheduled, Enqueue, Lane, Outcome
+from partibus.fragment.commands import CancelScheduled, Enqueue, Outcome, SubQueueType
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.topics.selection import Failure, Selection
@@ -245,11 +245,11 @@ class TopicModel(RuleBasedStateMachine):
 
     # --- what must hold -------------------------------------------------------------------
 
-    def holds(self, lane: Lane = Lane.MAIN) -> dict[int, Counter[bytes]]:
-        return {key: Counter(self.bodies(key, lane)) for key in self.bench.machines}
+    def holds(self, subqueue: SubQueueType = SubQueueType.MAIN) -> dict[int, Counter[bytes]]:
+        return {key: Counter(self.bodies(key, subqueue)) for key in self.bench.machines}
 
-    def bodies(self, key: int, lane: Lane) -> list[bytes]:
-        tables = self.bench.machines[key].state.lanes[lane]
+    def bodies(self, key: int, subqueue: SubQueueType) -> list[bytes]:
+        tables = self.bench.machines[key].state.subqueues[subqueue]
         assert not tables.locks
         assert not tables.leaving
         return [self.store._bodies[held.position] for held in tables.ready.copies(0)]
@@ -257,7 +257,7 @@ class TopicModel(RuleBasedStateMachine):
     @invariant()
     def every_subscription_has_its_copies(self) -> None:
         assert self.holds() == self.main
-        assert self.holds(Lane.DEAD_LETTER) == self.dead
+        assert self.holds(SubQueueType.DEAD_LETTER) == self.dead
 
     @invariant()
     def every_holder_is_counted(self) -> None:

@@ -23,10 +23,10 @@ from partibus.fragment.commands import (
     Consumer,
     Demand,
     Enqueue,
-    Lane,
     Outcome,
     Peek,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.machine import Machine
 from partibus.fragment.message import NewMessage
@@ -157,14 +157,16 @@ class Process:
 
     def receive(self, count: int) -> list[Delivered]:
         inbox = Inbox()
-        consumer = Consumer(1, inbox, Lane.MAIN, False)
+        consumer = Consumer(1, inbox, SubQueueType.MAIN, False)
         self.submit(Demand(consumer, count, True))
         self.rest()
         return inbox.take()
 
-    def peek(self, fragment: int, lane: Lane = Lane.MAIN) -> dict[bytes, Delivered]:
+    def peek(
+        self, fragment: int, subqueue: SubQueueType = SubQueueType.MAIN
+    ) -> dict[bytes, Delivered]:
         ports = Ports()
-        command = Peek(ports, lane, 0, 100_000, 1 << 30)
+        command = Peek(ports, subqueue, 0, 100_000, 1 << 30)
         self.broker.submit(self.machines[fragment], command)
         self.rest()
         (answer,) = ports.lookups
@@ -186,7 +188,7 @@ def works(draw: st.DrawFn) -> list[tuple[Work, bool, bool]]:
             work.parts.append(_part(work, what, body + b"." * size, draw))
         if draw(st.integers(0, 4)) == 0:
             work.is_doomed = True
-            lost = Settle(SILENT, None, Lane.MAIN, [NO_SUCH_LOCK], Outcome.COMPLETE)
+            lost = Settle(SILENT, None, SubQueueType.MAIN, [NO_SUCH_LOCK], Outcome.COMPLETE)
             work.parts.insert(draw(st.integers(0, len(work.parts))), (1, lost))
         given.append((work, draw(st.booleans()), draw(st.booleans())))
     return given
@@ -195,7 +197,7 @@ def works(draw: st.DrawFn) -> list[tuple[Work, bool, bool]]:
 def _part(work: Work, what: str, body: bytes, draw: st.DrawFn) -> tuple[int, Command]:
     if what == "settle":
         outcome = draw(st.sampled_from(OUTCOMES))
-        return 1, Settle(SILENT, None, Lane.MAIN, [], outcome)
+        return 1, Settle(SILENT, None, SubQueueType.MAIN, [], outcome)
     fragment = 2 if what == "send-2" else 1
     work.bodies[fragment].add(body)
     message = NewMessage(body, -1, 10**15 if what == "number" else 0)
@@ -225,7 +227,7 @@ def traces(process: Process, work: Work) -> set[bool]:
     for fragment, bodies in work.bodies.items():
         there = process.peek(fragment)
         seen |= {body in there for body in bodies}
-    main, dead = process.peek(1), process.peek(1, Lane.DEAD_LETTER)
+    main, dead = process.peek(1), process.peek(1, SubQueueType.DEAD_LETTER)
     for body, outcome in work.settled.items():
         if outcome is Outcome.DEAD_LETTER:
             assert (body in main) != (body in dead)

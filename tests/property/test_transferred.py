@@ -17,7 +17,7 @@ from partibus.domain.address import parse_address
 from partibus.domain.entity import EntityStatus, QueueSpec
 from partibus.domain.errors import BusError, TransactionTimedOut
 from partibus.domain.limits import SELFHOST
-from partibus.fragment.commands import Demand, Detach, Enqueue, Lane, Outcome, Settle
+from partibus.fragment.commands import Demand, Detach, Enqueue, Outcome, Settle, SubQueueType
 from partibus.fragment.message import NewMessage
 from partibus.fragment.transactions.commands import SILENT
 from partibus.gateway.namespace import Entity
@@ -115,7 +115,7 @@ class TransferModel(RuleBasedStateMachine):
             self._send(process, transaction, session, deal, "far", None)
         coins = process.namespace.resolve(parse_address("coins"))
         transaction.scope.settle(coins, coins.fragments[0], session)
-        settlement = Settle(SILENT, None, Lane.MAIN, list(locks), Outcome.COMPLETE)
+        settlement = Settle(SILENT, None, SubQueueType.MAIN, list(locks), Outcome.COMPLETE)
         transaction.add(coins.fragments[0], settlement, 0)
         for path, key in receipts:
             self._send(process, transaction, session, deal, path, key)
@@ -130,7 +130,7 @@ class TransferModel(RuleBasedStateMachine):
         """Coins by their lock tokens."""
         fragment = self.relays.fragment("coins", 0)
         inbox = Inbox()
-        consumer = fragment.consumer(inbox, Lane.MAIN, False)
+        consumer = fragment.consumer(inbox, SubQueueType.MAIN, False)
         fragment.submit(Demand(consumer, count, True))
         fragment.submit(Detach(consumer))
         for _ in range(6):

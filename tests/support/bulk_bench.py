@@ -15,7 +15,7 @@ from partibus.fragment.claims.commands import (
     RenewClaim,
     SettleClaim,
 )
-from partibus.fragment.commands import Command, Lane
+from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.cursors.commands import (
     CursorSummary,
     DropCursor,
@@ -144,11 +144,11 @@ class BulkBench(FragmentBench):
         from_sequence: int,
         count: int = _MANY,
         byte_count: int = _MANY,
-        lane: Lane | None = Lane.MAIN,
+        subqueue: SubQueueType | None = SubQueueType.MAIN,
     ) -> RangePlan:
         """How far a read would come."""
         reply = Reply()
-        plan = self._ask(reply, PlanRange(reply, lane, from_sequence, count, byte_count)).plan
+        plan = self._ask(reply, PlanRange(reply, subqueue, from_sequence, count, byte_count)).plan
         assert plan is not None
         return plan
 
@@ -156,12 +156,12 @@ class BulkBench(FragmentBench):
         self,
         from_sequence: int,
         to_sequence: int = _MANY,
-        lane: Lane | None = Lane.MAIN,
+        subqueue: SubQueueType | None = SubQueueType.MAIN,
         byte_count: int = _MANY,
     ) -> list[Delivered]:
         """What has arrived in a range."""
         reply = Reply()
-        command = ReadRange(reply, lane, from_sequence, to_sequence, _MANY, byte_count)
+        command = ReadRange(reply, subqueue, from_sequence, to_sequence, _MANY, byte_count)
         return self._ask(reply, command).messages
 
     def _ask(self, reply: Reply, command: Command) -> Reply:

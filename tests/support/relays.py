@@ -17,7 +17,7 @@ from partibus.domain.entity import QueueSpec
 from partibus.domain.errors import BusError, OperationTimeout, StoreUnavailable
 from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker
-from partibus.fragment.commands import Command, Lane
+from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import Held
 from partibus.fragment.refusing import fail
@@ -211,7 +211,9 @@ class Process:
 class Relays:
     """The processes and their namespace."""
 
-    def __init__(self, process_count: int, forward_failures: Lane = Lane.DEAD_LETTER) -> None:
+    def __init__(
+        self, process_count: int, forward_failures: SubQueueType = SubQueueType.DEAD_LETTER
+    ) -> None:
         self.forward_failures = forward_failures
         self.clock = ManualClock()
         self.catalog = Catalog(stores=process_count, clock=self.clock)
@@ -272,10 +274,10 @@ class Relays:
             for fragment in process.fragments.values():
                 state = fragment.machine.state
                 held: list[Held] = [parcel.held for parcel in state.outbox.copies(0)]
-                for lane in state.lanes:
-                    held += lane.ready.copies(0)
-                    held += [*lane.deferred.copies(0), *lane.locks.values()]
-                    held += lane.leaving.values()
+                for subqueue in state.subqueues:
+                    held += subqueue.ready.copies(0)
+                    held += [*subqueue.deferred.copies(0), *subqueue.locks.values()]
+                    held += subqueue.leaving.values()
                 found.update(self.tails(process, held))
         return found
 
@@ -284,8 +286,10 @@ class Relays:
         assert bodies is not None
         return [body[-4:] for body in bodies]
 
-    def waiting(self, path: str, index: int, lane: Lane = Lane.MAIN) -> list[bytes]:
-        """What waits in one lane of a fragment, in order."""
+    def waiting(
+        self, path: str, index: int, subqueue: SubQueueType = SubQueueType.MAIN
+    ) -> list[bytes]:
+        """What waits in one subqueue of a fragment, in order."""
         state = self.fragment(path, index).machine.state
-        held = list(state.lanes[lane].ready.copies(0))
+        held = list(state.subqueues[subqueue].ready.copies(0))
         return self.tails(self.owner(path, index), held)

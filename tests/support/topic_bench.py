@@ -12,9 +12,9 @@ from partibus.fragment.commands import (
     Demand,
     Detach,
     Enqueue,
-    Lane,
     Outcome,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.machine import Machine
 from partibus.fragment.message import NewMessage
@@ -115,23 +115,27 @@ class TopicBench:
         return requests
 
     def receive(
-        self, key: int, count: int = 1000, lane: Lane = Lane.MAIN, deletes: bool = False
+        self,
+        key: int,
+        count: int = 1000,
+        subqueue: SubQueueType = SubQueueType.MAIN,
+        deletes: bool = False,
     ) -> list[Delivered]:
         """Receive what a subscription has right now, and leave."""
         inbox = Inbox()
-        consumer = Consumer(key, inbox, lane, deletes)
+        consumer = Consumer(key, inbox, subqueue, deletes)
         self.submit(Demand(consumer, count, True), key)
         self.submit(Detach(consumer), key)
         return inbox.take()
 
     def settle(self, key: int, tokens: Sequence[int], outcome: Outcome = Outcome.COMPLETE) -> None:
         """Settle messages of a subscription."""
-        self.submit(Settle(self.ports, None, Lane.MAIN, list(tokens), outcome), key)
+        self.submit(Settle(self.ports, None, SubQueueType.MAIN, list(tokens), outcome), key)
         _, lost, error = self.ports.settlements.pop()
         assert not lost
         assert error is None
 
-    def waiting(self, key: int, lane: Lane = Lane.MAIN) -> list[int]:
+    def waiting(self, key: int, subqueue: SubQueueType = SubQueueType.MAIN) -> list[int]:
         """The numbers of the messages that wait in a subscription."""
-        table = self.machines[key].state.lanes[lane].ready
+        table = self.machines[key].state.subqueues[subqueue].ready
         return [held.sequence for held in table.copies(0)]

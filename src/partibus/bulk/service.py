@@ -23,7 +23,7 @@ from partibus.fragment.claims.commands import (
     RenewClaim,
     SettleClaim,
 )
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.cursors.commands import (
     CursorSummary,
     DropCursor,
@@ -39,9 +39,9 @@ from partibus.gateway.namespace import Entity, Namespace
 
 Fields = dict[str, Any]
 Local = dict[int, LocalFragment]
-_LANES: Final[dict[str, Lane | None]] = {
-    "none": Lane.MAIN,
-    "deadletter": Lane.DEAD_LETTER,
+_SUBQUEUES: Final[dict[str, SubQueueType | None]] = {
+    "none": SubQueueType.MAIN,
+    "deadletter": SubQueueType.DEAD_LETTER,
     "waiting": None,
 }
 _MESSAGES_PER_BATCH: Final = 16_384
@@ -76,14 +76,14 @@ class BulkService:
 
     async def plan(self, request: asked.PlanRequest) -> Fields:
         """How far a read of each fragment would come."""
-        lane = _LANES[request.sub_queue]
+        subqueue = _SUBQUEUES[request.sub_queue]
         whole = asked.Limits(request.max_messages, request.max_bytes)
 
         async def ask(fragment: LocalFragment) -> Fields:
             answer = Answer[RangePlan]()
             start = request.start[fragment.index]
             own = request.limits.get(fragment.index, whole)
-            fragment.submit(PlanRange(answer, lane, start, own.messages, own.bytes))
+            fragment.submit(PlanRange(answer, subqueue, start, own.messages, own.bytes))
             plan = await answer.value
             return {
                 "earliest": plan.earliest,
@@ -219,8 +219,8 @@ class BulkService:
         if ticket.mode == "claim":
             fragment.submit(ReadClaim(answer, ticket.owner, ticket.start, first, *limits))
         else:
-            lane = _LANES[ticket.sub_queue]
-            fragment.submit(ReadRange(answer, lane, first, ticket.last, *limits))
+            subqueue = _SUBQUEUES[ticket.sub_queue]
+            fragment.submit(ReadRange(answer, subqueue, first, ticket.last, *limits))
         messages, bodies = await answer.value
         if ticket.mode == "claim" and messages and messages[-1].sequence >= ticket.last:
             count = sum([held.sequence < ticket.last for held in messages])

@@ -55,7 +55,6 @@ from partibus.fragment.commands import (
     Enqueue,
     FindOldestSession,
     GetSessionState,
-    Lane,
     ListSessions,
     Outcome,
     Peek,
@@ -67,6 +66,7 @@ from partibus.fragment.commands import (
     RenewSession,
     SetSessionState,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.outbox.commands import Fence, Transfer
@@ -117,21 +117,21 @@ def _to_enqueue(row: Row, port: Any) -> Command:
 
 def _settle_row(command: Settle, number: int, fragment_id: int) -> Row:
     overlay = None if command.overlay is None else overlay_row(command.overlay)
-    lane, outcome = int(command.lane), int(command.outcome)
-    return (SETTLE, number, fragment_id, lane, command.tokens, outcome, overlay)
+    subqueue, outcome = int(command.subqueue), int(command.outcome)
+    return (SETTLE, number, fragment_id, subqueue, command.tokens, outcome, overlay)
 
 
 def _to_settle(row: Row, port: Any) -> Command:
     answer = port if row[1] else None
-    return Settle(answer, None, Lane(row[3]), row[4], Outcome(row[5]), _overlay(row[6]))
+    return Settle(answer, None, SubQueueType(row[3]), row[4], Outcome(row[5]), _overlay(row[6]))
 
 
 def _renew_row(command: Renew, number: int, fragment_id: int) -> Row:
-    return (RENEW, number, fragment_id, int(command.lane), command.tokens)
+    return (RENEW, number, fragment_id, int(command.subqueue), command.tokens)
 
 
 def _to_renew(row: Row, port: Any) -> Command:
-    return Renew(port, Lane(row[3]), row[4])
+    return Renew(port, SubQueueType(row[3]), row[4])
 
 
 def _cancel_row(command: CancelScheduled, number: int, fragment_id: int) -> Row:
@@ -147,7 +147,7 @@ def _deferred_row(command: ReceiveDeferred, number: int, fragment_id: int) -> Ro
         RECEIVE_DEFERRED,
         number,
         fragment_id,
-        int(command.lane),
+        int(command.subqueue),
         command.sequences,
         command.deletes,
         command.session_id,
@@ -156,7 +156,7 @@ def _deferred_row(command: ReceiveDeferred, number: int, fragment_id: int) -> Ro
 
 
 def _to_deferred(row: Row, port: Any) -> Command:
-    return ReceiveDeferred(port, Lane(row[3]), row[4], row[5], row[6], row[7])
+    return ReceiveDeferred(port, SubQueueType(row[3]), row[4], row[5], row[6], row[7])
 
 
 def _peek_row(command: Peek, number: int, fragment_id: int) -> Row:
@@ -164,7 +164,7 @@ def _peek_row(command: Peek, number: int, fragment_id: int) -> Row:
         PEEK,
         number,
         fragment_id,
-        int(command.lane),
+        int(command.subqueue),
         command.from_sequence,
         command.message_count_max,
         command.byte_count_max,
@@ -174,15 +174,15 @@ def _peek_row(command: Peek, number: int, fragment_id: int) -> Row:
 
 
 def _to_peek(row: Row, port: Any) -> Command:
-    return Peek(port, Lane(row[3]), row[4], row[5], row[6], row[7], row[8])
+    return Peek(port, SubQueueType(row[3]), row[4], row[5], row[6], row[7], row[8])
 
 
 def _pick_row(command: Pick, number: int, fragment_id: int) -> Row:
-    return (PICK, number, fragment_id, int(command.lane), command.sequences)
+    return (PICK, number, fragment_id, int(command.subqueue), command.sequences)
 
 
 def _to_pick(row: Row, port: Any) -> Command:
-    return Pick(port, Lane(row[3]), row[4])
+    return Pick(port, SubQueueType(row[3]), row[4])
 
 
 def _purge_row(command: Purge, number: int, fragment_id: int) -> Row:
@@ -190,7 +190,7 @@ def _purge_row(command: Purge, number: int, fragment_id: int) -> Row:
         PURGE,
         number,
         fragment_id,
-        int(command.lane),
+        int(command.subqueue),
         command.message_count_max,
         command.before_ms,
         command.session_id,
@@ -198,7 +198,7 @@ def _purge_row(command: Purge, number: int, fragment_id: int) -> Row:
 
 
 def _to_purge(row: Row, port: Any) -> Command:
-    return Purge(port, Lane(row[3]), row[4], row[5], row[6])
+    return Purge(port, SubQueueType(row[3]), row[4], row[5], row[6])
 
 
 def _question_row(command: Question, number: int, fragment_id: int) -> Row:

@@ -59,10 +59,10 @@ from partibus.fragment.commands import (
     Demand,
     Detach,
     Interest,
-    Lane,
     Outcome,
     SessionConsumer,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
@@ -200,10 +200,12 @@ class Host:
     # --- receivers ----------------------------------------------------------------------------
 
     def _open(self, row: Row) -> None:
-        _, number, fragment_id, lane, deletes = row
+        _, number, fragment_id, subqueue, deletes = row
         fragment = self._find(fragment_id)
         if fragment is not None:
-            self._receivers[number] = FarReceiver(self, number, fragment, Lane(lane), deletes)
+            self._receivers[number] = FarReceiver(
+                self, number, fragment, SubQueueType(subqueue), deletes
+            )
 
     def _open_session(self, row: Row) -> None:
         _, number, fragment_id, deletes = row
@@ -251,20 +253,20 @@ def no_such_fragment(fragment_id: int | None) -> EntityNotFound:
 class FarReceiver:
     """A receiver that sits in another process."""
 
-    __slots__ = ("_host", "_is_gone", "_lane", "_number", "consumer", "fragment")
+    __slots__ = ("_host", "_is_gone", "_number", "_subqueue", "consumer", "fragment")
 
     def __init__(
-        self, host: Host, number: int, fragment: Fragment, lane: Lane, deletes: bool
+        self, host: Host, number: int, fragment: Fragment, subqueue: SubQueueType, deletes: bool
     ) -> None:
         self._host = host
         self._number = number
-        self._lane = lane
+        self._subqueue = subqueue
         self._is_gone = False
         self.fragment = fragment
         self.consumer: Consumer = self._new_consumer(deletes)
 
     def _new_consumer(self, deletes: bool) -> Consumer:
-        return self.fragment.consumer(self, self._lane, deletes)
+        return self.fragment.consumer(self, self._subqueue, deletes)
 
     def leave(self) -> None:
         """It wants nothing more."""
@@ -274,7 +276,7 @@ class FarReceiver:
     def deliver(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         if self._is_gone:
             tokens = [held.token for held in messages if held.token]
-            self.fragment.submit(Settle(None, None, self._lane, tokens, Outcome.RELEASE))
+            self.fragment.submit(Settle(None, None, self._subqueue, tokens, Outcome.RELEASE))
             return
         rows = [held_row(held) for held in messages]
         byte_count = sum([held.length for held in messages])
@@ -282,7 +284,7 @@ class FarReceiver:
 
     def hand_back(self, tokens: Sequence[int]) -> None:
         """Messages cannot be sent; each try counts, so that they end as dead letters."""
-        self.fragment.submit(Settle(None, None, self._lane, list(tokens), Outcome.ABANDON))
+        self.fragment.submit(Settle(None, None, self._subqueue, list(tokens), Outcome.ABANDON))
 
     def drained(self) -> None:
         if not self._is_gone:
@@ -306,7 +308,7 @@ class FarSessionReceiver(FarReceiver):
 
     def __init__(self, host: Host, number: int, fragment: Fragment, deletes: bool) -> None:
         self.session_consumer: SessionConsumer
-        super().__init__(host, number, fragment, Lane.MAIN, deletes)
+        super().__init__(host, number, fragment, SubQueueType.MAIN, deletes)
 
     def _new_consumer(self, deletes: bool) -> Consumer:
         self.session_consumer = self.fragment.session_consumer(self, deletes)

@@ -17,12 +17,12 @@ from partibus.fragment.commands import (
     Demand,
     Detach,
     Interest,
-    Lane,
     Outcome,
     Receiver,
     SessionConsumer,
     SessionReceiver,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
@@ -72,8 +72,8 @@ class MovingFragment:
         else:
             self._target.submit(command)
 
-    def consumer(self, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
-        front = Consumer(self.fragment_id, receiver, lane, deletes)
+    def consumer(self, receiver: Receiver, subqueue: SubQueueType, deletes: bool) -> Consumer:
+        front = Consumer(self.fragment_id, receiver, subqueue, deletes)
         self._relays[front] = Relay(front, self._target)
         return front
 
@@ -107,7 +107,7 @@ class Relay:
         self.back: Consumer = self._new_consumer()
 
     def _new_consumer(self) -> Consumer:
-        return self.target.consumer(self, self.front.lane, self.front.deletes)
+        return self.target.consumer(self, self.front.subqueue, self.front.deletes)
 
     def following(self, target: Fragment) -> "Relay":
         """The one for the next place."""
@@ -137,7 +137,7 @@ class Relay:
     def deliver(self, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         if self._is_gone:
             tokens = [held.token for held in messages if held.token]
-            self.target.submit(Settle(None, None, self.front.lane, tokens, Outcome.RELEASE))
+            self.target.submit(Settle(None, None, self.front.subqueue, tokens, Outcome.RELEASE))
             return
         self.front.sent += len(messages)
         self.front.receiver.deliver(messages, bodies)

@@ -52,12 +52,12 @@ from partibus.fragment.commands import (
     Detach,
     Enqueue,
     Interest,
-    Lane,
     Receiver,
     SessionConsumer,
     SessionReceiver,
     SetSessionState,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.handle import STORE_DOWN
 from partibus.fragment.outbox.commands import Transfer
@@ -258,9 +258,11 @@ class FarBroker:
             self._pending[number] = command
         outbox.post(encode(command, number, fragment_id), byte_count)
 
-    def consumer(self, fragment_id: int, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
+    def consumer(
+        self, fragment_id: int, receiver: Receiver, subqueue: SubQueueType, deletes: bool
+    ) -> Consumer:
         """A receiver of one of the fragments; the far process hears of it when it asks."""
-        consumer = Consumer(fragment_id, receiver, lane, deletes)
+        consumer = Consumer(fragment_id, receiver, subqueue, deletes)
         self._know(fragment_id, consumer)
         return consumer
 
@@ -325,7 +327,7 @@ class FarBroker:
     def _open_row(self, far: FarConsumer, consumer: Consumer) -> Row:
         if isinstance(consumer, SessionConsumer):
             return (OPEN_SESSION, far.number, far.fragment_id, consumer.deletes)
-        return (OPEN, far.number, far.fragment_id, int(consumer.lane), consumer.deletes)
+        return (OPEN, far.number, far.fragment_id, int(consumer.subqueue), consumer.deletes)
 
     def _leave(self, far: FarConsumer) -> None:
         """Messages may still be under way to it, so it is kept until the far process agrees."""
@@ -446,8 +448,8 @@ class RemoteFragment:
     def submit(self, command: Command) -> None:
         self._far.submit(self.fragment_id, command)
 
-    def consumer(self, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
-        return self._far.consumer(self.fragment_id, receiver, lane, deletes)
+    def consumer(self, receiver: Receiver, subqueue: SubQueueType, deletes: bool) -> Consumer:
+        return self._far.consumer(self.fragment_id, receiver, subqueue, deletes)
 
     def session_consumer(self, receiver: SessionReceiver, deletes: bool) -> SessionConsumer:
         return self._far.session_consumer(self.fragment_id, receiver, deletes)

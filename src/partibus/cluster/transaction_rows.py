@@ -7,7 +7,7 @@ as the rows they would be alone; `rows` gives the tables of those and has these 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from partibus.fragment.commands import Command, Lane, Outcome
+from partibus.fragment.commands import Command, Outcome, SubQueueType
 from partibus.fragment.message import NewMessage
 from partibus.fragment.transactions.commands import (
     SILENT,
@@ -54,13 +54,13 @@ def transact_decoder(decoders: Mapping[int, Decode]) -> Decode:
 
 def check_locks_row(command: CheckLocks, number: int, fragment_id: int) -> Row:
     """A look at locks."""
-    lane, outcome = int(command.lane), int(command.outcome)
-    return (CHECK_LOCKS, number, fragment_id, lane, command.tokens, outcome)
+    subqueue, outcome = int(command.subqueue), int(command.outcome)
+    return (CHECK_LOCKS, number, fragment_id, subqueue, command.tokens, outcome)
 
 
 def to_check_locks(row: Row, port: Any) -> Command:
     """A look at locks, again."""
-    return CheckLocks(port, Lane(row[3]), row[4], Outcome(row[5]))
+    return CheckLocks(port, SubQueueType(row[3]), row[4], Outcome(row[5]))
 
 
 def reserve_row(command: ReserveNumbers, number: int, fragment_id: int) -> Row:

@@ -13,10 +13,10 @@ from typing import Final
 from partibus.domain.address import parse_address, path_key
 from partibus.domain.errors import BusError, EntityNotFound, StoreCorrupt
 from partibus.forwarding.leg import Leg
-from partibus.forwarding.outcomes import ParcelOutcome, failure_lane, home_lane, reason_of
+from partibus.forwarding.outcomes import ParcelOutcome, failure_subqueue, home_subqueue, reason_of
 from partibus.forwarding.parcels import Item, ParcelPacker
 from partibus.fragment.broker import Scheduler
-from partibus.fragment.commands import Command, Lane
+from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
 from partibus.fragment.outbox.commands import (
@@ -49,7 +49,7 @@ class Courier:
         path: str,
         namespace: Namespace,
         scheduler: Scheduler,
-        forward_failures: Lane,
+        forward_failures: SubQueueType,
     ) -> None:
         self.fragment = fragment
         self.path = path
@@ -152,8 +152,8 @@ class Courier:
         else:
             (parcel,) = parcels
             self._next_number = parcel.number + 1
-            lane = failure_lane(parcel.purpose, self._forward_failures)
-            self._return_unrouted([parcel.number], ParcelOutcome(lane, reason_of(error)))
+            subqueue = failure_subqueue(parcel.purpose, self._forward_failures)
+            self._return_unrouted([parcel.number], ParcelOutcome(subqueue, reason_of(error)))
 
     def _leg(self, fragment: Fragment, path: str) -> Leg:
         leg = self._legs.get(fragment.fragment_id)
@@ -193,25 +193,25 @@ class Courier:
         if path_key(wanted) != path_key(leg.path) or not leg.is_part_of(entity):
             return self._elsewhere(item.purpose, wanted)
         assert entity is not None
-        lane = failure_lane(item.purpose, self._forward_failures)
+        subqueue = failure_subqueue(item.purpose, self._forward_failures)
         if item.refusal is not None:
-            return ParcelOutcome(lane, item.refusal)
+            return ParcelOutcome(subqueue, item.refusal)
         try:
             require_sendable(entity, parse_address(leg.path))
         except BusError as error:
-            return ParcelOutcome(lane, reason_of(error))
+            return ParcelOutcome(subqueue, reason_of(error))
         return None
 
     def _elsewhere(self, purpose: Purpose, wanted: str) -> ParcelOutcome:
-        return ParcelOutcome(path=wanted) if wanted else ParcelOutcome(home_lane(purpose))
+        return ParcelOutcome(path=wanted) if wanted else ParcelOutcome(home_subqueue(purpose))
 
     def _lost(self, parcel: Parcel) -> ParcelOutcome:
         """The outcome of a parcel whose destination is no more, and so has no copy of it."""
         wanted = self._routes.get(parcel.purpose, parcel.path)
         if path_key(wanted) != path_key(parcel.path):
             return self._elsewhere(parcel.purpose, wanted)
-        lane = failure_lane(parcel.purpose, self._forward_failures)
-        return ParcelOutcome(lane, reason_of(EntityNotFound.named(parcel.path)))
+        subqueue = failure_subqueue(parcel.purpose, self._forward_failures)
+        return ParcelOutcome(subqueue, reason_of(EntityNotFound.named(parcel.path)))
 
     def decide(self, numbers: list[int], outcome: ParcelOutcome, port: AnswerPort) -> None:
         """Have a verdict carried out by the outbox."""
@@ -220,7 +220,7 @@ class Courier:
             command = Redirect(port, numbers, outcome.path)
         else:
             overlay = None if outcome.reason is None else outcome.reason.overlay()
-            command = BringBack(port, numbers, outcome.lane, overlay)
+            command = BringBack(port, numbers, outcome.subqueue, overlay)
         self.fragment.submit(command)
 
     def _return_unrouted(self, numbers: list[int], outcome: ParcelOutcome) -> None:

@@ -9,7 +9,7 @@ from partibus.control.record import EntityRecord
 from partibus.domain.entity import TopicSpec
 from partibus.forwarding.courier import Courier
 from partibus.fragment.broker import Scheduler
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.gateway.namespace import Namespace
 
@@ -18,7 +18,10 @@ class Couriers:
     """Couriers by the id of the fragment that they serve."""
 
     def __init__(
-        self, namespace: Namespace, scheduler: Scheduler, forward_failures: Lane = Lane.DEAD_LETTER
+        self,
+        namespace: Namespace,
+        scheduler: Scheduler,
+        forward_failures: SubQueueType = SubQueueType.DEAD_LETTER,
     ) -> None:
         self._namespace = namespace
         self._scheduler = scheduler

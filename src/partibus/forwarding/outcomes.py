@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from partibus.domain.errors import BusError, QuotaExceeded
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.message import Overlay
 from partibus.fragment.outbox.state import Purpose
 from partibus.message.forwarded import HOPS_MAX
@@ -45,24 +45,24 @@ def reason_of(error: BusError) -> Reason:
 
 @dataclass(frozen=True, slots=True)
 class ParcelOutcome:
-    """Back to a lane with a reason, or on to another path."""
+    """Back to a subqueue with a reason, or on to another path."""
 
-    lane: Lane = Lane.MAIN
+    subqueue: SubQueueType = SubQueueType.MAIN
     reason: Reason | None = None
     path: str = ""
     """Where it goes instead; empty when it comes back."""
 
 
-def failure_lane(purpose: Purpose, forward_failures: Lane) -> Lane:
+def failure_subqueue(purpose: Purpose, forward_failures: SubQueueType) -> SubQueueType:
     """Where a parcel goes that failed for good."""
     if purpose is Purpose.TRANSFER:
-        return Lane.TRANSFER_DEAD_LETTER
-    return Lane.DEAD_LETTER if purpose is Purpose.DEAD_LETTER else forward_failures
+        return SubQueueType.TRANSFER_DEAD_LETTER
+    return SubQueueType.DEAD_LETTER if purpose is Purpose.DEAD_LETTER else forward_failures
 
 
-def home_lane(purpose: Purpose) -> Lane:
+def home_subqueue(purpose: Purpose) -> SubQueueType:
     """Where a parcel waits when its entity forwards no more."""
-    return Lane.DEAD_LETTER if purpose is Purpose.DEAD_LETTER else Lane.MAIN
+    return SubQueueType.DEAD_LETTER if purpose is Purpose.DEAD_LETTER else SubQueueType.MAIN
 
 
 def waits_for_room(purpose: Purpose, error: BusError) -> bool:

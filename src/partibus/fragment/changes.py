@@ -7,7 +7,7 @@ failed. So nothing is acknowledged, or seen by a receiver, before it is on disk.
 
 from dataclasses import dataclass
 
-from partibus.fragment.commands import Consumer, Enqueue, Lane, SetSessionState, Settle
+from partibus.fragment.commands import Consumer, Enqueue, SetSessionState, Settle, SubQueueType
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.outbox.marks import Mark
 from partibus.fragment.ports import AnswerPort, MessagesPort
@@ -93,19 +93,19 @@ class Cancellation(Change):
 
 
 class Removal(Change):
-    """Messages leave a lane for good: settled, expired or purged."""
+    """Messages leave a subqueue for good: settled, expired or purged."""
 
-    __slots__ = ("lane", "messages", "port")
+    __slots__ = ("messages", "port", "subqueue")
 
     def __init__(
         self,
         records: list[Record],
-        lane: Lane,
+        subqueue: SubQueueType,
         messages: list[Held],
         port: AnswerPort | None = None,
     ) -> None:
         self.records = records
-        self.lane = lane
+        self.subqueue = subqueue
         self.messages = messages
         self.port = port
 
@@ -125,7 +125,7 @@ class Consumption(Change):
 class DeferredConsumption(Change):
     """Deferred messages are consumed by a receiver that asked for their numbers."""
 
-    lane: Lane
+    subqueue: SubQueueType
     messages: list[Held]
     port: MessagesPort
 
@@ -134,7 +134,7 @@ class DeferredConsumption(Change):
 class Return(Change):
     """Messages go back to their place, as a rule with one more delivery counted (DLV-1)."""
 
-    lane: Lane
+    subqueue: SubQueueType
     messages: list[Held]
     overlay: Overlay | None
     counted: bool
@@ -144,7 +144,7 @@ class Return(Change):
 class Deferral(Change):
     """Messages leave the active flow and keep their numbers (DEF-1)."""
 
-    lane: Lane
+    subqueue: SubQueueType
     messages: list[Held]
     overlay: Overlay | None
     counted: bool
@@ -153,7 +153,7 @@ class Deferral(Change):
 
 @dataclass(eq=False)
 class DeadLettering(Change):
-    """Messages move from the main lane to the dead-letter lane (DLQ-4)."""
+    """Messages move from the main subqueue to the dead-letter subqueue (DLQ-4)."""
 
     messages: list[Held]
     overlay: Overlay

@@ -26,7 +26,7 @@ from partibus.fragment.ports import (
 from partibus.fragment.upkeep.slices import Allowance
 
 
-class Lane(enum.IntEnum):
+class SubQueueType(enum.IntEnum):
     """The sub-queues of a fragment (DLQ-1)."""
 
     MAIN = 0
@@ -93,17 +93,19 @@ class Consumer:
         "draining",
         "fragment_id",
         "gone",
-        "lane",
         "limit",
         "receiver",
         "sent",
+        "subqueue",
         "waiting",
     )
 
-    def __init__(self, fragment_id: int, receiver: Receiver, lane: Lane, deletes: bool) -> None:
+    def __init__(
+        self, fragment_id: int, receiver: Receiver, subqueue: SubQueueType, deletes: bool
+    ) -> None:
         self.fragment_id = fragment_id
         self.receiver = receiver
-        self.lane = lane
+        self.subqueue = subqueue
         self.deletes = deletes
         """Receive-and-delete: a message is gone once it is handed over (SEED-93)."""
         self.sent = 0
@@ -125,7 +127,7 @@ class SessionConsumer(Consumer):
     __slots__ = ("is_exclusive", "session_receiver")
 
     def __init__(self, fragment_id: int, receiver: SessionReceiver, deletes: bool) -> None:
-        super().__init__(fragment_id, receiver, Lane.MAIN, deletes)
+        super().__init__(fragment_id, receiver, SubQueueType.MAIN, deletes)
         self.session_receiver = receiver
         self.is_exclusive = True
         """False when another receiver may take its session over (SES-26)."""
@@ -191,20 +193,20 @@ class Detach(Command):
 class Settle(Command):
     """Settle locked messages by their tokens."""
 
-    __slots__ = ("lane", "outcome", "overlay", "port", "request", "tokens")
+    __slots__ = ("outcome", "overlay", "port", "request", "subqueue", "tokens")
 
     def __init__(
         self,
         port: SettlePort | None,
         request: object,
-        lane: Lane,
+        subqueue: SubQueueType,
         tokens: list[int],
         outcome: Outcome,
         overlay: Overlay | None = None,
     ) -> None:
         self.port = port
         self.request = request
-        self.lane = lane
+        self.subqueue = subqueue
         self.tokens = tokens
         self.outcome = outcome
         self.overlay = overlay
@@ -215,7 +217,7 @@ class Renew(Command):
     """Extend locks by the entity's lock duration from now (LCK-3)."""
 
     port: RenewPort
-    lane: Lane
+    subqueue: SubQueueType
     tokens: list[int]
 
 
@@ -238,7 +240,7 @@ class ReceiveDeferred(Command):
     """Receive deferred messages by their numbers, all or none (DEF-2, DEF-3)."""
 
     port: MessagesPort
-    lane: Lane
+    subqueue: SubQueueType
     sequences: list[int]
     deletes: bool
     session_id: str | None = None
@@ -252,7 +254,7 @@ class Peek(Command):
     """Look at messages from a number on, whatever their state (PEK-1)."""
 
     port: MessagesPort
-    lane: Lane
+    subqueue: SubQueueType
     from_sequence: int
     message_count_max: int
     byte_count_max: int
@@ -267,7 +269,7 @@ class Pick(Command):
     """Lock messages by their numbers, as many of them as still wait (JMS-5)."""
 
     port: MessagesPort
-    lane: Lane
+    subqueue: SubQueueType
     sequences: list[int]
 
 
@@ -276,7 +278,7 @@ class Purge(Command):
     """Delete waiting messages that were enqueued before a time, oldest first (BAT-6)."""
 
     port: AnswerPort
-    lane: Lane
+    subqueue: SubQueueType
     message_count_max: int
     before_ms: int
     session_id: str | None = None

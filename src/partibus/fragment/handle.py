@@ -10,10 +10,10 @@ from partibus.fragment.broker import Broker
 from partibus.fragment.commands import (
     Command,
     Consumer,
-    Lane,
     Receiver,
     SessionConsumer,
     SessionReceiver,
+    SubQueueType,
 )
 from partibus.fragment.machine import Machine
 from partibus.store.interface import StoreState
@@ -32,7 +32,7 @@ class Fragment(Protocol):
         """Ask for something; answers come to the ports named in the command."""
         ...
 
-    def consumer(self, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
+    def consumer(self, receiver: Receiver, subqueue: SubQueueType, deletes: bool) -> Consumer:
         """A receiver of this fragment, without demand yet."""
         ...
 
@@ -65,8 +65,8 @@ class LocalFragment:
     def submit(self, command: Command) -> None:
         self._broker.submit(self.machine, command)
 
-    def consumer(self, receiver: Receiver, lane: Lane, deletes: bool) -> Consumer:
-        return Consumer(self.fragment_id, receiver, lane, deletes)
+    def consumer(self, receiver: Receiver, subqueue: SubQueueType, deletes: bool) -> Consumer:
+        return Consumer(self.fragment_id, receiver, subqueue, deletes)
 
     def session_consumer(self, receiver: SessionReceiver, deletes: bool) -> SessionConsumer:
         return SessionConsumer(self.fragment_id, receiver, deletes)

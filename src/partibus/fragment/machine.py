@@ -60,8 +60,8 @@ class Machine:
         state = self.state
         before_ms = state.spec.lock_duration_ms
         if spec.lock_duration_ms < before_ms:
-            for lane in state.lanes:
-                lane.shorten_locks(now_ms, now_ms + before_ms)
+            for subqueue in state.subqueues:
+                subqueue.shorten_locks(now_ms, now_ms + before_ms)
         state.spec = spec
 
     def shift_ms(self, delta_ms: int) -> None:
@@ -122,8 +122,8 @@ def suspend(state: State, command: Command, now_ms: int, out: Effects) -> None:
 def resume(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """The store answers again."""
     state.suspended = False
-    for lane in state.lanes:
-        dispatch.dispatch(state, lane, now_ms, out)
+    for subqueue in state.subqueues:
+        dispatch.dispatch(state, subqueue, now_ms, out)
     serve_collector(state, out)
     depart_published(state, out)
 

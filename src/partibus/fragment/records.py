@@ -19,7 +19,7 @@ REMOVED: Final = 2
 RETURNED: Final = 3
 """overlay, sequences u64...: delivery count + 1, properties laid over."""
 DEAD_LETTERED: Final = 4
-"""flags u8 (1 = counted), overlay, sequences u64...: moved to the dead-letter lane."""
+"""flags u8 (1 = counted), overlay, sequences u64...: moved to the dead-letter subqueue."""
 
 DEFERRED: Final = 5
 """overlay, sequences u64...: out of the active flow, to be received by number."""
@@ -55,7 +55,7 @@ TRANSFERRED: Final = 49
 HANDED_OVER: Final = 50
 """outbox numbers u64...: taken by their destination; never seen again."""
 BROUGHT_BACK: Final = 51
-"""lane u8, overlay, outbox numbers u64...: out of the outbox, into a lane."""
+"""subqueue u8, overlay, outbox numbers u64...: out of the outbox, into a subqueue."""
 REDIRECTED: Final = 52
 """first new number u64, path size u16, path, outbox numbers u64...: bound under new numbers."""
 TAKEN: Final = 53

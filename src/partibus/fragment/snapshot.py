@@ -101,10 +101,10 @@ def _load_sections(state: State, data: bytes, offset: int, tables: TableReader) 
 def _tables(state: State) -> list[tuple[MessageTable, list[Held]]]:
     """Each table, with the messages that are out of it at this moment."""
     out: list[tuple[MessageTable, list[Held]]] = []
-    for lane in state.lanes:
-        outside = [*lane.locks.values(), *lane.leaving.values()]
-        out.append((lane.ready, [held for held in outside if not held.deferred]))
-        out.append((lane.deferred, [held for held in outside if held.deferred]))
+    for subqueue in state.subqueues:
+        outside = [*subqueue.locks.values(), *subqueue.leaving.values()]
+        out.append((subqueue.ready, [held for held in outside if not held.deferred]))
+        out.append((subqueue.deferred, [held for held in outside if held.deferred]))
     out.append((state.scheduled, list(state.departing.values())))
     return out
 

@@ -1,4 +1,4 @@
-"""The whole state of a fragment: its lanes, what is scheduled, its counters.
+"""The whole state of a fragment: its subqueues, what is scheduled, its counters.
 
 Owns no decision. The modules beside it change it, one subject each; `snapshot` writes it
 down and `replay` builds it up again. One owner: the machine that holds it.
@@ -8,15 +8,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.message import Held
 from partibus.fragment.outbox.marks import Marks
 from partibus.fragment.outbox.state import Outbox
 from partibus.fragment.queue.history import History
 from partibus.fragment.queue.subqueue import SubQueue
 from partibus.fragment.queue.table import MessageTable
-from partibus.fragment.sessions.lane import AsideTable, SessionLane
 from partibus.fragment.sessions.state import Sessions
+from partibus.fragment.sessions.subqueue import AsideTable, SessionSubQueue
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.tally import Tally
 
@@ -69,7 +69,6 @@ class State:
         "history",
         "is_behind",
         "kept_locks",
-        "lanes",
         "main",
         "marks",
         "next_sequence",
@@ -83,6 +82,7 @@ class State:
         "size_bytes",
         "spec",
         "stages",
+        "subqueues",
         "suspended",
         "tally",
         "topic",
@@ -92,10 +92,10 @@ class State:
     def __init__(self, fragment_id: int, spec: FragmentSpec) -> None:
         self.fragment_id = fragment_id
         self.spec = spec
-        self.main: SubQueue = SubQueue(Lane.MAIN)
-        self.dead = SubQueue(Lane.DEAD_LETTER)
-        self.transfer = SubQueue(Lane.TRANSFER_DEAD_LETTER)
-        self.lanes: tuple[SubQueue, SubQueue, SubQueue] = (self.main, self.dead, self.transfer)
+        self.main: SubQueue = SubQueue(SubQueueType.MAIN)
+        self.dead = SubQueue(SubQueueType.DEAD_LETTER)
+        self.transfer = SubQueue(SubQueueType.TRANSFER_DEAD_LETTER)
+        self.subqueues: tuple[SubQueue, SubQueue, SubQueue] = (self.main, self.dead, self.transfer)
         self.scheduled: MessageTable = MessageTable()
         self.departing: dict[int, Held] = {}
         """Scheduled messages whose activation or cancellation is not durable yet."""
@@ -136,22 +136,22 @@ class State:
             self.require_sessions()
 
     def require_sessions(self) -> None:
-        """Have the main lane received in sessions; messages that are there have theirs."""
+        """Have the main subqueue received in sessions; messages that are there have theirs."""
         sessions = self.sessions
         if sessions is None:
             sessions = self.sessions = Sessions()
-        main = SessionLane(sessions)
+        main = SessionSubQueue(sessions)
         main.adopt(self.main)
         scheduled = AsideTable(sessions)
         scheduled.adopt(self.scheduled)
         self.main = main
-        self.lanes = (main, self.dead, self.transfer)
+        self.subqueues = (main, self.dead, self.transfer)
         self.scheduled = scheduled
 
     @property
     def lock_count(self) -> int:
-        """The locks of all lanes."""
-        return sum([len(lane.locks) for lane in self.lanes])
+        """The locks of all subqueues."""
+        return sum([len(subqueue.locks) for subqueue in self.subqueues])
 
     def counts(self) -> Counts:
         """The counts at this moment, without looking at any message."""

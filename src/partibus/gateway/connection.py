@@ -82,7 +82,7 @@ class ClientConnection:
         self.requests = RequestQueue(self)
         self.transactions = OpenTransactions(self)
         self.peek_positions: dict[tuple[str, int, str | None, str], PeekPosition] = {}
-        """Where this client's peeks stand, by entity, lane, session and receiver."""
+        """Where this client's peeks stand, by entity, subqueue, session and receiver."""
         self.held_sessions: dict[tuple[str, str], SessionLink] = {}
         """The sessions that this client holds, by entity and session id."""
         self._sending: list[InboundLink] = []

@@ -20,7 +20,7 @@ from partibus.domain.errors import (
     SessionLockLost,
 )
 from partibus.domain.rights import Rights
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.gateway.links.session import HeldSession
 from partibus.gateway.namespace import Entity
 from partibus.gateway.operations.deferred import receive_by_sequence_number
@@ -38,7 +38,7 @@ from partibus.gateway.operations.sessions import (
 from partibus.gateway.operations.transacted import IN_TRANSACTIONS, refusal
 from partibus.gateway.requests import Request, RequestLink
 from partibus.gateway.transactions.transaction import Transaction
-from partibus.message.lanes import lane_of
+from partibus.message.subqueues import subqueue_of
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -51,7 +51,7 @@ NUMBERS_MAX: Final = 10_000
 class ManagementRequest:
     """A request to an entity's management node, with what its operation works on."""
 
-    __slots__ = ("_request", "entity", "fields", "lane", "link_name", "node")
+    __slots__ = ("_request", "entity", "fields", "link_name", "node", "subqueue")
 
     def __init__(self, node: "ManagementNode", request: Request) -> None:
         if not isinstance(request.body, Mapping):
@@ -60,7 +60,7 @@ class ManagementRequest:
         self.node = node
         self.link_name = text_of(request.properties.get("associated-link-name")) or ""
         self.entity = node.entity
-        self.lane = lane_of(node.node)
+        self.subqueue = subqueue_of(node.node)
         self.fields: Mapping[object, object] = request.body
 
     @property
@@ -88,7 +88,7 @@ class ManagementRequest:
     @property
     def is_in_sessions(self) -> bool:
         """Whether the messages that it is about are received in sessions (DLQ-10)."""
-        return self.entity.spec.requires_session and self.lane is Lane.MAIN
+        return self.entity.spec.requires_session and self.subqueue is SubQueueType.MAIN
 
     def session_id(self) -> str | None:
         """The session that it names, if any."""

@@ -18,7 +18,7 @@ from partibus.domain.entity import (
     message_bytes_max,
 )
 from partibus.domain.errors import EntityDisabled, EntityNotFound, InvalidOperation, MessageTooLarge
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
 from partibus.gateway.tracing import Tracing
@@ -163,10 +163,10 @@ def require_session_ids(entity: Entity, messages: Sequence[NewMessage]) -> None:
         )
 
 
-def require_no_forwarding(entity: Entity, lane: Lane) -> None:
+def require_no_forwarding(entity: Entity, subqueue: SubQueueType) -> None:
     """Refuse receivers of an entity that forwards; its dead letters may be received (FWD-1)."""
     spec = entity.spec
-    if not isinstance(spec, TopicSpec) and spec.forward_to and lane is Lane.MAIN:
+    if not isinstance(spec, TopicSpec) and spec.forward_to and subqueue is SubQueueType.MAIN:
         raise InvalidOperation(
             "Cannot create a message receiver on an entity with auto-forwarding enabled. "
             f"'{entity.record.path}' forwards to '{spec.forward_to}'; receive from there."

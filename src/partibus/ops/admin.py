@@ -7,7 +7,7 @@ application; the command line is its first user.
 
     GET    /$partibus/entities                 all entities with their totals
     GET    /$partibus/entities/NAME            fragments, totals, availability, properties
-    POST   /$partibus/entities/NAME/purge      {"lane", "before", "limit"}, all optional
+    POST   /$partibus/entities/NAME/purge      {"subqueue", "before", "limit"}, all optional
     POST, PATCH, DELETE, and /$partibus/policies: `ops.admin_namespace`
     GET    /$partibus/entities/NAME/claims     who holds messages in bulk
     POST   /$partibus/entities/NAME/claims/release   {"owner", "forget"}
@@ -221,7 +221,7 @@ class Administration(Protocol):
     async def pipeline_overview(self) -> Answer: ...
 
     async def purge(
-        self, name: str, lane: str, before_ms: int | None, limit: int | None
+        self, name: str, subqueue: str, before_ms: int | None, limit: int | None
     ) -> Answer: ...
 
 
@@ -374,14 +374,18 @@ async def _stores(node: Administration, request: Request) -> Answer:
 
 async def _purge(node: Administration, request: Request) -> Answer:
     body = await read_body(request)
-    unknown = set(body) - {"lane", "before", "limit"}
+    unknown = set(body) - {"subqueue", "before", "limit"}
     if unknown:
-        raise ArgumentError(f"'{min(unknown)}' is unknown; a purge accepts lane, before and limit.")
+        raise ArgumentError(
+            f"'{min(unknown)}' is unknown; a purge accepts subqueue, before and limit."
+        )
     limit = body.get("limit")
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
         raise ArgumentError("'limit' must be a number of messages.")
-    lane = str(body.get("lane", "active"))
-    return await node.purge(request.path_params["name"], lane, _moment(body.get("before")), limit)
+    subqueue = str(body.get("subqueue", "active"))
+    return await node.purge(
+        request.path_params["name"], subqueue, _moment(body.get("before")), limit
+    )
 
 
 async def _claims(node: Administration, request: Request) -> Answer:

@@ -4,9 +4,9 @@ Owns the paths and how their parameters are read. Which right each needs is the 
 says it to any client: to look is Listen, to send is Send, to resubmit is both. Mounted by
 `ops.admin`; what is done is the node's message service.
 
-    GET    /$partibus/entities/NAME/messages            ?lane=&from=&max=&state=&session=
+    GET    /$partibus/entities/NAME/messages            ?subqueue=&from=&max=&state=&session=
                                                         &search=&since=&until=
-    GET    /$partibus/entities/NAME/messages/NUMBER     one message with its body; ?lane=
+    GET    /$partibus/entities/NAME/messages/NUMBER     one message with its body; ?subqueue=
     POST   /$partibus/entities/NAME/messages            a message as `partibus send --json` reads it
     POST   /$partibus/entities/NAME/messages/cancel     {"numbers"}: scheduled ones
     POST   /$partibus/entities/NAME/messages/delete     {"numbers"}: deferred ones
@@ -38,7 +38,7 @@ class MessageService(Protocol):
 
     async def peek(self, token: str | None, name: str, wish: Any) -> "Answer": ...
 
-    async def show(self, token: str | None, name: str, lane: str, number: int) -> "Answer": ...
+    async def show(self, token: str | None, name: str, subqueue: str, number: int) -> "Answer": ...
 
     async def send(self, token: str | None, name: str, fields: "Answer") -> "Answer": ...
 
@@ -66,7 +66,7 @@ async def _peek(node: "Administration", request: Request, token: str | None) -> 
     query = request.query_params
     wish: dict[str, Any] = {
         key: query[key]
-        for key in ("lane", "state", "session", "reason", "search", "since", "until")
+        for key in ("subqueue", "state", "session", "reason", "search", "since", "until")
         if query.get(key)
     }
     if "from" in query:
@@ -77,9 +77,9 @@ async def _peek(node: "Administration", request: Request, token: str | None) -> 
 
 
 async def _show(node: "Administration", request: Request, token: str | None) -> "Answer":
-    lane = request.query_params.get("lane", "active")
+    subqueue = request.query_params.get("subqueue", "active")
     number = _number(request.path_params["number"], "the number")
-    return await node.messages.show(token, _name(request), lane, number)
+    return await node.messages.show(token, _name(request), subqueue, number)
 
 
 async def _send(node: "Administration", request: Request, token: str | None) -> "Answer":

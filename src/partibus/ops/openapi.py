@@ -22,7 +22,7 @@ SUMMARIES: Final = {
     "GET /entities/{name}": "One entity with fragments, totals, availability and properties",
     "PATCH /entities/{name}": "Change properties; those that are not named stay",
     "DELETE /entities/{name}": "Delete an entity with all its messages",
-    "POST /entities/{name}/purge": "Delete the waiting messages of a lane",
+    "POST /entities/{name}/purge": "Delete the waiting messages of a subqueue",
     "GET /entities/{name}/messages": "Peek a page of messages",
     "POST /entities/{name}/messages": "Send or schedule a message",
     "GET /entities/{name}/messages/{number}": "One message with its body",

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 
 from partibus.domain.errors import BusError, MessageLockLost
-from partibus.fragment.commands import Lane, Outcome, Renew, Settle
+from partibus.fragment.commands import Outcome, Renew, Settle, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.namespace import Entity
@@ -25,17 +25,17 @@ def find_lock(gateway: Gateway, entity: Entity, token: uuid.UUID) -> tuple[Fragm
     raise MessageLockLost
 
 
-async def settle(fragment: Fragment, lane: Lane, number: int, outcome: Outcome) -> None:
+async def settle(fragment: Fragment, subqueue: SubQueueType, number: int, outcome: Outcome) -> None:
     """Settle one lock; returns when that is durable."""
     answer = _Answer()
-    fragment.submit(Settle(answer, None, lane, [number], outcome, None))
+    fragment.submit(Settle(answer, None, subqueue, [number], outcome, None))
     await answer.ended
 
 
-async def renew(fragment: Fragment, lane: Lane, number: int) -> int:
+async def renew(fragment: Fragment, subqueue: SubQueueType, number: int) -> int:
     """Extend one lock; answers until when it holds."""
     answer = _Answer()
-    fragment.submit(Renew(answer, lane, [number]))
+    fragment.submit(Renew(answer, subqueue, [number]))
     return await answer.ended
 
 

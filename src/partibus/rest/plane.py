@@ -15,7 +15,7 @@ from partibus.domain.address import Address, parse_address
 from partibus.domain.entity import EntityKind
 from partibus.domain.errors import EntityNotFound, InvalidOperation, Unauthorized
 from partibus.domain.rights import Rights
-from partibus.fragment.commands import Lane, Outcome
+from partibus.fragment.commands import Outcome, SubQueueType
 from partibus.gateway.fault_injection import throttled
 from partibus.gateway.gateway import Gateway
 from partibus.gateway.memory_account import MemoryAccount
@@ -27,8 +27,8 @@ from partibus.gateway.namespace import (
     too_large,
 )
 from partibus.message.envelope import to_stored
-from partibus.message.lanes import lane_of
 from partibus.message.lock_token import pack_number
+from partibus.message.subqueues import subqueue_of
 from partibus.rest.error_mapping import Stopping
 from partibus.rest.locks import find_lock, renew, settle
 from partibus.rest.message import Received, decode_message
@@ -106,14 +106,14 @@ class DataPlane:
             return None
         # Taken apart first: what could fail must fail while the message is still there.
         received = decode_message(found.body, found.held, found.sequence, _token(found), False)
-        await settle(found.fragment, found.lane, found.held.token, Outcome.COMPLETE)
+        await settle(found.fragment, found.subqueue, found.held.token, Outcome.COMPLETE)
         return received
 
     async def _receive(
         self, path: str, token: str | None, timeout_s: float, departure: Departure
     ) -> Found | None:
-        entity, lane = self._receivable(path, token)
-        reception = Reception(self._gateway, entity.fragments, lane, timeout_s > 0)
+        entity, subqueue = self._receivable(path, token)
+        reception = Reception(self._gateway, entity.fragments, subqueue, timeout_s > 0)
         self._receptions.add(reception)
         gone = asyncio.ensure_future(departure())
         is_wanted = False
@@ -146,20 +146,20 @@ class DataPlane:
 
     async def renew(self, path: str, token: str | None, lock: uuid.UUID) -> int:
         """Extend a lock from now; answers until when (LCK-3)."""
-        entity, lane = self._receivable(path, token)
+        entity, subqueue = self._receivable(path, token)
         fragment, number = find_lock(self._gateway, entity, lock)
-        return await renew(fragment, lane, number)
+        return await renew(fragment, subqueue, number)
 
     async def _settle(
         self, path: str, token: str | None, lock: uuid.UUID, outcome: Outcome
     ) -> None:
-        entity, lane = self._receivable(path, token)
+        entity, subqueue = self._receivable(path, token)
         fragment, number = find_lock(self._gateway, entity, lock)
-        await settle(fragment, lane, number, outcome)
+        await settle(fragment, subqueue, number, outcome)
 
     # --- checks ---------------------------------------------------------------------------------
 
-    def _receivable(self, path: str, token: str | None) -> tuple[Entity, Lane]:
+    def _receivable(self, path: str, token: str | None) -> tuple[Entity, SubQueueType]:
         address, entity = self._resolve(path, token, Rights.LISTEN)
         if entity.record.kind is EntityKind.TOPIC:
             raise InvalidOperation(
@@ -167,13 +167,13 @@ class DataPlane:
                 " one of its subscriptions."
             )
         require_receivable(entity)
-        lane = lane_of(address)
-        if entity.spec.requires_session and lane is Lane.MAIN:
+        subqueue = subqueue_of(address)
+        if entity.spec.requires_session and subqueue is SubQueueType.MAIN:
             raise InvalidOperation(
                 f"'{entity.record.path}' requires sessions, which cannot be received over HTTP"
                 " (HTP-5). Receive it with an AMQP client."
             )
-        return entity, lane
+        return entity, subqueue
 
     def _resolve(self, path: str, token: str | None, right: Rights) -> tuple[Address, Entity]:
         """The entity of a path; without a right its existence is not revealed."""

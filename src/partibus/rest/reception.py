@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from partibus.domain.errors import BusError, StoreUnavailable
-from partibus.fragment.commands import Lane, Outcome, Settle
+from partibus.fragment.commands import Outcome, Settle, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
 from partibus.gateway.gateway import Gateway
@@ -23,13 +23,13 @@ from partibus.message.lock_token import TokenPrefix
 class Found:
     """A message that is locked for a request."""
 
-    __slots__ = ("body", "fragment", "held", "lane", "sequence", "token_prefix")
+    __slots__ = ("body", "fragment", "held", "sequence", "subqueue", "token_prefix")
 
     def __init__(
-        self, source: Source, fragment: Fragment, lane: Lane, held: Held, body: bytes
+        self, source: Source, fragment: Fragment, subqueue: SubQueueType, held: Held, body: bytes
     ) -> None:
         self.fragment = fragment
-        self.lane = lane
+        self.subqueue = subqueue
         self.held = held
         self.body = body
         self.sequence = source.sequence_base | held.sequence
@@ -38,7 +38,7 @@ class Found:
     def release(self) -> None:
         """Unlock without counting: nobody has seen the message (DLV-5)."""
         self.fragment.submit(
-            Settle(None, None, self.lane, [self.held.token], Outcome.RELEASE, None)
+            Settle(None, None, self.subqueue, [self.held.token], Outcome.RELEASE, None)
         )
 
 
@@ -46,13 +46,13 @@ class Reception:
     """The receiving end of one request."""
 
     def __init__(
-        self, gateway: Gateway, fragments: Sequence[Fragment], lane: Lane, waits: bool
+        self, gateway: Gateway, fragments: Sequence[Fragment], subqueue: SubQueueType, waits: bool
     ) -> None:
-        self._lane = lane
+        self._subqueue = subqueue
         self._waits = waits
         # Locks are always taken: receive-and-delete completes before it answers, so that a
         # message under way to a client that has gone is not a message lost.
-        self._fragments = {Source(self, gateway, f, lane, False): f for f in fragments}
+        self._fragments = {Source(self, gateway, f, subqueue, False): f for f in fragments}
         available = [s for s, f in self._fragments.items() if f.is_available]
         # Any order will do among fragments; the first must not always win.
         random.shuffle(available)
@@ -108,7 +108,7 @@ class Reception:
     def write(self, source: Source, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         """The message has come."""
         for held, body in zip(messages, bodies, strict=True):
-            found = Found(source, self._fragments[source], self._lane, held, body)
+            found = Found(source, self._fragments[source], self._subqueue, held, body)
             if self.found.done():
                 found.release()
             else:

@@ -29,7 +29,7 @@ from partibus.domain.clock import Clock, SystemClock
 from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.forwarding.couriers import Couriers
 from partibus.fragment.broker import Broker
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.machine import Machine
 from partibus.fragment.upkeep.recovering import no_progress
 from partibus.gateway.fault_injection import ClientFaults
@@ -165,7 +165,7 @@ class Node:
         self.live = ServerNamespace(self.catalog, self.control, self._loads, self._writer)
         namespace = Namespace(self.catalog)
         to_transfer = self._settings.forward_failures_to_transfer
-        failures = Lane.TRANSFER_DEAD_LETTER if to_transfer else Lane.DEAD_LETTER
+        failures = SubQueueType.TRANSFER_DEAD_LETTER if to_transfer else SubQueueType.DEAD_LETTER
         self._couriers = Couriers(namespace, scheduler, failures)
         self._lanes = await self._make_lanes(namespace, scheduler)
         self._lanes.idle_times = self.catalog.idle_times()

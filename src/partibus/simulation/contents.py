@@ -93,8 +93,8 @@ def leftovers(process: SimulatedProcess) -> str:
 def _leftovers(state: State) -> dict[str, int]:
     found = {
         "locks": state.lock_count,
-        "receivers with demand": sum(len(lane.waiting) for lane in state.lanes),
-        "messages on their way out": sum(len(lane.leaving) for lane in state.lanes),
+        "receivers with demand": sum(len(subqueue.waiting) for subqueue in state.subqueues),
+        "messages on their way out": sum(len(subqueue.leaving) for subqueue in state.subqueues),
         "identities under way": len(state.history.pending),
         "bytes": state.size_bytes if state.topic is None else 0,
     }

@@ -17,7 +17,6 @@ from partibus.fragment.commands import (
     Detach,
     Enqueue,
     GetSessionState,
-    Lane,
     ListSessions,
     Outcome,
     Peek,
@@ -28,6 +27,7 @@ from partibus.fragment.commands import (
     SessionConsumer,
     SetSessionState,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.message import Held, NewMessage, Overlay
 from partibus.fragment.spec import FragmentSpec
@@ -233,18 +233,22 @@ class FragmentBench:
         self.submit(Enqueue(self.ports, messages, requests, size))
         return requests
 
-    def receiver(self, lane: Lane = Lane.MAIN, deletes: bool = False) -> tuple[Inbox, Consumer]:
+    def receiver(
+        self, subqueue: SubQueueType = SubQueueType.MAIN, deletes: bool = False
+    ) -> tuple[Inbox, Consumer]:
         """A receiver without demand."""
         inbox = Inbox()
-        return inbox, Consumer(1, inbox, lane, deletes)
+        return inbox, Consumer(1, inbox, subqueue, deletes)
 
     def demand(self, consumer: Consumer, more: int, drain: bool = False) -> None:
         """Let a receiver have this many more."""
         self.submit(Demand(consumer, consumer.sent + more, drain))
 
-    def receive(self, count: int, lane: Lane = Lane.MAIN, deletes: bool = False) -> list[Delivered]:
+    def receive(
+        self, count: int, subqueue: SubQueueType = SubQueueType.MAIN, deletes: bool = False
+    ) -> list[Delivered]:
         """Receive what is there right now, up to `count`, and leave."""
-        inbox, consumer = self.receiver(lane, deletes)
+        inbox, consumer = self.receiver(subqueue, deletes)
         self.demand(consumer, count, drain=True)
         self.submit(Detach(consumer))
         return inbox.take()
@@ -253,18 +257,18 @@ class FragmentBench:
         self,
         tokens: Sequence[int],
         outcome: Outcome = Outcome.COMPLETE,
-        lane: Lane = Lane.MAIN,
+        subqueue: SubQueueType = SubQueueType.MAIN,
         overlay: Overlay | None = None,
     ) -> tuple[list[int], BusError | None]:
         """Settle; answers the lost tokens and the error."""
-        command = Settle(self.ports, None, lane, list(tokens), outcome, overlay)
+        command = Settle(self.ports, None, subqueue, list(tokens), outcome, overlay)
         self.submit(command)
         _, lost, error = self.ports.settlements.pop()
         return lost, error
 
-    def renew(self, tokens: Sequence[int], lane: Lane = Lane.MAIN) -> list[int]:
+    def renew(self, tokens: Sequence[int], subqueue: SubQueueType = SubQueueType.MAIN) -> list[int]:
         """Renew locks; answers the new times, 0 for a lost lock."""
-        self.submit(Renew(self.ports, lane, list(tokens)))
+        self.submit(Renew(self.ports, subqueue, list(tokens)))
         return self.ports.renewals.pop()
 
     def cancel(self, *sequences: int) -> int | BusError:
@@ -275,26 +279,26 @@ class FragmentBench:
     def receive_deferred(
         self,
         *sequences: int,
-        lane: Lane = Lane.MAIN,
+        subqueue: SubQueueType = SubQueueType.MAIN,
         deletes: bool = False,
         session_id: str | None = None,
         lock: int = 0,
     ) -> list[Delivered] | BusError:
         """Receive deferred messages by number."""
         numbers = list(sequences)
-        self.submit(ReceiveDeferred(self.ports, lane, numbers, deletes, session_id, lock))
+        self.submit(ReceiveDeferred(self.ports, subqueue, numbers, deletes, session_id, lock))
         return self.ports.lookups.pop()
 
     def peek(
         self,
         from_sequence: int = 0,
         count: int = 250,
-        lane: Lane = Lane.MAIN,
+        subqueue: SubQueueType = SubQueueType.MAIN,
         byte_count_max: int = 1 << 18,
         session_id: str | None = None,
     ) -> list[Delivered]:
         """Look at messages."""
-        self.submit(Peek(self.ports, lane, from_sequence, count, byte_count_max, session_id))
+        self.submit(Peek(self.ports, subqueue, from_sequence, count, byte_count_max, session_id))
         answer = self.ports.lookups.pop()
         assert not isinstance(answer, BusError)
         return answer
@@ -303,12 +307,12 @@ class FragmentBench:
         self,
         count: int,
         before_ms: int | None = None,
-        lane: Lane = Lane.MAIN,
+        subqueue: SubQueueType = SubQueueType.MAIN,
         session_id: str | None = None,
     ) -> int | BusError:
         """Delete waiting messages."""
         moment_ms = self.clock.now_ms() + 1 if before_ms is None else before_ms
-        self.submit(Purge(self.ports, lane, count, moment_ms, session_id))
+        self.submit(Purge(self.ports, subqueue, count, moment_ms, session_id))
         return self.ports.answers.pop()
 
     # --- sessions -------------------------------------------------------------------------

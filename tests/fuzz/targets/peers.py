@@ -14,7 +14,7 @@ from partibus.cluster.channel import PeerChannel, log
 from partibus.cluster.hosting import Host
 from partibus.cluster.remote import FarBroker
 from partibus.cluster.rows import Row
-from partibus.fragment.commands import Consumer, Lane, Peek, SessionConsumer
+from partibus.fragment.commands import Consumer, Peek, SessionConsumer, SubQueueType
 from partibus.testing.clock import ManualClock
 from partibus.testing.fragment import Inbox, Ports
 from partibus.testing.scheduler import ManualScheduler
@@ -63,8 +63,8 @@ class _Fragment:
 
     def submit(self, _command: object) -> None: ...
 
-    def consumer(self, receiver: Any, lane: Lane, deletes: bool) -> Consumer:
-        return Consumer(1, receiver, lane, deletes)
+    def consumer(self, receiver: Any, subqueue: SubQueueType, deletes: bool) -> Consumer:
+        return Consumer(1, receiver, subqueue, deletes)
 
     def session_consumer(self, receiver: Any, deletes: bool) -> SessionConsumer:
         return SessionConsumer(1, receiver, deletes)
@@ -108,8 +108,8 @@ def answers(data: bytes) -> None:
     far = FarBroker(1, scheduler)
     outbox = _Outbox()
     far.connected(outbox)
-    far.submit(1, Peek(Ports(), Lane.MAIN, 0, 10, 1 << 18, None))
-    far.consumer(1, Inbox(), Lane.MAIN, False)
+    far.submit(1, Peek(Ports(), SubQueueType.MAIN, 0, 10, 1 << 18, None))
+    far.consumer(1, Inbox(), SubQueueType.MAIN, False)
     _feed(data, far.receive)
     far.disconnected([])
     scheduler.run()

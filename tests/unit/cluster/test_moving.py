@@ -12,9 +12,9 @@ from partibus.fragment.commands import (
     Detach,
     Enqueue,
     Interest,
-    Lane,
     Outcome,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import NewMessage
@@ -84,7 +84,7 @@ def test_what_is_asked_of_nobody_is_refused_in_the_next_turn() -> None:
 
 def test_a_receiver_goes_with_the_lane(bench: Bench) -> None:
     inbox = Inbox()
-    consumer = bench.handle.consumer(inbox, Lane.MAIN, False)
+    consumer = bench.handle.consumer(inbox, SubQueueType.MAIN, False)
     bench.send(b"a", b"b", b"c")
     bench.demand(consumer, 2)
     assert [m.body for m in inbox.take()] == [b"a", b"b"]
@@ -98,7 +98,7 @@ def test_a_receiver_goes_with_the_lane(bench: Bench) -> None:
 
 def test_a_lock_of_another_epoch_never_fits(bench: Bench) -> None:
     inbox = Inbox()
-    consumer = bench.handle.consumer(inbox, Lane.MAIN, False)
+    consumer = bench.handle.consumer(inbox, SubQueueType.MAIN, False)
     bench.send(b"a")
     bench.demand(consumer, 1)
     (before,) = inbox.take()
@@ -106,7 +106,7 @@ def test_a_lock_of_another_epoch_never_fits(bench: Bench) -> None:
     bench.demand(consumer, 2)
     (after,) = inbox.take()
     assert before.token != after.token
-    settle = Settle(bench.ports, "r", Lane.MAIN, [before.token], Outcome.COMPLETE)
+    settle = Settle(bench.ports, "r", SubQueueType.MAIN, [before.token], Outcome.COMPLETE)
     bench.handle.submit(settle)
     bench.owner.run()
     assert bench.ports.settlements == [("r", [before.token], None)]
@@ -114,7 +114,7 @@ def test_a_lock_of_another_epoch_never_fits(bench: Bench) -> None:
 
 def test_a_drain_under_way_ends_when_the_lane_goes(bench: Bench) -> None:
     inbox = Inbox()
-    consumer = bench.handle.consumer(inbox, Lane.MAIN, False)
+    consumer = bench.handle.consumer(inbox, SubQueueType.MAIN, False)
     bench.handle.submit(Demand(consumer, 5, True))
     bench.handle.bind(RemoteFragment(bench.far, 1, 0, 0), is_served=False)
     bench.owner.run()
@@ -126,7 +126,7 @@ def test_a_drain_under_way_ends_when_the_lane_goes(bench: Bench) -> None:
 def test_nothing_comes_from_a_place_that_was_left(bench: Bench) -> None:
     """The lane is unbound while a delivery is on its way: it goes back, and is delivered once."""
     inbox = Inbox()
-    consumer = bench.handle.consumer(inbox, Lane.MAIN, False)
+    consumer = bench.handle.consumer(inbox, SubQueueType.MAIN, False)
     bench.send(b"a")
     bench.handle.submit(Demand(consumer, 1, False))
     bench.lose()
@@ -138,7 +138,7 @@ def test_nothing_comes_from_a_place_that_was_left(bench: Bench) -> None:
 
 def test_to_be_served_by_nobody_twice_interrupts_once(bench: Bench) -> None:
     inbox = Inbox()
-    bench.handle.consumer(inbox, Lane.MAIN, False)
+    bench.handle.consumer(inbox, SubQueueType.MAIN, False)
     bench.lose()
     bench.lose()
     assert inbox.interrupted_count == 1
@@ -146,7 +146,7 @@ def test_to_be_served_by_nobody_twice_interrupts_once(bench: Bench) -> None:
 
 def test_a_receiver_that_has_left_hears_nothing_more(bench: Bench) -> None:
     inbox = Inbox()
-    consumer = bench.handle.consumer(inbox, Lane.MAIN, False)
+    consumer = bench.handle.consumer(inbox, SubQueueType.MAIN, False)
     bench.handle.submit(Interest(consumer))
     bench.owner.run()
     bench.handle.submit(Detach(consumer))

@@ -19,7 +19,6 @@ from partibus.fragment.commands import (
     Detach,
     Enqueue,
     Interest,
-    Lane,
     Outcome,
     Peek,
     Purge,
@@ -27,6 +26,7 @@ from partibus.fragment.commands import (
     ReceiveDeferred,
     Renew,
     Settle,
+    SubQueueType,
     Tick,
 )
 from partibus.fragment.handle import LocalFragment
@@ -71,7 +71,7 @@ class Bench:
 
     def receiver(self, deletes: bool = False) -> tuple[Inbox, Consumer]:
         inbox = Inbox()
-        return inbox, self.fragment.consumer(inbox, Lane.MAIN, deletes)
+        return inbox, self.fragment.consumer(inbox, SubQueueType.MAIN, deletes)
 
     def demand(self, consumer: Consumer, limit: int, drain: bool = False) -> None:
         self.fragment.submit(Demand(consumer, limit, drain))
@@ -85,7 +85,7 @@ class Bench:
         return inbox.take()
 
     def settle(self, tokens: list[int], outcome: Outcome = Outcome.COMPLETE) -> None:
-        self.fragment.submit(Settle(self.ports, "mine", Lane.MAIN, tokens, outcome))
+        self.fragment.submit(Settle(self.ports, "mine", SubQueueType.MAIN, tokens, outcome))
         self.side.run()
 
 
@@ -126,7 +126,7 @@ def test_locks_are_settled_and_renewed_by_their_tokens(bench: Bench) -> None:
     one, two = bench.receive(2)
     assert one.locked_until_ms == bench.owner.clock.now_ms() + LOCK_MS
     bench.owner.scheduler.advance_ms(LOCK_MS // 2)
-    bench.fragment.submit(Renew(bench.ports, Lane.MAIN, [two.token, 999]))
+    bench.fragment.submit(Renew(bench.ports, SubQueueType.MAIN, [two.token, 999]))
     bench.settle([one.token, 999])
     assert bench.ports.renewals == [[bench.owner.clock.now_ms() + LOCK_MS, 0]]
     assert bench.ports.settlements == [("mine", [999], None)]
@@ -137,11 +137,13 @@ def test_an_overlay_travels_both_ways(bench: Bench) -> None:
     bench.send(b"one")
     (held,) = bench.receive(1)
     overlay = Overlay(b"pairs", "reason", "description")
-    command = Settle(bench.ports, None, Lane.MAIN, [held.token], Outcome.DEAD_LETTER, overlay)
+    command = Settle(
+        bench.ports, None, SubQueueType.MAIN, [held.token], Outcome.DEAD_LETTER, overlay
+    )
     bench.fragment.submit(command)
     bench.side.run()
     inbox = Inbox()
-    consumer = bench.fragment.consumer(inbox, Lane.DEAD_LETTER, False)
+    consumer = bench.fragment.consumer(inbox, SubQueueType.DEAD_LETTER, False)
     bench.demand(consumer, 1)
     (dead,) = inbox.take()
     assert dead.overlay is not None
@@ -152,7 +154,7 @@ def test_the_operations_of_the_management_node(bench: Bench) -> None:
     due_ms = bench.owner.clock.now_ms() + 1000
     bench.fragment.submit(Enqueue(bench.ports, [NewMessage(b"later", -1, due_ms)], [0], 5))
     bench.send(b"now")
-    bench.fragment.submit(Peek(bench.ports, Lane.MAIN, 0, 10, 1000))
+    bench.fragment.submit(Peek(bench.ports, SubQueueType.MAIN, 0, 10, 1000))
     bench.fragment.submit(CancelScheduled(bench.ports, [1]))
     bench.side.run()
     bench.fragment.submit(CancelScheduled(bench.ports, [1]))
@@ -167,13 +169,13 @@ def test_the_operations_of_the_management_node(bench: Bench) -> None:
     assert kind(bench.ports.answers[1]) is MessageNotFound
     (held,) = bench.receive(1)
     bench.settle([held.token], Outcome.DEFER)
-    bench.fragment.submit(ReceiveDeferred(bench.ports, Lane.MAIN, [held.sequence], False))
+    bench.fragment.submit(ReceiveDeferred(bench.ports, SubQueueType.MAIN, [held.sequence], False))
     bench.side.run()
     deferred = bench.ports.lookups[-1]
     assert isinstance(deferred, list)
     bench.settle([deferred[0].token], Outcome.RELEASE)
     bench.send(b"rubbish")
-    bench.fragment.submit(Purge(bench.ports, Lane.MAIN, 10, bench.owner.clock.now_ms() + 1))
+    bench.fragment.submit(Purge(bench.ports, SubQueueType.MAIN, 10, bench.owner.clock.now_ms() + 1))
     bench.side.run()
     assert bench.ports.answers[-1] == 1
 
@@ -202,7 +204,7 @@ def test_a_fragment_that_is_not_there_is_an_error_for_all_but_no_fault(bench: Be
     stranger = RemoteFragment(bench.side.far, 99, 0, STORE)
     stranger.submit(Enqueue(bench.ports, [NewMessage(b"x", -1)], [3], 1))
     inbox = Inbox()
-    stranger.submit(Demand(stranger.consumer(inbox, Lane.MAIN, False), 1, True))
+    stranger.submit(Demand(stranger.consumer(inbox, SubQueueType.MAIN, False), 1, True))
     bench.side.run()
     assert kind(bench.ports.refusals[0][1]) is EntityNotFound
     assert inbox.drained_count == 1
@@ -244,7 +246,7 @@ def test_messages_that_cross_a_detach_reach_the_receiver_which_can_give_them_bac
     bench.fragment.submit(Detach(consumer))
     bench.side.run()
     (held,) = inbox.take()
-    bench.fragment.submit(Settle(None, None, Lane.MAIN, [held.token], Outcome.RELEASE))
+    bench.fragment.submit(Settle(None, None, SubQueueType.MAIN, [held.token], Outcome.RELEASE))
     bench.side.run()
     assert [again.body for again in bench.receive(1)] == [b"one"]
 
@@ -278,13 +280,13 @@ def test_what_never_left_is_refused_and_what_left_has_an_unknown_outcome(bench: 
 def test_every_kind_of_request_is_answered_when_the_process_is_lost(bench: Bench) -> None:
     ports = bench.ports
     for command in (
-        Settle(ports, "mine", Lane.MAIN, [1], Outcome.COMPLETE),
-        Settle(None, None, Lane.MAIN, [1], Outcome.RELEASE),
-        Renew(ports, Lane.MAIN, [1]),
+        Settle(ports, "mine", SubQueueType.MAIN, [1], Outcome.COMPLETE),
+        Settle(None, None, SubQueueType.MAIN, [1], Outcome.RELEASE),
+        Renew(ports, SubQueueType.MAIN, [1]),
         CancelScheduled(ports, [1]),
-        ReceiveDeferred(ports, Lane.MAIN, [1], False),
-        Peek(ports, Lane.MAIN, 0, 1, 1),
-        Purge(ports, Lane.MAIN, 1, 1),
+        ReceiveDeferred(ports, SubQueueType.MAIN, [1], False),
+        Peek(ports, SubQueueType.MAIN, 0, 1, 1),
+        Purge(ports, SubQueueType.MAIN, 1, 1),
     ):
         bench.fragment.submit(command)
     bench.side.carry_requests()
@@ -441,7 +443,7 @@ def test_a_request_that_cannot_be_sent_is_refused_alone(bench: Bench) -> None:
 
 def test_an_answer_that_cannot_be_sent_fails_its_request_alone(bench: Bench) -> None:
     bench.send(b"one")
-    bench.fragment.submit(Peek(bench.ports, Lane.MAIN, 0, 10, 1_000))
+    bench.fragment.submit(Peek(bench.ports, SubQueueType.MAIN, 0, 10, 1_000))
     bench.enqueue(b"two", requests=[7])
     bench.side.carry_requests()
     host = bench.side.host

@@ -7,7 +7,7 @@ import pytest
 
 from partibus.domain.entity import EntityStatus, QueueSpec
 from partibus.domain.errors import BusError, StoreCorrupt
-from partibus.fragment.commands import Enqueue, Lane
+from partibus.fragment.commands import Enqueue, SubQueueType
 from partibus.fragment.message import NewMessage
 from partibus.fragment.outbox.commands import Transfer
 from partibus.message.envelope import to_stored
@@ -59,8 +59,8 @@ def tails(*numbers: int) -> list[bytes]:
     return [plain(number, 4)[-4:] for number in numbers]
 
 
-def reasons(bench: Relays, lane: Lane = Lane.DEAD_LETTER) -> list[str | None]:
-    held = bench.fragment("source", 0).machine.state.lanes[lane].ready.copies(0)
+def reasons(bench: Relays, subqueue: SubQueueType = SubQueueType.DEAD_LETTER) -> list[str | None]:
+    held = bench.fragment("source", 0).machine.state.subqueues[subqueue].ready.copies(0)
     return [one.overlay.reason if one.overlay is not None else None for one in held]
 
 
@@ -183,15 +183,15 @@ def test_parcels_that_wait_for_a_destination_which_is_deleted_go_to_the_one_in_i
 
 
 @pytest.mark.rule("TDQ-2", "TDQ-3", "CON-20")
-@pytest.mark.parametrize("lane", [Lane.DEAD_LETTER, Lane.TRANSFER_DEAD_LETTER])
-def test_where_forward_failures_go_is_a_setting(lane: Lane) -> None:
-    bench = Relays(2, forward_failures=lane)
+@pytest.mark.parametrize("subqueue", [SubQueueType.DEAD_LETTER, SubQueueType.TRANSFER_DEAD_LETTER])
+def test_where_forward_failures_go_is_a_setting(subqueue: SubQueueType) -> None:
+    bench = Relays(2, forward_failures=subqueue)
     bench.create("there", QueueSpec(status=SHUT))
     bench.create("source", FORWARDS)
     send(bench, stored(1))
     bench.run()
-    assert bench.waiting("source", 0, lane) == tails(1)
-    assert reasons(bench, lane) == ["EntityDisabled"]
+    assert bench.waiting("source", 0, subqueue) == tails(1)
+    assert reasons(bench, subqueue) == ["EntityDisabled"]
 
 
 def test_a_message_that_is_refused_does_not_hold_up_the_next() -> None:
@@ -235,9 +235,9 @@ def test_a_transfer_to_a_disabled_destination_is_a_transfer_dead_letter() -> Non
     transfer(bench, stored(1))
     transfer(bench, stored(2), path="nowhere")
     bench.run()
-    lane = Lane.TRANSFER_DEAD_LETTER
-    assert bench.waiting("source", 0, lane) == tails(1, 2)
-    assert reasons(bench, lane) == ["EntityDisabled", "EntityNotFound"]
+    subqueue = SubQueueType.TRANSFER_DEAD_LETTER
+    assert bench.waiting("source", 0, subqueue) == tails(1, 2)
+    assert reasons(bench, subqueue) == ["EntityDisabled", "EntityNotFound"]
 
 
 @pytest.mark.rule("TDQ-2")
@@ -248,7 +248,7 @@ def test_a_transfer_to_a_full_destination_stays_pending() -> None:
     bench.settle_down()
     assert len(bench.waiting("there", 0)) == 1
     assert on_their_way(bench) == 1
-    assert reasons(bench, Lane.TRANSFER_DEAD_LETTER) == []
+    assert reasons(bench, SubQueueType.TRANSFER_DEAD_LETTER) == []
     bench.update("there", QueueSpec(max_size_in_megabytes=2))
     bench.settle_down()
     assert bench.waiting("there", 0) == tails_of_large(1, 2)
@@ -321,7 +321,7 @@ def test_what_was_taken_before_a_crash_is_no_dead_letter_when_the_destination_is
     send(bench, stored(2))
     bench.settle_down()
     assert bench.waiting("there", 0) == tails(1)
-    assert bench.waiting("source", 0, Lane.DEAD_LETTER) == tails(2)
+    assert bench.waiting("source", 0, SubQueueType.DEAD_LETTER) == tails(2)
 
 
 @pytest.mark.rule("TXN-17")
@@ -379,7 +379,7 @@ def test_a_verdict_that_the_store_refused_is_given_again() -> None:
     assert on_their_way(bench) == 1
     source.store.heal()
     bench.settle_down()
-    assert bench.waiting("source", 0, Lane.DEAD_LETTER) == tails(1)
+    assert bench.waiting("source", 0, SubQueueType.DEAD_LETTER) == tails(1)
 
 
 def test_an_outbox_that_could_not_be_told_is_told_again() -> None:

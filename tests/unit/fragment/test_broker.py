@@ -6,7 +6,7 @@ import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.fragment.broker import READ_RETRY_MS, Broker
-from partibus.fragment.commands import Command, Consumer, Demand, Enqueue, Lane
+from partibus.fragment.commands import Command, Consumer, Demand, Enqueue, SubQueueType
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
@@ -118,7 +118,7 @@ def test_a_store_that_cannot_read_is_asked_again_later_not_in_a_loop() -> None:
     machine = broker.add(1, SPEC)
     broker.submit(machine, Enqueue(Ports(), [NewMessage(b"x", -1)], [1], 1))
     inbox = Inbox()
-    broker.submit(machine, Demand(Consumer(1, inbox, Lane.MAIN, False), 1, False))
+    broker.submit(machine, Demand(Consumer(1, inbox, SubQueueType.MAIN, False), 1, False))
     scheduler.run()
     assert reads == 1
     scheduler.advance_ms(READ_RETRY_MS)
@@ -145,7 +145,7 @@ def test_a_consumed_message_that_cannot_be_read_takes_no_room(error: type[BusErr
     machine = broker.add(1, SPEC)
     messages = [NewMessage(b"x", -1), NewMessage(b"y", -1)]
     broker.submit(machine, Enqueue(Ports(), messages, [1, 2], 2))
-    broker.submit(machine, Demand(Consumer(1, Inbox(), Lane.MAIN, True), 2, False))
+    broker.submit(machine, Demand(Consumer(1, Inbox(), SubQueueType.MAIN, True), 2, False))
     scheduler.run()
     assert machine.state.counts().active == 0
     assert store.live_bytes == 0

@@ -7,7 +7,7 @@ import pytest
 
 from partibus.domain.errors import BusError, StoreUnavailable
 from partibus.fragment.checkpointing import FRAGMENT_ROWS, ROWS_PER_TURN
-from partibus.fragment.commands import Enqueue, Lane, Outcome
+from partibus.fragment.commands import Enqueue, Outcome, SubQueueType
 from partibus.fragment.machine import Machine
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.queue.table import CHUNK_MESSAGES
@@ -181,13 +181,13 @@ def test_what_a_checkpoint_refers_to_is_not_changed_under_it() -> None:
     bench.send(*[b"x"] * 100)
     got = bench.receive(100)
     bench.settle([m.token for m in got], Outcome.DEAD_LETTER, overlay=Overlay(b"", "why"))
-    dead = bench.receive(50, Lane.DEAD_LETTER)
+    dead = bench.receive(50, SubQueueType.DEAD_LETTER)
     bench.send(*[b"y"] * 100)
     bench.watched.refuses = True
     sources = list(bench.checkpoint().pages.values())
     before = [source() for source in sources]
-    bench.settle([dead[20].token], Outcome.ABANDON, Lane.DEAD_LETTER, Overlay(b"other"))
-    bench.settle([dead[30].token], Outcome.ABANDON, Lane.DEAD_LETTER)
+    bench.settle([dead[20].token], Outcome.ABANDON, SubQueueType.DEAD_LETTER, Overlay(b"other"))
+    bench.settle([dead[30].token], Outcome.ABANDON, SubQueueType.DEAD_LETTER)
     bench.settle([m.token for m in bench.receive(20)][5:9], Outcome.DEAD_LETTER)
     bench.send(*[b"z"] * 10)
     assert before and [source() for source in sources] == before

@@ -3,7 +3,7 @@
 import pytest
 
 from partibus.domain.errors import InvalidOperation, QuotaExceeded
-from partibus.fragment.commands import Lane, Outcome
+from partibus.fragment.commands import Outcome, SubQueueType
 from partibus.fragment.message import Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.testing.fragment import FragmentBench
@@ -109,7 +109,7 @@ def test_too_many_deliveries_end_in_the_dead_letter_queue(bench: FragmentBench) 
         (message,) = bench.receive(1)
         bench.settle([message.token], Outcome.ABANDON)
     assert bench.receive(1) == []
-    (dead,) = bench.receive(1, Lane.DEAD_LETTER)
+    (dead,) = bench.receive(1, SubQueueType.DEAD_LETTER)
     assert dead.sequence == 1
     assert dead.delivery_count == 3
     assert dead.overlay is not None
@@ -129,7 +129,7 @@ def test_dead_letter_with_a_reason_and_properties(bench: FragmentBench) -> None:
     bench.send(b"a")
     (message,) = bench.receive(1)
     bench.settle([message.token], Outcome.DEAD_LETTER, overlay=Overlay(b"p", "why", "because"))
-    (dead,) = bench.receive(1, Lane.DEAD_LETTER)
+    (dead,) = bench.receive(1, SubQueueType.DEAD_LETTER)
     assert dead.overlay is not None
     assert (dead.overlay.reason, dead.overlay.description) == ("why", "because")
     assert dead.overlay.properties == b"p"
@@ -140,10 +140,10 @@ def test_a_dead_letter_cannot_be_dead_lettered_again(bench: FragmentBench) -> No
     bench.send(b"a")
     (message,) = bench.receive(1)
     bench.settle([message.token], Outcome.DEAD_LETTER)
-    (dead,) = bench.receive(1, Lane.DEAD_LETTER)
-    _, error = bench.settle([dead.token], Outcome.DEAD_LETTER, Lane.DEAD_LETTER)
+    (dead,) = bench.receive(1, SubQueueType.DEAD_LETTER)
+    _, error = bench.settle([dead.token], Outcome.DEAD_LETTER, SubQueueType.DEAD_LETTER)
     assert isinstance(error, InvalidOperation)
-    assert bench.settle([dead.token], Outcome.COMPLETE, Lane.DEAD_LETTER) == ([], None)
+    assert bench.settle([dead.token], Outcome.COMPLETE, SubQueueType.DEAD_LETTER) == ([], None)
 
 
 def test_dead_letters_never_leave_by_count(bench: FragmentBench) -> None:
@@ -151,8 +151,8 @@ def test_dead_letters_never_leave_by_count(bench: FragmentBench) -> None:
     (message,) = bench.receive(1)
     bench.settle([message.token], Outcome.DEAD_LETTER)
     for _ in range(5):
-        (dead,) = bench.receive(1, Lane.DEAD_LETTER)
-        bench.settle([dead.token], Outcome.ABANDON, Lane.DEAD_LETTER)
+        (dead,) = bench.receive(1, SubQueueType.DEAD_LETTER)
+        bench.settle([dead.token], Outcome.ABANDON, SubQueueType.DEAD_LETTER)
     assert bench.state.dead.message_count == 1
 
 
@@ -229,7 +229,7 @@ def test_expired_messages_are_dead_lettered_where_the_entity_says_so() -> None:
     )
     bench.send(b"a", ttl_ms=1000)
     bench.scheduler.advance_ms(2100)
-    (dead,) = bench.receive(1, Lane.DEAD_LETTER)
+    (dead,) = bench.receive(1, SubQueueType.DEAD_LETTER)
     assert dead.overlay is not None
     assert dead.overlay.reason == "TTLExpiredException"
 

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
-from partibus.fragment.commands import Lane, Outcome
+from partibus.fragment.commands import Outcome, SubQueueType
 from partibus.fragment.message import MessageState, Overlay
 from partibus.fragment.records import pack_overlay, unpack_overlay, unpack_sequences
 from partibus.fragment.replay import replay
@@ -43,7 +43,7 @@ def test_everything_durable_survives(bench: FragmentBench, with_checkpoint: bool
     assert [m.delivery_count for m in got] == [1, 0, 0, 0, 0, 0]
     assert got[0].overlay is not None and got[0].overlay.properties == b"x"
     assert [m.body for m in got] == [bytes([m.sequence - 1]) for m in got]
-    (letter,) = bench.receive(10, Lane.DEAD_LETTER)
+    (letter,) = bench.receive(10, SubQueueType.DEAD_LETTER)
     assert letter.overlay is not None
     assert (letter.overlay.reason, letter.overlay.description) == ("why", "text")
 
@@ -99,7 +99,7 @@ def test_dead_letters_in_a_snapshot_keep_their_reasons(bench: FragmentBench) -> 
         bench.settle([message.token], Outcome.DEAD_LETTER, overlay=overlay)
     checkpoint(bench)
     bench.start()
-    dead = bench.receive(5, Lane.DEAD_LETTER)
+    dead = bench.receive(5, SubQueueType.DEAD_LETTER)
     assert [(m.sequence, m.overlay and m.overlay.reason) for m in dead] == [
         (1, "reason 1"),
         (2, "reason 2"),
@@ -260,7 +260,7 @@ def test_states_and_counts_survive(bench: FragmentBench, with_checkpoint: bool) 
     for message, state, count in (
         (bench.receive(2), MessageState.SCHEDULED, 0),
         (again, MessageState.DEFERRED, 1),
-        (bench.receive(2, Lane.DEAD_LETTER), MessageState.ACTIVE, 0),
+        (bench.receive(2, SubQueueType.DEAD_LETTER), MessageState.ACTIVE, 0),
     ):
         assert [(m.state, m.delivery_count) for m in message] == [(state, count)]
     assert waiting.state is MessageState.SCHEDULED

@@ -63,7 +63,10 @@ class Stored:
             "size": state.size_bytes,
             "scheduled": self.rows(state.scheduled),
             "history": sorted(word for s in state.history.shards() for word in s.words if word),
-            "lanes": [[self.rows(lane.ready), self.rows(lane.deferred)] for lane in state.lanes],
+            "lanes": [
+                [self.rows(subqueue.ready), self.rows(subqueue.deferred)]
+                for subqueue in state.subqueues
+            ],
         }
         if state.sessions is not None:
             found["sessions"] = sorted(

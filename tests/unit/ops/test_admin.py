@@ -49,9 +49,9 @@ class FakeNode:
         return {"stores": []}
 
     async def purge(
-        self, name: str, lane: str, before_ms: int | None, limit: int | None
+        self, name: str, subqueue: str, before_ms: int | None, limit: int | None
     ) -> dict[str, Any]:
-        self.asked.append((name, lane, before_ms, limit))
+        self.asked.append((name, subqueue, before_ms, limit))
         if name == "down":
             raise StoreUnavailable
         return {"purged": 3}
@@ -189,7 +189,7 @@ async def test_errors_say_whether_to_try_again() -> None:
 async def test_a_purge_reads_its_form() -> None:
     node = FakeNode()
     await ask(node, "POST", "/entities/q/purge")
-    body = b'{"lane": "dead-letter", "before": "1970-01-01T00:00:01Z", "limit": 5}'
+    body = b'{"subqueue": "dead-letter", "before": "1970-01-01T00:00:01Z", "limit": 5}'
     await ask(node, "POST", "/entities/a/b/purge", body)
     await ask(node, "POST", "/entities/q/purge", b'{"before": "1970-01-01T01:00:02+01:00"}')
     await ask(node, "POST", "/entities/q/purge", b'{"before": "1970-01-01 00:00:03"}')
@@ -206,11 +206,11 @@ async def test_a_purge_reads_its_form() -> None:
     [
         (b"{", "not JSON"),
         (b"[]", "JSON object"),
-        (b'{"lanes": 1}', "'lanes' is unknown"),
+        (b'{"subqueues": 1}', "'subqueues' is unknown"),
         (b'{"before": "yesterday"}', "'yesterday' is not a valid time"),
         (b'{"limit": "all"}', "'limit' must be a number"),
         (b"[" * 60_000, "nested too deep"),
-        (b'{"lane": "\\ud800"}', "not JSON"),
+        (b'{"subqueue": "\\ud800"}', "not JSON"),
     ],
 )
 async def test_a_wrong_form_is_explained(body: bytes, words: str) -> None:

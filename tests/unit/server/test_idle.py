@@ -139,7 +139,7 @@ def _changed(spec: QueueSpec) -> dict[str, object]:
 
 
 def _peek(bench: Bench, machine: object) -> None:
-    from partibus.fragment.commands import Lane, Peek
+    from partibus.fragment.commands import Peek, SubQueueType
     from partibus.fragment.machine import Machine
     from partibus.testing.fragment import Ports
 
@@ -147,7 +147,7 @@ def _peek(bench: Bench, machine: object) -> None:
     (broker,) = [
         b for b in bench.bus.brokers if b._machines.get(machine.state.fragment_id) is machine
     ]
-    broker.submit(machine, Peek(Ports(), Lane.MAIN, 0, 1, 100))
+    broker.submit(machine, Peek(Ports(), SubQueueType.MAIN, 0, 1, 100))
     bench.bus.scheduler.run()
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from partibus.domain.errors import BusError, EntityNotFound, QuotaExceeded, StoreUnavailable
 from partibus.fragment.changes import Change
-from partibus.fragment.commands import Command, Lane
+from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.cursors.changes import CursorDrop, CursorPlacement, Trim
 from partibus.fragment.cursors.commands import (
     CursorSummary,
@@ -143,7 +143,7 @@ def plan_range(state: State, command: Command, now_ms: int, out: Effects) -> Non
         out.outward.append(Failed(command.port, StoreUnavailable()))
         return
     end, count, byte_count = command.from_sequence, 0, 0
-    for held in _range(state, command.lane, command.from_sequence):
+    for held in _range(state, command.subqueue, command.from_sequence):
         if count >= command.count_max or (count and byte_count >= command.byte_count_max):
             break
         end = held.sequence + 1
@@ -162,9 +162,9 @@ def find_time(state: State, command: Command, now_ms: int, out: Effects) -> None
     assert isinstance(command, FindTime)
     enqueued_ms = command.enqueued_ms
     found = [state.next_sequence_durable]
-    found += [table.sequence_at(enqueued_ms) for table in _tables(state, Lane.MAIN)]
-    for lane in (state.main, state.dead):
-        outside = [*lane.locks.values(), *lane.leaving.values()]
+    found += [table.sequence_at(enqueued_ms) for table in _tables(state, SubQueueType.MAIN)]
+    for subqueue in (state.main, state.dead):
+        outside = [*subqueue.locks.values(), *subqueue.leaving.values()]
         found += [held.sequence for held in outside if held.enqueued_ms >= enqueued_ms]
     out.outward.append(Answered(command.port.located, min([number for number in found if number])))
 
@@ -177,7 +177,7 @@ def read_range(state: State, command: Command, now_ms: int, out: Effects) -> Non
         return
     found: list[Held] = []
     byte_count = 0
-    for held in _range(state, command.lane, command.from_sequence):
+    for held in _range(state, command.subqueue, command.from_sequence):
         byte_count += held.length
         if (
             held.sequence >= command.to_sequence
@@ -189,13 +189,13 @@ def read_range(state: State, command: Command, now_ms: int, out: Effects) -> Non
     out.outward.append(Found(command.port, found, False))
 
 
-def _range(state: State, lane: Lane | None, from_sequence: int) -> Iterator[Held]:
+def _range(state: State, subqueue: SubQueueType | None, from_sequence: int) -> Iterator[Held]:
     """Everything from a number on that is somewhere, but for what is only scheduled.
 
     The main queue shows what has arrived: what was dead-lettered since is still part of it.
-    Without a lane it shows what waits there."""
-    sources = [table.copies(from_sequence) for table in _tables(state, lane) if len(table)]
-    for place in _lanes(state, lane):
+    Without a subqueue it shows what waits there."""
+    sources = [table.copies(from_sequence) for table in _tables(state, subqueue) if len(table)]
+    for place in _subqueues(state, subqueue):
         for loose in (place.locks, place.leaving):
             if loose:
                 held = [held for held in loose.values() if held.sequence >= from_sequence]
@@ -208,21 +208,23 @@ def _sequence_of(held: Held) -> int:
     return held.sequence
 
 
-def _lanes(state: State, lane: Lane | None) -> list[SubQueue]:
-    if lane is None:
+def _subqueues(state: State, subqueue: SubQueueType | None) -> list[SubQueue]:
+    if subqueue is None:
         return [state.main]
-    return [state.main, state.dead] if lane is Lane.MAIN else [state.lanes[lane]]
+    return (
+        [state.main, state.dead] if subqueue is SubQueueType.MAIN else [state.subqueues[subqueue]]
+    )
 
 
-def _tables(state: State, lane: Lane | None) -> list[MessageTable]:
-    """The tables of everything that has arrived in a lane."""
+def _tables(state: State, subqueue: SubQueueType | None) -> list[MessageTable]:
+    """The tables of everything that has arrived in a subqueue."""
     tables: list[MessageTable] = []
-    for place in _lanes(state, lane):
+    for place in _subqueues(state, subqueue):
         tables += (place.ready, place.deferred)
-    if lane is None or lane is Lane.MAIN:
+    if subqueue is None or subqueue is SubQueueType.MAIN:
         if state.claims is not None:
             tables += [claim.table for claim in state.claims.by_owner.values()]
-        if lane is not None and state.retention is not None:
+        if subqueue is not None and state.retention is not None:
             tables.append(state.retention.table)
     return tables
 

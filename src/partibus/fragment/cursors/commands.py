@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from partibus.domain.errors import BusError
-from partibus.fragment.commands import Command, Lane
+from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.ports import AnswerPort, MessagesPort
 
 
@@ -118,10 +118,10 @@ class ListCursors(Command):
 class PlanRange(Command):
     """Tell how far a read from a number on would come within the limits.
 
-    A lane of None is what waits, as for ReadRange."""
+    A subqueue of None is what waits, as for ReadRange."""
 
     port: PlanPort
-    lane: Lane | None
+    subqueue: SubQueueType | None
     from_sequence: int
     count_max: int
     byte_count_max: int
@@ -131,11 +131,11 @@ class PlanRange(Command):
 class ReadRange(Command):
     """Copies of what has arrived, from a number up to another, in order, as many as fit.
 
-    A lane of None is what waits in the main queue: without what was dead-lettered since, and
+    A subqueue of None is what waits in the main queue: without what was dead-lettered since, and
     without what is only kept for cursors."""
 
     port: MessagesPort
-    lane: Lane | None
+    subqueue: SubQueueType | None
     from_sequence: int
     to_sequence: int
     """Not included."""

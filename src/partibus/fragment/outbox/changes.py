@@ -6,7 +6,7 @@ Owns only shapes; `departures`, `transfers` and `marks` prepare them and carry t
 from dataclasses import dataclass
 
 from partibus.fragment.changes import Change
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.outbox.commands import Transfer
 from partibus.fragment.outbox.marks import Mark
@@ -16,9 +16,9 @@ from partibus.fragment.ports import AnswerPort
 
 @dataclass(eq=False)
 class Departure(Change):
-    """Waiting messages of a lane enter the outbox."""
+    """Waiting messages of a subqueue enter the outbox."""
 
-    lane: Lane
+    subqueue: SubQueueType
     messages: list[Held]
     first_number: int
     purpose: Purpose
@@ -44,10 +44,10 @@ class HandedOver(Change):
 
 @dataclass(eq=False)
 class BroughtBack(Change):
-    """Parcels return to a lane; dead letters may leave again at once (`onward`)."""
+    """Parcels return to a subqueue; dead letters may leave again at once (`onward`)."""
 
     numbers: list[int]
-    lane: Lane
+    subqueue: SubQueueType
     overlay: Overlay | None
     port: AnswerPort
     onward: str = ""

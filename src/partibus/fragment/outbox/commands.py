@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from partibus.domain.errors import BusError
-from partibus.fragment.commands import Command, Lane
+from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.ports import AnswerPort, SendPort
 
@@ -59,11 +59,11 @@ class Forwarded(Command):
 
 @dataclass(eq=False)
 class BringBack(Command):
-    """Parcels go nowhere: they return to a lane of their fragment."""
+    """Parcels go nowhere: they return to a subqueue of their fragment."""
 
     port: AnswerPort
     numbers: list[int]
-    lane: Lane
+    subqueue: SubQueueType
     overlay: Overlay | None
     """Why, where they become dead letters."""
 
@@ -84,7 +84,7 @@ class Redirect(Command):
 class ForwardWaiting(Command):
     """The entity's forwarding has changed: let what waits follow it.
 
-    Messages of the main lane leave while the entity forwards, whoever asks; dead letters only
+    Messages of the main subqueue leave while the entity forwards, whoever asks; dead letters only
     `with_dead_letters`, since those whose forwarding failed stay where they are."""
 
     with_dead_letters: bool

@@ -1,4 +1,4 @@
-"""Leaving: messages enter the outbox of their fragment instead of a lane.
+"""Leaving: messages enter the outbox of their fragment instead of a subqueue.
 
 Owns the numbering of departures and their record, for messages that wait (an entity that
 forwards is received from by nobody, FWD-1), for arrivals, and for dead letters that the entity
@@ -9,15 +9,15 @@ from typing import Final
 
 from partibus.domain.errors import BusError
 from partibus.fragment.changes import Change
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.effects import Collected, Effects
 from partibus.fragment.message import Held
 from partibus.fragment.outbox.changes import Departure
 from partibus.fragment.outbox.records import departed as departed_record
 from partibus.fragment.outbox.state import Parcel, Purpose
 from partibus.fragment.queue.subqueue import SubQueue
-from partibus.fragment.sessions.lane import SessionLane
 from partibus.fragment.sessions.state import Session
+from partibus.fragment.sessions.subqueue import SessionSubQueue
 from partibus.fragment.state import State
 from partibus.store.record import Record
 
@@ -50,52 +50,52 @@ def number_departure(
     return first, departed_record(state.fragment_id, first, purpose, path, sequences)
 
 
-def depart_waiting(state: State, lane: SubQueue, out: Effects) -> None:
-    """Prepare the departure of what waits in a lane, from the front."""
-    forwards_main = lane.lane is Lane.MAIN
+def depart_waiting(state: State, subqueue: SubQueue, out: Effects) -> None:
+    """Prepare the departure of what waits in a subqueue, from the front."""
+    forwards_main = subqueue.subqueue is SubQueueType.MAIN
     purpose = Purpose.FORWARD if forwards_main else Purpose.DEAD_LETTER
     spec = state.spec
     path = spec.forward_to if forwards_main else spec.forward_dead_letters_to
-    if isinstance(lane, SessionLane):
-        messages = _take_from_sessions(lane)
+    if isinstance(subqueue, SessionSubQueue):
+        messages = _take_from_sessions(subqueue)
     else:
-        count = min(len(lane.ready), DEPARTURE_MESSAGES_MAX)
-        messages = [lane.ready.pop() for _ in range(count)]
+        count = min(len(subqueue.ready), DEPARTURE_MESSAGES_MAX)
+        messages = [subqueue.ready.pop() for _ in range(count)]
     for held in messages:
         held.busy = True
-        lane.leaving[held.sequence] = held
+        subqueue.leaving[held.sequence] = held
     if messages:
         sequences = [held.sequence for held in messages]
         first, record = number_departure(state, sequences, purpose, path)
-        out.changes.append(Departure([record], lane.lane, messages, first, purpose, path))
+        out.changes.append(Departure([record], subqueue.subqueue, messages, first, purpose, path))
 
 
-def _take_from_sessions(lane: SessionLane) -> list[Held]:
+def _take_from_sessions(subqueue: SessionSubQueue) -> list[Held]:
     """What waits in free sessions, from the front.
 
     A session that somebody holds still waits for what is in flight, which comes before the rest
     of it (FWD-4)."""
-    sessions = lane.in_sessions
+    sessions = subqueue.in_sessions
     free: list[Session] = []
-    for held in lane.ready.copies(0):
+    for held in subqueue.ready.copies(0):
         if len(free) >= DEPARTURE_MESSAGES_MAX:
             break
         session = sessions.of(held.sequence)
         if session.lock is None:
             free.append(session)
-    # In the order of the lane, so each is the first of its session when its turn comes.
-    return [lane.waiting_in_sessions.take_first(session) for session in free]
+    # In the order of the subqueue, so each is the first of its session when its turn comes.
+    return [subqueue.waiting_in_sessions.take_first(session) for session in free]
 
 
 def departed(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The messages are in the outbox."""
     assert isinstance(change, Departure)
-    lane = state.lanes[change.lane]
+    subqueue = state.subqueues[change.subqueue]
     for held in change.messages:
-        lane.let_go(held)
+        subqueue.let_go(held)
     enter(state, change.messages, change.first_number, change.purpose, change.path, out)
-    if change.lane is Lane.MAIN and state.spec.forward_to and not state.suspended:
-        depart_waiting(state, lane, out)
+    if change.subqueue is SubQueueType.MAIN and state.spec.forward_to and not state.suspended:
+        depart_waiting(state, subqueue, out)
 
 
 def enter(
@@ -115,10 +115,10 @@ def abort_departure(state: State, change: Change, error: BusError, out: Effects)
     """The store failed: the messages wait where they were."""
     assert isinstance(change, Departure)
     take_outbox_numbers_back(state, change.first_number)
-    lane = state.lanes[change.lane]
+    subqueue = state.subqueues[change.subqueue]
     for held in change.messages:
-        lane.let_go(held)
-        lane.put_back(held)
+        subqueue.let_go(held)
+        subqueue.put_back(held)
 
 
 def take_outbox_numbers_back(state: State, first_number: int) -> None:

@@ -1,14 +1,14 @@
 """The durable facts of outboxes and marks, as bytes: records of the log, sections of a snapshot.
 
 Owns their encodings and their replay. A message that enters the outbox is stored by its own
-record like any other; `DEPARTED` in the same entry, or a later one, says that it left its lane.
+record like any other; `DEPARTED` in the same entry, or a later one, says that it left its subqueue.
 """
 
 import struct
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.message import NEVER_MS, Held, Overlay
 from partibus.fragment.outbox.marks import Mark
 from partibus.fragment.outbox.state import TRANSFER_SEQUENCES, Outbox, Parcel, Purpose
@@ -49,7 +49,7 @@ _NUMBER: Final = struct.Struct("<Q")
 def departed(
     fragment_id: int, first_number: int, purpose: Purpose, path: str, sequences: list[int]
 ) -> Record:
-    """Messages of a lane are in the outbox."""
+    """Messages of a subqueue are in the outbox."""
     encoded = path.encode()
     meta = _DEPARTED.pack(first_number, purpose, len(encoded)) + encoded
     return Record(fragment_id, DEPARTED, meta + pack_sequences(sequences))
@@ -68,10 +68,10 @@ def handed_over(fragment_id: int, numbers: list[int]) -> Record:
 
 
 def brought_back(
-    fragment_id: int, lane: Lane, overlay: Overlay | None, numbers: list[int]
+    fragment_id: int, subqueue: SubQueueType, overlay: Overlay | None, numbers: list[int]
 ) -> Record:
-    """Parcels are in a lane again."""
-    meta = bytes((lane,)) + pack_overlay(overlay) + pack_sequences(numbers)
+    """Parcels are in a subqueue again."""
+    meta = bytes((subqueue,)) + pack_overlay(overlay) + pack_sequences(numbers)
     return Record(fragment_id, BROUGHT_BACK, meta)
 
 
@@ -121,7 +121,7 @@ def _parcel(state: State, number: int) -> Parcel:
 
 
 def replay_departed(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
-    """Messages of a lane are in the outbox."""
+    """Messages of a subqueue are in the outbox."""
     number, purpose, size = _DEPARTED.unpack_from(meta, 0)
     end = _DEPARTED.size + size
     path = meta[_DEPARTED.size : end].decode()
@@ -143,14 +143,14 @@ def replay_transferred(state: State, kind: int, meta: bytes, position: int, leng
 
 
 def replay_brought_back(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
-    """Parcels are in a lane again."""
+    """Parcels are in a subqueue again."""
     overlay, offset = unpack_overlay(meta, 1)
-    ready = state.lanes[meta[0]].ready
+    ready = state.subqueues[meta[0]].ready
     for number in unpack_sequences(meta, offset):
         held = _parcel(state, number).held
         held.lay_over(overlay)
         ready.insert(held)
-        if meta[0] != Lane.MAIN:
+        if meta[0] != SubQueueType.MAIN:
             _left_session(state, held)
 
 

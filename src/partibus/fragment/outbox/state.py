@@ -28,7 +28,7 @@ _BASE: Final = struct.Struct("<Q")
 
 TRANSFER_SEQUENCES: Final = 1 << 47
 """Messages that were given to the outbox alone have their outbox number on top of this for a
-sequence number: no message of a lane is ever numbered so."""
+sequence number: no message of a subqueue is ever numbered so."""
 
 
 class Purpose(enum.IntEnum):

@@ -7,7 +7,7 @@ before the courier hears of it, and made once.
 
 from partibus.domain.errors import BusError, QuotaExceeded
 from partibus.fragment.changes import Change
-from partibus.fragment.commands import Command, Lane
+from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.effects import Collected, Confirmed, Done, Effects, Failed, Refused
 from partibus.fragment.message import NEVER_MS, Held
 from partibus.fragment.outbox.changes import BroughtBack, HandedOver, Redirection, TransferArrival
@@ -73,17 +73,17 @@ def forwarded(state: State, command: Command, now_ms: int, out: Effects) -> None
 
 
 def bring_back(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Prepare the return of parcels to a lane.
+    """Prepare the return of parcels to a subqueue.
 
     What fails to be forwarded is a dead letter like any other, and goes where the entity
     forwards those; a dead letter that fails itself stays (FWD-7)."""
     assert isinstance(command, BringBack)
     numbers = _claim(state, command.numbers)
-    record = brought_back_record(state.fragment_id, command.lane, command.overlay, numbers)
+    record = brought_back_record(state.fragment_id, command.subqueue, command.overlay, numbers)
     records = [record] if numbers else []
-    change = BroughtBack(records, numbers, command.lane, command.overlay, command.port)
+    change = BroughtBack(records, numbers, command.subqueue, command.overlay, command.port)
     path = state.spec.forward_dead_letters_to
-    if numbers and path and command.lane is Lane.DEAD_LETTER:
+    if numbers and path and command.subqueue is SubQueueType.DEAD_LETTER:
         parcels = [parcel for parcel in map(state.outbox.copy_of, numbers) if parcel is not None]
         if all(parcel.purpose is Purpose.FORWARD for parcel in parcels):
             sequences = [parcel.held.sequence for parcel in parcels]
@@ -193,22 +193,22 @@ def handed_over(state: State, change: Change, now_ms: int, out: Effects) -> None
 
 
 def brought_back(state: State, change: Change, now_ms: int, out: Effects) -> None:
-    """The parcels are messages of a lane again, or dead letters on their way."""
+    """The parcels are messages of a subqueue again, or dead letters on their way."""
     assert isinstance(change, BroughtBack)
     messages = [parcel.held for parcel in _leave(state, change.numbers)]
     for held in messages:
         held.lay_over(change.overlay)
-    if state.sessions is not None and change.lane is not Lane.MAIN:
+    if state.sessions is not None and change.subqueue is not SubQueueType.MAIN:
         # On its way a message is in its session still, and dead letters are in none.
         state.sessions.forget([held.sequence for held in messages])
     if change.first_number:
         purpose = Purpose.DEAD_LETTER
         enter(state, messages, change.first_number, purpose, change.onward, out)
     else:
-        lane = state.lanes[change.lane]
+        subqueue = state.subqueues[change.subqueue]
         for held in messages:
-            lane.ready.insert(held)
-        dispatch(state, lane, now_ms, out)
+            subqueue.ready.insert(held)
+        dispatch(state, subqueue, now_ms, out)
     out.outward.append(Done(change.port, len(messages)))
     depart_published(state, out)
 

@@ -9,7 +9,7 @@ from heapq import merge
 
 from partibus.domain.errors import BusError, MessageNotFound, SessionLockLost, StoreUnavailable
 from partibus.fragment.changes import Change, DeferredConsumption, Removal
-from partibus.fragment.commands import Command, Lane, Peek, Pick, Purge, ReceiveDeferred
+from partibus.fragment.commands import Command, Peek, Pick, Purge, ReceiveDeferred, SubQueueType
 from partibus.fragment.cursors.retention import keep
 from partibus.fragment.effects import Done, Effects, Failed, Shown
 from partibus.fragment.message import Held, MessageState
@@ -28,39 +28,39 @@ def receive_deferred(state: State, command: Command, now_ms: int, out: Effects) 
     if state.suspended:
         out.outward.append(Failed(command.port, StoreUnavailable()))
         return
-    lane = state.lanes[command.lane]
+    subqueue = state.subqueues[command.subqueue]
     wanted = list(dict.fromkeys(command.sequences))
     sought = wanted
-    if lane.sessions is not None:
-        holder = lane.sessions.valid_lock(command.session_id, command.lock, now_ms)
+    if subqueue.sessions is not None:
+        holder = subqueue.sessions.valid_lock(command.session_id, command.lock, now_ms)
         if holder is None:
             out.outward.append(Failed(command.port, SessionLockLost()))
             return
-        sought = [number for number in wanted if lane.sessions.find(number) is holder.session]
-    taken = [held for held in map(lane.deferred.take, sought) if held is not None]
+        sought = [number for number in wanted if subqueue.sessions.find(number) is holder.session]
+    taken = [held for held in map(subqueue.deferred.take, sought) if held is not None]
     for held in taken:
         held.deferred = True
         held.state = MessageState.DEFERRED
-    expired = _expired(taken, lane, now_ms)
+    expired = _expired(taken, subqueue, now_ms)
     if expired or len(taken) < len(wanted):
         for held in taken:
             if held not in expired:
-                lane.put_back(held)
+                subqueue.put_back(held)
         _bury(state, expired, out)
         out.outward.append(Failed(command.port, _missing(wanted, taken, expired)))
     elif command.deletes:
         for held in taken:
             held.busy = True
-            lane.leaving[held.sequence] = held
+            subqueue.leaving[held.sequence] = held
         record = removal(state, taken)
-        out.changes.append(DeferredConsumption([record], command.lane, taken, command.port))
+        out.changes.append(DeferredConsumption([record], command.subqueue, taken, command.port))
     else:
-        lock(state, lane, taken, now_ms)
+        lock(state, subqueue, taken, now_ms)
         out.outward.append(Shown(command.port, taken, False))
 
 
-def _expired(taken: list[Held], lane: SubQueue, now_ms: int) -> list[Held]:
-    if lane.lane is not Lane.MAIN:
+def _expired(taken: list[Held], subqueue: SubQueue, now_ms: int) -> list[Held]:
+    if subqueue.subqueue is not SubQueueType.MAIN:
         return []
     return [held for held in taken if 0 < held.expires_ms <= now_ms]
 
@@ -86,12 +86,12 @@ def _missing(wanted: list[int], taken: list[Held], expired: list[Held]) -> Messa
 def deferred_consumed(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The removal is durable: hand the messages over."""
     assert isinstance(change, DeferredConsumption)
-    lane = state.lanes[change.lane]
+    subqueue = state.subqueues[change.subqueue]
     for held in change.messages:
-        lane.let_go(held)
+        subqueue.let_go(held)
         state.size_bytes -= held.length
-    if lane.sessions is not None:
-        lane.sessions.forget([held.sequence for held in change.messages])
+    if subqueue.sessions is not None:
+        subqueue.sessions.forget([held.sequence for held in change.messages])
     keep(state, change.messages, out)
     out.outward.append(Shown(change.port, change.messages, True))
 
@@ -99,10 +99,10 @@ def deferred_consumed(state: State, change: Change, now_ms: int, out: Effects) -
 def abort_deferred_consumption(state: State, change: Change, error: BusError, out: Effects) -> None:
     """The store failed: they stay deferred."""
     assert isinstance(change, DeferredConsumption)
-    lane = state.lanes[change.lane]
+    subqueue = state.subqueues[change.subqueue]
     for held in change.messages:
-        lane.let_go(held)
-        lane.put_back(held)
+        subqueue.let_go(held)
+        subqueue.put_back(held)
     out.outward.append(Failed(change.port, error))
 
 
@@ -115,16 +115,16 @@ def pick(state: State, command: Command, now_ms: int, out: Effects) -> None:
     if state.suspended:
         out.outward.append(Failed(command.port, StoreUnavailable()))
         return
-    lane = state.lanes[command.lane]
+    subqueue = state.subqueues[command.subqueue]
     taken: list[Held] = []
     for sequence in command.sequences:
-        waiting = lane.ready.copy_of(sequence)
+        waiting = subqueue.ready.copy_of(sequence)
         # What has expired stays for the ticks, which clear it away.
         if waiting is not None and not 0 < waiting.expires_ms <= now_ms:
-            held = lane.ready.take(sequence)
+            held = subqueue.ready.take(sequence)
             assert held is not None
             taken.append(held)
-    lock(state, lane, taken, now_ms)
+    lock(state, subqueue, taken, now_ms)
     out.outward.append(Shown(command.port, taken, False))
 
 
@@ -136,14 +136,14 @@ def peek(state: State, command: Command, now_ms: int, out: Effects) -> None:
     assert isinstance(command, Peek)
     found: list[Held] = []
     byte_count = 0
-    lane = state.lanes[command.lane]
-    if command.session_id is not None and lane.sessions is not None:
+    subqueue = state.subqueues[command.subqueue]
+    if command.session_id is not None and subqueue.sessions is not None:
         session_id, first = command.session_id, command.from_sequence
-        shown = _in_session(state, lane, lane.sessions, session_id, first)
+        shown = _in_session(state, subqueue, subqueue.sessions, session_id, first)
     elif command.only_waiting:
-        shown = iter(lane.ready.copies(command.from_sequence))
+        shown = iter(subqueue.ready.copies(command.from_sequence))
     else:
-        shown = _all_from(state, lane, command.from_sequence)
+        shown = _all_from(state, subqueue, command.from_sequence)
     for held in shown:
         byte_count += held.length
         if len(found) >= command.message_count_max or (
@@ -154,10 +154,10 @@ def peek(state: State, command: Command, now_ms: int, out: Effects) -> None:
     out.outward.append(Shown(command.port, found, False))
 
 
-def _all_from(state: State, lane: SubQueue, from_sequence: int) -> Iterator[Held]:
-    """Every message of a lane by sequence: active, locked, deferred, scheduled (PEK-2)."""
-    sources = _lane_from(lane, from_sequence)
-    if lane is state.main:
+def _all_from(state: State, subqueue: SubQueue, from_sequence: int) -> Iterator[Held]:
+    """Every message of a subqueue by sequence: active, locked, deferred, scheduled (PEK-2)."""
+    sources = _subqueue_from(subqueue, from_sequence)
+    if subqueue is state.main:
         if state.claims is not None:
             claims = state.claims.by_owner.values()
             sources += [claim.table.copies(from_sequence) for claim in claims]
@@ -168,31 +168,33 @@ def _all_from(state: State, lane: SubQueue, from_sequence: int) -> Iterator[Held
     return merge(*sources, key=lambda held: held.sequence)
 
 
-def _lane_from(lane: SubQueue, from_sequence: int) -> list[Iterable[Held]]:
-    """What waits in a lane, is deferred, locked, or on its way out; each in order."""
+def _subqueue_from(subqueue: SubQueue, from_sequence: int) -> list[Iterable[Held]]:
+    """What waits in a subqueue, is deferred, locked, or on its way out; each in order."""
     return [
-        lane.ready.copies(from_sequence),
-        _in_state(lane.deferred.copies(from_sequence), MessageState.DEFERRED),
-        _outside(lane.locks.values(), from_sequence),
-        _outside(lane.leaving.values(), from_sequence),
+        subqueue.ready.copies(from_sequence),
+        _in_state(subqueue.deferred.copies(from_sequence), MessageState.DEFERRED),
+        _outside(subqueue.locks.values(), from_sequence),
+        _outside(subqueue.leaving.values(), from_sequence),
     ]
 
 
 def _in_session(
-    state: State, lane: SubQueue, sessions: Sessions, session_id: str, from_sequence: int
+    state: State, subqueue: SubQueue, sessions: Sessions, session_id: str, from_sequence: int
 ) -> Iterator[Held]:
     """Every message of one session by sequence, without looking at any other (PEK-3)."""
     session = sessions.by_id.get(session_id)
     if session is None:
         return iter(())
     in_flight = [] if session.lock is None else session.lock.in_flight.values()
-    leaving = [held for held in lane.leaving.values() if sessions.find(held.sequence) is session]
+    leaving = [
+        held for held in subqueue.leaving.values() if sessions.find(held.sequence) is session
+    ]
     departing = [
         held for held in state.departing.values() if sessions.find(held.sequence) is session
     ]
     return merge(
-        _waiting_copies(session, lane, from_sequence),
-        _aside_copies(session, state, lane, from_sequence),
+        _waiting_copies(session, subqueue, from_sequence),
+        _aside_copies(session, state, subqueue, from_sequence),
         _outside(in_flight, from_sequence),
         _outside(leaving, from_sequence),
         _in_state(_outside(departing, from_sequence), MessageState.SCHEDULED),
@@ -200,18 +202,18 @@ def _in_session(
     )
 
 
-def _waiting_copies(session: Session, lane: SubQueue, from_sequence: int) -> Iterator[Held]:
+def _waiting_copies(session: Session, subqueue: SubQueue, from_sequence: int) -> Iterator[Held]:
     for sequence in session.waiting(from_sequence):
-        held = lane.ready.copy_of(sequence)
+        held = subqueue.ready.copy_of(sequence)
         assert held is not None
         yield held
 
 
 def _aside_copies(
-    session: Session, state: State, lane: SubQueue, from_sequence: int
+    session: Session, state: State, subqueue: SubQueue, from_sequence: int
 ) -> Iterator[Held]:
     for sequence in session.aside(from_sequence):
-        held = lane.deferred.copy_of(sequence)
+        held = subqueue.deferred.copy_of(sequence)
         if held is not None:
             yield from _in_state([held], MessageState.DEFERRED)
             continue
@@ -249,22 +251,22 @@ def _in_state(messages: Iterable[Held], message_state: MessageState) -> Iterator
 def purge(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Delete waiting messages from the front, as long as they are old enough (BAT-6)."""
     assert isinstance(command, Purge)
-    lane = state.lanes[command.lane]
+    subqueue = state.subqueues[command.subqueue]
     chosen: list[int] = []
-    waiting = lane.ready.copies(0)
-    if command.session_id is not None and lane.sessions is not None:
-        session = lane.sessions.by_id.get(command.session_id)
-        waiting = iter(()) if session is None else _waiting_copies(session, lane, 0)
+    waiting = subqueue.ready.copies(0)
+    if command.session_id is not None and subqueue.sessions is not None:
+        session = subqueue.sessions.by_id.get(command.session_id)
+        waiting = iter(()) if session is None else _waiting_copies(session, subqueue, 0)
     for held in waiting:
         if len(chosen) >= command.message_count_max:
             break
         if held.enqueued_ms < command.before_ms:
             chosen.append(held.sequence)
-    taken = [held for held in map(lane.ready.take, chosen) if held is not None]
+    taken = [held for held in map(subqueue.ready.take, chosen) if held is not None]
     if not taken:
         out.outward.append(Done(command.port, 0))
         return
     for held in taken:
         held.busy = True
-        lane.leaving[held.sequence] = held
-    out.changes.append(Removal([removal(state, taken)], command.lane, taken, command.port))
+        subqueue.leaving[held.sequence] = held
+    out.changes.append(Removal([removal(state, taken)], command.subqueue, taken, command.port))

@@ -17,7 +17,7 @@ from partibus.store.record import Record
 
 def hand_over(
     state: State,
-    lane: SubQueue,
+    subqueue: SubQueue,
     consumer: Consumer,
     messages: list[Held],
     now_ms: int,
@@ -26,18 +26,18 @@ def hand_over(
     """Give messages that are out of the tables to a receiver."""
     state.tally.outgoing += len(messages)
     if consumer.deletes:
-        _consume(state, lane, consumer, messages, out)
+        _consume(state, subqueue, consumer, messages, out)
         return
-    lock(state, lane, messages, now_ms)
+    lock(state, subqueue, messages, now_ms)
     out.outward.append(Deliver(consumer, messages, False))
 
 
-def lock(state: State, lane: SubQueue, messages: list[Held], now_ms: int) -> None:
+def lock(state: State, subqueue: SubQueue, messages: list[Held], now_ms: int) -> None:
     """Lock messages for as long as the entity says (LCK-1)."""
     until_ms = now_ms + state.spec.lock_duration_ms
     token = state.next_token
     for held in messages:
-        lane.lock(held, token, until_ms)
+        subqueue.lock(held, token, until_ms)
         token += 1
     state.next_token = token
 
@@ -49,12 +49,12 @@ def removal(state: State, messages: list[Held]) -> Record:
 
 
 def _consume(
-    state: State, lane: SubQueue, consumer: Consumer, messages: list[Held], out: Effects
+    state: State, subqueue: SubQueue, consumer: Consumer, messages: list[Held], out: Effects
 ) -> None:
     """Receive-and-delete: first gone for good, then on the wire, so never twice (SEED-93)."""
     for held in messages:
         held.busy = True
-        lane.leaving[held.sequence] = held
+        subqueue.leaving[held.sequence] = held
     consumer.consuming += len(messages)
     out.changes.append(Consumption([removal(state, messages)], consumer, messages))
 

@@ -16,7 +16,7 @@ from partibus.fragment.outbox.departures import depart_waiting
 from partibus.fragment.queue.delivery import answer_drain, hand_over
 from partibus.fragment.queue.expiry import expire
 from partibus.fragment.queue.subqueue import SubQueue
-from partibus.fragment.sessions.dispatch import revoke, serve_sessions, session_lane
+from partibus.fragment.sessions.dispatch import revoke, serve_sessions, session_subqueue
 from partibus.fragment.state import State
 from partibus.fragment.upkeep.slices import SLICE
 
@@ -30,56 +30,56 @@ def demand(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """A receiver may have more, or wants to be drained."""
     assert isinstance(command, Demand)
     consumer = command.consumer
-    lane = state.lanes[consumer.lane]
-    lane.demand(consumer, command.limit)
+    subqueue = state.subqueues[consumer.subqueue]
+    subqueue.demand(consumer, command.limit)
     consumer.draining = command.drain
-    dispatch(state, lane, now_ms, out)
+    dispatch(state, subqueue, now_ms, out)
     answer_drain(state, consumer, out)
 
 
 def interest(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """A receiver wants to hear when messages wait; it may hear at once."""
     assert isinstance(command, Interest)
-    lane = state.lanes[command.consumer.lane]
-    lane.interested[command.consumer] = None
-    dispatch(state, lane, now_ms, out)
+    subqueue = state.subqueues[command.consumer.subqueue]
+    subqueue.interested[command.consumer] = None
+    dispatch(state, subqueue, now_ms, out)
 
 
 def detach(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """A receiver leaves; its locks stay until they lapse (LCK-7), but not those of a session."""
     assert isinstance(command, Detach)
     command.consumer.gone = True
-    lane = state.lanes[command.consumer.lane]
-    lane.forget(command.consumer)
-    if lane.sessions is not None:
-        serve_sessions(state, session_lane(lane), now_ms, out)
+    subqueue = state.subqueues[command.consumer.subqueue]
+    subqueue.forget(command.consumer)
+    if subqueue.sessions is not None:
+        serve_sessions(state, session_subqueue(subqueue), now_ms, out)
 
 
-def dispatch(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
+def dispatch(state: State, subqueue: SubQueue, now_ms: int, out: Effects) -> None:
     """Hand waiting messages to waiting receivers, one each in turn when they compete."""
-    if lane.sessions is not None:
-        serve_sessions(state, session_lane(lane), now_ms, out)
+    if subqueue.sessions is not None:
+        serve_sessions(state, session_subqueue(subqueue), now_ms, out)
         return
-    if not len(lane.ready) or state.suspended:
+    if not len(subqueue.ready) or state.suspended:
         return
-    if state.spec.forward_to and lane is state.main:
-        depart_waiting(state, lane, out)
+    if state.spec.forward_to and subqueue is state.main:
+        depart_waiting(state, subqueue, out)
         return
-    if lane.waiting:
-        _serve(state, lane, now_ms, out)
-    if lane.interested and len(lane.ready):
-        for consumer in lane.interested:
+    if subqueue.waiting:
+        _serve(state, subqueue, now_ms, out)
+    if subqueue.interested and len(subqueue.ready):
+        for consumer in subqueue.interested:
             out.outward.append(Available(consumer))
-        lane.interested.clear()
+        subqueue.interested.clear()
 
 
-def _serve(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
+def _serve(state: State, subqueue: SubQueue, now_ms: int, out: Effects) -> None:
     given: dict[Consumer, list[Held]] = {}
     expired: list[Held] = []
-    consumer = lane.next_consumer()
-    while consumer is not None and len(lane.ready):
-        share = consumer.limit - consumer.sent if len(lane.waiting) == 1 else 1
-        taken = _take(state, lane, share, now_ms, expired)
+    consumer = subqueue.next_consumer()
+    while consumer is not None and len(subqueue.ready):
+        share = consumer.limit - consumer.sent if len(subqueue.waiting) == 1 else 1
+        taken = _take(state, subqueue, share, now_ms, expired)
         consumer.sent += len(taken)
         if consumer in given:
             given[consumer].extend(taken)
@@ -87,21 +87,23 @@ def _serve(state: State, lane: SubQueue, now_ms: int, out: Effects) -> None:
             given[consumer] = taken
         if state.is_behind and not taken:
             break
-        lane.waiting.rotate(-1)
-        consumer = lane.next_consumer()
+        subqueue.waiting.rotate(-1)
+        consumer = subqueue.next_consumer()
     for receiver, messages in given.items():
         if messages:
-            hand_over(state, lane, receiver, messages, now_ms, out)
+            hand_over(state, subqueue, receiver, messages, now_ms, out)
     if expired:
         expire(state, expired, out)
 
 
-def _take(state: State, lane: SubQueue, share: int, now_ms: int, expired: list[Held]) -> list[Held]:
+def _take(
+    state: State, subqueue: SubQueue, share: int, now_ms: int, expired: list[Held]
+) -> list[Held]:
     """Up to `share` messages from the front; expired ones are set aside (TTL-4).
 
     When there are many of these, the rest is left to the ticks, which clear them away."""
-    ready = lane.ready
-    is_main = lane is state.main
+    ready = subqueue.ready
+    is_main = subqueue is state.main
     taken: list[Held] = []
     while share > 0 and len(ready):
         held = ready.pop()
@@ -127,8 +129,8 @@ def caught_up(state: State, now_ms: int, out: Effects) -> None:
 
 def answer_drains(state: State, out: Effects) -> None:
     """Answer the receivers that had to wait for it."""
-    for lane in state.lanes:
-        for consumer in list(lane.waiting):
+    for subqueue in state.subqueues:
+        for consumer in list(subqueue.waiting):
             answer_drain(state, consumer, out)
 
 
@@ -136,32 +138,32 @@ def consumed(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The removal is durable: hand the messages over."""
     assert isinstance(change, Consumption)
     consumer = change.consumer
-    lane = state.lanes[consumer.lane]
+    subqueue = state.subqueues[consumer.subqueue]
     for held in change.messages:
-        lane.let_go(held)
+        subqueue.let_go(held)
         state.size_bytes -= held.length
     consumer.consuming -= len(change.messages)
     keep(state, change.messages, out)
     out.outward.append(Deliver(consumer, change.messages, True))
     answer_drain(state, consumer, out)
-    if lane.sessions is not None:
-        lane.sessions.forget([held.sequence for held in change.messages])
-        lane.sessions.touch_held_by(consumer)
-        serve_sessions(state, session_lane(lane), now_ms, out)
+    if subqueue.sessions is not None:
+        subqueue.sessions.forget([held.sequence for held in change.messages])
+        subqueue.sessions.touch_held_by(consumer)
+        serve_sessions(state, session_subqueue(subqueue), now_ms, out)
 
 
 def abort_consumption(state: State, change: Change, error: BusError, out: Effects) -> None:
     """The store failed: the messages wait again."""
     assert isinstance(change, Consumption)
     consumer = change.consumer
-    lane = state.lanes[consumer.lane]
+    subqueue = state.subqueues[consumer.subqueue]
     for held in change.messages:
-        lane.let_go(held)
-        lane.put_back(held)
+        subqueue.let_go(held)
+        subqueue.put_back(held)
     consumer.consuming -= len(change.messages)
-    _take_back(lane, consumer, len(change.messages))
-    if lane.sessions is not None:
-        lane.sessions.touch_held_by(consumer)
+    _take_back(subqueue, consumer, len(change.messages))
+    if subqueue.sessions is not None:
+        subqueue.sessions.touch_held_by(consumer)
     answer_drain(state, consumer, out)
 
 
@@ -173,27 +175,27 @@ def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> No
     """
     assert isinstance(command, Undelivered)
     consumer = command.consumer
-    lane = state.lanes[consumer.lane]
-    if lane.sessions is not None and not command.damaged:
+    subqueue = state.subqueues[consumer.subqueue]
+    if subqueue.sessions is not None and not command.damaged:
         # Later messages may have come through, so the order is kept by a new lock alone.
-        revoke(session_lane(lane), consumer, SessionLockLost(UNREADABLE), out)
+        revoke(session_subqueue(subqueue), consumer, SessionLockLost(UNREADABLE), out)
     for held in command.messages:
-        if held.token not in lane.locks:
+        if held.token not in subqueue.locks:
             continue
-        lane.unlock(held)
+        subqueue.unlock(held)
         if command.damaged:
-            lane.leaving[held.sequence] = held
+            subqueue.leaving[held.sequence] = held
         else:
-            lane.put_back(held)
-    _take_back(lane, consumer, len(command.messages))
+            subqueue.put_back(held)
+    _take_back(subqueue, consumer, len(command.messages))
     if command.damaged:
-        dispatch(state, lane, now_ms, out)
+        dispatch(state, subqueue, now_ms, out)
     else:
         state.suspended = True
 
 
-def _take_back(lane: SubQueue, consumer: Consumer, count: int) -> None:
+def _take_back(subqueue: SubQueue, consumer: Consumer, count: int) -> None:
     """Messages did not reach the receiver; its demand is restored."""
     consumer.sent -= count
     if not consumer.gone:
-        lane.demand(consumer, consumer.limit)
+        subqueue.demand(consumer, consumer.limit)

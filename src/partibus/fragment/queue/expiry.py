@@ -8,7 +8,7 @@ for (TTL-10), dead letters always (TTL-9).
 from typing import Final
 
 from partibus.fragment.changes import DeadLettering, Removal
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.effects import Effects
 from partibus.fragment.message import Held, Overlay
 from partibus.fragment.outbox.departures import number_departure
@@ -26,7 +26,7 @@ EXPIRED: Final = Overlay(
 
 
 def expire(state: State, expired: list[Held], out: Effects) -> None:
-    """Drop or dead-letter messages of the main lane that are out of its tables."""
+    """Drop or dead-letter messages of the main subqueue that are out of its tables."""
     state.tally.expired += len(expired)
     for held in expired:
         held.busy = True
@@ -36,13 +36,13 @@ def expire(state: State, expired: list[Held], out: Effects) -> None:
     else:
         sequences = pack_sequences([held.sequence for held in expired])
         record = Record(state.fragment_id, REMOVED, sequences, b"")
-        out.changes.append(Removal([record], Lane.MAIN, expired))
+        out.changes.append(Removal([record], SubQueueType.MAIN, expired))
 
 
 def dead_letter(
     state: State, held: list[Held], overlay: Overlay, counted: bool, out: Effects
 ) -> None:
-    """Prepare the move of messages to the dead-letter lane, and on from there (FWD-5)."""
+    """Prepare the move of messages to the dead-letter subqueue, and on from there (FWD-5)."""
     sequences = [message.sequence for message in held]
     meta = bytes((counted,)) + pack_overlay(overlay) + pack_sequences(sequences)
     record = Record(state.fragment_id, DEAD_LETTERED, meta, b"")

@@ -55,8 +55,8 @@ from partibus.fragment.upkeep.slices import Allowance
 
 def on_tick(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
     """Let locks lapse, messages expire and scheduled ones become active."""
-    for lane in state.lanes:
-        settlement.lapse(state, lane, allowance, now_ms, out)
+    for subqueue in state.subqueues:
+        settlement.lapse(state, subqueue, allowance, now_ms, out)
     # What is about to be forwarded expires at its destination (FWD-12).
     if not state.spec.forward_to:
         expired = state.main.ready.take_expired(now_ms, allowance.left)
@@ -69,7 +69,7 @@ def on_tick(state: State, allowance: Allowance, now_ms: int, out: Effects) -> No
 
 def deadlines(state: State) -> list[int | None]:
     """Locks, expiry, due messages, and the window of duplicate detection."""
-    times = [lane.next_lapse_ms() for lane in state.lanes]
+    times = [subqueue.next_lapse_ms() for subqueue in state.subqueues]
     times.append(next_sweep_ms(state))
     times.append(state.scheduled.next_expiry_ms())
     times.append(state.history.next_sweep_ms())
@@ -78,8 +78,8 @@ def deadlines(state: State) -> list[int | None]:
 
 def shift(state: State, delta_ms: int) -> None:
     """Locks and the window of duplicate detection are intervals."""
-    for lane in state.lanes:
-        lane.shift_ms(delta_ms)
+    for subqueue in state.subqueues:
+        subqueue.shift_ms(delta_ms)
     state.history.shift_ms(delta_ms)
 
 

@@ -13,16 +13,16 @@ from typing import Final
 from partibus.fragment.state import State
 
 _LOCK: Final = struct.Struct("<QBBQQ")
-"""until_ms, lane, whether it was received by its number, sequence, token."""
+"""until_ms, subqueue, whether it was received by its number, sequence, token."""
 
 
 def dump_locks(state: State) -> bytes:
     """The locks of messages that are in no session."""
     parts: list[bytes] = []
-    for lane in state.lanes:
-        if lane.sessions is None:
-            for token, held in lane.locks.items():
-                fields = (held.locked_until_ms, int(lane.lane), held.deferred)
+    for subqueue in state.subqueues:
+        if subqueue.sessions is None:
+            for token, held in subqueue.locks.items():
+                fields = (held.locked_until_ms, int(subqueue.subqueue), held.deferred)
                 parts.append(_LOCK.pack(*fields, held.sequence, token))
     return b"".join(parts)
 
@@ -31,17 +31,17 @@ def restore_locks(state: State, now_ms: int) -> int:
     """Lock again what was locked, unless its time is up; answers how many locks there are."""
     data, state.kept_locks = state.kept_locks, b""
     count = 0
-    # The first to lapse first, as a lane has them.
+    # The first to lapse first, as a subqueue has them.
     for until_ms, number, is_deferred, sequence, token in sorted(_LOCK.iter_unpack(data)):
-        lane = state.lanes[number]
-        if until_ms <= now_ms or lane.sessions is not None:
+        subqueue = state.subqueues[number]
+        if until_ms <= now_ms or subqueue.sessions is not None:
             continue
-        held = (lane.deferred if is_deferred else lane.ready).take(sequence)
+        held = (subqueue.deferred if is_deferred else subqueue.ready).take(sequence)
         if held is None:
             continue
         held.deferred = bool(is_deferred)
-        lane.lock(held, token, until_ms)
+        subqueue.lock(held, token, until_ms)
         count += 1
         if until_ms > now_ms + state.spec.lock_duration_ms:
-            lane.shorten_locks(now_ms, until_ms)
+            subqueue.shorten_locks(now_ms, until_ms)
     return count

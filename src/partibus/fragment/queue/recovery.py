@@ -67,7 +67,7 @@ def replay_returned(state: State, kind: int, meta: bytes, position: int, length:
 
 
 def replay_dead_lettered(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
-    """Messages are in the dead-letter lane."""
+    """Messages are in the dead-letter subqueue."""
     overlay, offset = unpack_overlay(meta, 1)
     for sequence in unpack_sequences(meta, offset):
         held, _ = take(state, sequence)
@@ -87,9 +87,9 @@ def replay_deferred(state: State, kind: int, meta: bytes, position: int, length:
         held.delivery_count += kind == DEFERRED_COUNTED
         held.state = MessageState.DEFERRED
         held.lay_over(overlay)
-        for lane in state.lanes:
-            if table is lane.ready or table is lane.deferred:
-                lane.deferred.insert(held)
+        for subqueue in state.subqueues:
+            if table is subqueue.ready or table is subqueue.deferred:
+                subqueue.deferred.insert(held)
 
 
 def replay_activated(state: State, kind: int, meta: bytes, position: int, length: int) -> None:
@@ -129,8 +129,8 @@ def push_next(
 
 def take(state: State, sequence: int) -> tuple[Held, MessageTable]:
     """Take a message out of the table it is in; the likely ones are asked first."""
-    for lane in state.lanes:
-        for table in (lane.ready, lane.deferred):
+    for subqueue in state.subqueues:
+        for table in (subqueue.ready, subqueue.deferred):
             held = table.take(sequence)
             if held is not None:
                 return held, table
@@ -179,6 +179,6 @@ def load_kept_locks(state: State, data: bytes, tables: TableReader) -> None:
 def tables(state: State) -> list[MessageTable]:
     """Every table of the queue and its dead letters."""
     found = [state.scheduled]
-    for lane in state.lanes:
-        found += (lane.ready, lane.deferred)
+    for subqueue in state.subqueues:
+        found += (subqueue.ready, subqueue.deferred)
     return found

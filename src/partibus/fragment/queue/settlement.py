@@ -9,7 +9,7 @@ from typing import Final
 
 from partibus.domain.errors import BusError, InvalidOperation
 from partibus.fragment.changes import Answer, Change, DeadLettering, Deferral, Removal, Return
-from partibus.fragment.commands import Command, Lane, Outcome, Renew, Settle
+from partibus.fragment.commands import Command, Outcome, Renew, Settle, SubQueueType
 from partibus.fragment.cursors.retention import keep
 from partibus.fragment.effects import Answered, Done, Effects, Failed, Settled
 from partibus.fragment.message import Held, MessageState, Overlay
@@ -40,19 +40,19 @@ TOO_MANY_DELIVERIES: Final = Overlay(
 def settle(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Settle what is locked, and tell which locks are lost."""
     assert isinstance(command, Settle)
-    lane = state.lanes[command.lane]
+    subqueue = state.subqueues[command.subqueue]
     held: list[Held] = []
     lost: list[int] = []
     for token in command.tokens:
-        message = lane.valid_lock(token, now_ms)
+        message = subqueue.valid_lock(token, now_ms)
         if message is None:
             lost.append(token)
         else:
             held.append(message)
     state.tally.lost += len(lost)
-    refusal = refusal_of(lane, command.outcome)
+    refusal = refusal_of(subqueue, command.outcome)
     if held and refusal is None:
-        _prepare(state, lane, command, held, now_ms, out)
+        _prepare(state, subqueue, command, held, now_ms, out)
     if command.port is None:
         return
     if held and refusal is None and command.outcome is not Outcome.RELEASE:
@@ -61,9 +61,9 @@ def settle(state: State, command: Command, now_ms: int, out: Effects) -> None:
         out.outward.append(Settled(command.port, command.request, lost, refusal))
 
 
-def refusal_of(lane: SubQueue, outcome: Outcome) -> BusError | None:
-    """Why messages of a lane cannot be settled so, whatever their locks; None when they can."""
-    if outcome is Outcome.DEAD_LETTER and lane.lane is not Lane.MAIN:
+def refusal_of(subqueue: SubQueue, outcome: Outcome) -> BusError | None:
+    """Why messages of a subqueue cannot be settled so, whatever their locks; None when they can."""
+    if outcome is Outcome.DEAD_LETTER and subqueue.subqueue is not SubQueueType.MAIN:
         return InvalidOperation(
             "A message in a dead-letter queue cannot be dead-lettered again; "
             "complete it, abandon it or send it elsewhere."
@@ -72,40 +72,40 @@ def refusal_of(lane: SubQueue, outcome: Outcome) -> BusError | None:
 
 
 def _prepare(
-    state: State, lane: SubQueue, command: Settle, held: list[Held], now_ms: int, out: Effects
+    state: State, subqueue: SubQueue, command: Settle, held: list[Held], now_ms: int, out: Effects
 ) -> None:
     outcome = command.outcome
     if outcome is Outcome.RELEASE:
         for message in held:
-            lane.unlock(message)
-            lane.put_back(message)
-        dispatch(state, lane, now_ms, out)
+            subqueue.unlock(message)
+            subqueue.put_back(message)
+        dispatch(state, subqueue, now_ms, out)
         return
     for message in held:
         message.busy = True
     if outcome is Outcome.COMPLETE:
-        out.changes.append(Removal([removal(state, held)], lane.lane, held))
+        out.changes.append(Removal([removal(state, held)], subqueue.subqueue, held))
     elif outcome is Outcome.ABANDON:
         state.tally.abandoned += len(held)
-        end_delivery(state, lane, held, command.overlay, out)
+        end_delivery(state, subqueue, held, command.overlay, out)
     elif outcome is Outcome.DEFER:
-        _defer(state, lane, held, command.overlay, out)
+        _defer(state, subqueue, held, command.overlay, out)
     else:
         dead_letter(state, held, command.overlay or Overlay(), False, out)
 
 
 def _defer(
-    state: State, lane: SubQueue, held: list[Held], overlay: Overlay | None, out: Effects
+    state: State, subqueue: SubQueue, held: list[Held], overlay: Overlay | None, out: Effects
 ) -> None:
     """Prepare a deferral; the delivery it ends counts, but no limit is watched (DLV-3)."""
-    counted = counts_deliveries(state, lane)
+    counted = counts_deliveries(state, subqueue)
     record = _moved(state, DEFERRED_COUNTED if counted else DEFERRED, held, overlay)
-    out.changes.append(Deferral([record], lane.lane, held, overlay, counted))
+    out.changes.append(Deferral([record], subqueue.subqueue, held, overlay, counted))
 
 
-def counts_deliveries(state: State, lane: SubQueue) -> bool:
-    """Whether the deliveries of a lane are counted: of dead letters not always (DLV-4)."""
-    return lane is state.main or state.spec.counts_dead_letters
+def counts_deliveries(state: State, subqueue: SubQueue) -> bool:
+    """Whether the deliveries of a subqueue are counted: of dead letters not always (DLV-4)."""
+    return subqueue is state.main or state.spec.counts_dead_letters
 
 
 def _moved(state: State, kind: int, held: list[Held], overlay: Overlay | None) -> Record:
@@ -114,12 +114,12 @@ def _moved(state: State, kind: int, held: list[Held], overlay: Overlay | None) -
 
 
 def end_delivery(
-    state: State, lane: SubQueue, held: list[Held], overlay: Overlay | None, out: Effects
+    state: State, subqueue: SubQueue, held: list[Held], overlay: Overlay | None, out: Effects
 ) -> None:
     """A delivery ended without success: count it, and stop at the limit (DLV-2)."""
     spent: list[Held] = []
     again = held
-    if lane is state.main:
+    if subqueue is state.main:
         most = state.spec.max_delivery_count
         spent = [message for message in held if message.delivery_count + 1 >= most]
         if spent:
@@ -129,42 +129,44 @@ def end_delivery(
         last = last if overlay is None else overlay.merged(last)
         dead_letter(state, spent, last, True, out)
     if again:
-        if lane.sessions is not None:
-            lane.sessions.hold_back(again)
-        counted = counts_deliveries(state, lane)
+        if subqueue.sessions is not None:
+            subqueue.sessions.hold_back(again)
+        counted = counts_deliveries(state, subqueue)
         record = _moved(state, RETURNED if counted else RETURNED_UNCOUNTED, again, overlay)
-        out.changes.append(Return([record], lane.lane, again, overlay, counted))
+        out.changes.append(Return([record], subqueue.subqueue, again, overlay, counted))
 
 
-def lapse(state: State, lane: SubQueue, allowance: Allowance, now_ms: int, out: Effects) -> None:
+def lapse(
+    state: State, subqueue: SubQueue, allowance: Allowance, now_ms: int, out: Effects
+) -> None:
     """Locks whose time is up end their delivery (SEED-100)."""
-    lapsed = lane.lapsed(now_ms, allowance.left)
+    lapsed = subqueue.lapsed(now_ms, allowance.left)
     allowance.spend(len(lapsed))
     if lapsed:
         state.tally.lapsed += len(lapsed)
         for held in lapsed:
             held.busy = True
-        end_delivery(state, lane, lapsed, None, out)
+        end_delivery(state, subqueue, lapsed, None, out)
 
 
 def drop_locks(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
     """The time of every lock is up now; the deliveries end as in any lapse (SEED-100)."""
-    for lane in state.lanes:
-        for held in lane.locks.values():
+    for subqueue in state.subqueues:
+        for held in subqueue.locks.values():
             held.locked_until_ms = now_ms
-        lapse(state, lane, allowance, now_ms, out)
+        lapse(state, subqueue, allowance, now_ms, out)
 
 
 def renew(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Extend locks from now; a lost one is reported as 0 (LCK-3)."""
     assert isinstance(command, Renew)
-    lane = state.lanes[command.lane]
+    subqueue = state.subqueues[command.subqueue]
     until_ms = now_ms + state.spec.lock_duration_ms
     answers: list[int] = []
     for token in command.tokens:
-        held = lane.valid_lock(token, now_ms)
+        held = subqueue.valid_lock(token, now_ms)
         if held is not None:
-            lane.renew(held, until_ms)
+            subqueue.renew(held, until_ms)
         answers.append(0 if held is None else until_ms)
     out.outward.append(Answered(command.port.renewed, answers))
 
@@ -175,15 +177,15 @@ def renew(state: State, command: Command, now_ms: int, out: Effects) -> None:
 def removed(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The messages are gone for good."""
     assert isinstance(change, Removal)
-    lane = state.lanes[change.lane]
+    subqueue = state.subqueues[change.subqueue]
     if change.messages and change.messages[0].token:  # what expires or is purged has no lock
         state.tally.completed += len(change.messages)
     for held in change.messages:
-        lane.let_go(held)
+        subqueue.let_go(held)
         state.size_bytes -= held.length
     keep(state, change.messages, out)
     out.released.extend(change.messages)
-    if lane.sessions is not None:
+    if subqueue.sessions is not None:
         _left_sessions(state, change.messages, now_ms, out)
     if change.port is not None:
         out.outward.append(Done(change.port, len(change.messages)))
@@ -199,33 +201,33 @@ def _left_sessions(state: State, messages: list[Held], now_ms: int, out: Effects
 def returned(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The messages wait again at their old place."""
     assert isinstance(change, Return)
-    lane = state.lanes[change.lane]
+    subqueue = state.subqueues[change.subqueue]
     for held in change.messages:
         held.delivery_count += change.counted
         held.lay_over(change.overlay)
-        lane.unlock(held)
-        lane.put_back(held)
-    dispatch(state, lane, now_ms, out)
+        subqueue.unlock(held)
+        subqueue.put_back(held)
+    dispatch(state, subqueue, now_ms, out)
 
 
 def deferred(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The messages are set aside under their numbers."""
     assert isinstance(change, Deferral)
-    lane = state.lanes[change.lane]
+    subqueue = state.subqueues[change.subqueue]
     state.tally.deferred += len(change.messages)
     for held in change.messages:
         held.delivery_count += change.counted
         held.lay_over(change.overlay)
-        lane.unlock(held)
+        subqueue.unlock(held)
         held.deferred = True
         held.state = MessageState.DEFERRED
-        lane.put_back(held)
-    if lane.sessions is not None:
-        dispatch(state, lane, now_ms, out)
+        subqueue.put_back(held)
+    if subqueue.sessions is not None:
+        dispatch(state, subqueue, now_ms, out)
 
 
 def dead_lettered(state: State, change: Change, now_ms: int, out: Effects) -> None:
-    """The messages are in the dead-letter lane, under their old numbers."""
+    """The messages are in the dead-letter subqueue, under their old numbers."""
     assert isinstance(change, DeadLettering)
     state.tally.dead_lettered += len(change.messages)
     for held in change.messages:
@@ -258,13 +260,13 @@ def answered(state: State, change: Change, now_ms: int, out: Effects) -> None:
 def abort_held(state: State, change: Change, error: BusError, out: Effects) -> None:
     """Locked messages stay locked; those without a lock wait again."""
     assert isinstance(change, Removal | Return | Deferral | DeadLettering)
-    lane = state.main if isinstance(change, DeadLettering) else state.lanes[change.lane]
+    subqueue = state.main if isinstance(change, DeadLettering) else state.subqueues[change.subqueue]
     for held in change.messages:
         if held.token:
-            lane.stay_locked(held)
+            subqueue.stay_locked(held)
         else:
-            lane.let_go(held)
-            lane.put_back(held)
+            subqueue.let_go(held)
+            subqueue.put_back(held)
     if isinstance(change, Removal) and change.port is not None:
         out.outward.append(Failed(change.port, error))
     if isinstance(change, DeadLettering) and change.first_number:

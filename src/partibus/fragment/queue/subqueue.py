@@ -1,4 +1,4 @@
-"""One lane of a fragment: its backlog, its locks and the receivers that wait.
+"""One subqueue of a fragment: its backlog, its locks and the receivers that wait.
 
 Owns who gets which message next. Plain data structures with no idea of durability: the
 machine decides what may change and when. Locks lie in the order in which they lapse,
@@ -8,7 +8,7 @@ because every lock lasts equally long and a renewal puts it at the end.
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from partibus.fragment.commands import Consumer, Lane
+from partibus.fragment.commands import Consumer, SubQueueType
 from partibus.fragment.message import Held
 from partibus.fragment.queue.table import MessageTable
 
@@ -26,20 +26,20 @@ class SubQueue:
         "deferred",
         "deferred_locked_count",
         "interested",
-        "lane",
         "leaving",
         "locks",
         "next_scan_ms",
         "ready",
         "sessions",
+        "subqueue",
         "unordered_until_ms",
         "waiting",
     )
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, subqueue: SubQueueType) -> None:
+        self.subqueue = subqueue
         self.sessions: Sessions | None = None
-        """The sessions of the main lane, where the entity requires them."""
+        """The sessions of the main subqueue, where the entity requires them."""
         self.ready = MessageTable()
         """Messages that wait to be received, oldest first."""
         self.deferred = MessageTable()
@@ -62,7 +62,7 @@ class SubQueue:
 
     @property
     def message_count(self) -> int:
-        """All messages of the lane, in whatever state."""
+        """All messages of the subqueue, in whatever state."""
         return len(self.ready) + len(self.deferred) + len(self.locks) + len(self.leaving)
 
     @property

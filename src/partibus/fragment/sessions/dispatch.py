@@ -2,7 +2,7 @@
 
 Owns the delivery of a session's messages in strict order to the one who holds it (SES-9), and
 which waiting receiver gets which free session (SES-4, SES-25). Called by `dispatch` whenever
-something happened to the lane; how sessions are accepted and lost is `locks`'s.
+something happened to the subqueue; how sessions are accepted and lost is `locks`'s.
 """
 
 from partibus.domain.errors import BusError, InvalidOperation, SessionCannotBeLocked
@@ -13,25 +13,25 @@ from partibus.fragment.outbox.departures import depart_waiting
 from partibus.fragment.queue.delivery import hand_over
 from partibus.fragment.queue.expiry import expire
 from partibus.fragment.queue.subqueue import SubQueue
-from partibus.fragment.sessions.lane import SessionLane
 from partibus.fragment.sessions.state import Session, SessionLock
+from partibus.fragment.sessions.subqueue import SessionSubQueue
 from partibus.fragment.state import State
 from partibus.fragment.upkeep.slices import SLICE
 
 
-def session_lane(lane: SubQueue) -> SessionLane:
-    """A lane that is known to have sessions."""
-    assert isinstance(lane, SessionLane)
-    return lane
+def session_subqueue(subqueue: SubQueue) -> SessionSubQueue:
+    """A subqueue that is known to have sessions."""
+    assert isinstance(subqueue, SessionSubQueue)
+    return subqueue
 
 
-def serve_sessions(state: State, lane: SessionLane, now_ms: int, out: Effects) -> None:
+def serve_sessions(state: State, subqueue: SessionSubQueue, now_ms: int, out: Effects) -> None:
     """Serve every session that changed, then receivers that wait for any session."""
     if state.suspended:
         return
-    sessions = lane.in_sessions
+    sessions = subqueue.in_sessions
     if state.spec.forward_to:
-        _turn_away(state, lane, out)
+        _turn_away(state, subqueue, out)
     touched = sessions.touched
     postponed: list[Session] = []
     while touched:
@@ -41,12 +41,12 @@ def serve_sessions(state: State, lane: SessionLane, now_ms: int, out: Effects) -
             sessions.offer(session)
             sessions.drop_if_empty(session)
         elif not lock.is_closing:
-            if not _feed(state, lane, session, lock, now_ms, out):
+            if not _feed(state, subqueue, session, lock, now_ms, out):
                 postponed.append(session)
         elif lock.is_idle:
-            _set_free(state, lane, lock, now_ms, out)
+            _set_free(state, subqueue, lock, now_ms, out)
     if state.spec.forward_to:
-        depart_waiting(state, lane, out)
+        depart_waiting(state, subqueue, out)
     for session in postponed:
         touched[session] = None
     while sessions.acceptors:
@@ -55,14 +55,14 @@ def serve_sessions(state: State, lane: SessionLane, now_ms: int, out: Effects) -
             return
         consumer = next(iter(sessions.acceptors))
         del sessions.acceptors[consumer]
-        grant(state, lane, oldest, consumer, now_ms, out)
+        grant(state, subqueue, oldest, consumer, now_ms, out)
 
 
-def _turn_away(state: State, lane: SessionLane, out: Effects) -> None:
+def _turn_away(state: State, subqueue: SessionSubQueue, out: Effects) -> None:
     """The entity forwards now: nobody holds a session of it any more, nor waits for one (FWD-4)."""
-    sessions = lane.in_sessions
+    sessions = subqueue.in_sessions
     for lock in list(sessions.locks.values()):
-        revoke(lane, lock.consumer, forwarding(state), out)
+        revoke(subqueue, lock.consumer, forwarding(state), out)
         for successor in lock.successors:
             out.outward.append(NotAccepted(successor, forwarding(state)))
         lock.successors.clear()
@@ -78,7 +78,12 @@ def forwarding(state: State) -> InvalidOperation:
 
 
 def _feed(
-    state: State, lane: SessionLane, session: Session, lock: SessionLock, now_ms: int, out: Effects
+    state: State,
+    subqueue: SessionSubQueue,
+    session: Session,
+    lock: SessionLock,
+    now_ms: int,
+    out: Effects,
 ) -> bool:
     """Give the holder what it has room for, in order; expired messages are set aside (TTL-4).
 
@@ -91,31 +96,33 @@ def _feed(
     expired: list[Held] = []
     is_done = True
     while len(taken) < share and session.first():
-        if (state.is_behind or len(expired) >= SLICE) and _is_over(lane, session.first(), now_ms):
+        if (state.is_behind or len(expired) >= SLICE) and _is_over(
+            subqueue, session.first(), now_ms
+        ):
             state.is_behind = True
             is_done = False
             break
-        held = lane.waiting_in_sessions.take_first(session)
+        held = subqueue.waiting_in_sessions.take_first(session)
         if 0 < held.expires_ms <= now_ms:
             expired.append(held)
         else:
             taken.append(held)
     if taken:
         consumer.sent += len(taken)
-        hand_over(state, lane, consumer, taken, now_ms, out)
+        hand_over(state, subqueue, consumer, taken, now_ms, out)
     if expired:
         expire(state, expired, out)
     return is_done
 
 
-def _is_over(lane: SessionLane, sequence: int, now_ms: int) -> bool:
-    held = lane.ready.copy_of(sequence)
+def _is_over(subqueue: SessionSubQueue, sequence: int, now_ms: int) -> bool:
+    held = subqueue.ready.copy_of(sequence)
     return held is not None and 0 < held.expires_ms <= now_ms
 
 
 def grant(
     state: State,
-    lane: SessionLane,
+    subqueue: SessionSubQueue,
     session: Session,
     consumer: SessionConsumer,
     now_ms: int,
@@ -125,31 +132,31 @@ def grant(
     number = state.next_token
     state.next_token = number + 1
     until_ms = now_ms + state.spec.lock_duration_ms
-    lane.in_sessions.lock(session, consumer, number, until_ms)
+    subqueue.in_sessions.lock(session, consumer, number, until_ms)
     out.outward.append(Accepted(consumer, session.session_id, until_ms, number))
 
 
 def _set_free(
-    state: State, lane: SessionLane, lock: SessionLock, now_ms: int, out: Effects
+    state: State, subqueue: SessionSubQueue, lock: SessionLock, now_ms: int, out: Effects
 ) -> None:
     """Nothing of a released session is under way: who asked for it meanwhile may have it."""
     session = lock.session
-    lane.in_sessions.unlock(lock)
+    subqueue.in_sessions.unlock(lock)
     for successor in lock.successors:
         if successor.gone:
             continue
         if session.lock is None:
-            grant(state, lane, session, successor, now_ms, out)
+            grant(state, subqueue, session, successor, now_ms, out)
         else:
             out.outward.append(NotAccepted(successor, SessionCannotBeLocked()))
     if session.lock is None:
-        lane.in_sessions.offer(session)
-        lane.in_sessions.drop_if_empty(session)
+        subqueue.in_sessions.offer(session)
+        subqueue.in_sessions.drop_if_empty(session)
 
 
-def revoke(lane: SessionLane, consumer: Consumer, error: BusError, out: Effects) -> None:
+def revoke(subqueue: SessionSubQueue, consumer: Consumer, error: BusError, out: Effects) -> None:
     """Take a session from its holder, as if it had been released, and tell it why."""
-    lock = lane.in_sessions.lock_of.get(consumer)
+    lock = subqueue.in_sessions.lock_of.get(consumer)
     if lock is not None and not lock.is_closing:
-        lane.release(lock)
+        subqueue.release(lock)
         out.outward.append(SessionLost(lock.consumer, error))

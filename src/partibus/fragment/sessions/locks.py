@@ -3,7 +3,7 @@
 Owns who may hold a session and until when. The lock is an umbrella over the session's messages
 (SES-8): when its time is up everything in flight ends as a delivery that counts (SES-13), and
 the session is free once that is durable. A receiver that leaves releases its session without
-counting; `lane` does that.
+counting; `subqueue` does that.
 """
 
 from partibus.domain.errors import (
@@ -27,8 +27,8 @@ from partibus.fragment.effects import (
 from partibus.fragment.queue.settlement import drop_locks as drop_message_locks
 from partibus.fragment.queue.settlement import end_delivery
 from partibus.fragment.sessions.dispatch import forwarding, grant, serve_sessions
-from partibus.fragment.sessions.lane import SessionLane
 from partibus.fragment.sessions.state import SessionLock
+from partibus.fragment.sessions.subqueue import SessionSubQueue
 from partibus.fragment.state import State
 from partibus.fragment.upkeep.slices import Allowance
 
@@ -36,30 +36,30 @@ from partibus.fragment.upkeep.slices import Allowance
 def accept(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Give a session to a receiver, let it wait for one, or refuse."""
     assert isinstance(command, AcceptSession)
-    lane = state.main
+    subqueue = state.main
     consumer = command.consumer
     if consumer.gone:
         return
     consumer.is_exclusive = command.is_exclusive
-    if not isinstance(lane, SessionLane):
+    if not isinstance(subqueue, SessionSubQueue):
         out.outward.append(NotAccepted(consumer, without_sessions(state)))
     elif state.spec.forward_to:
         out.outward.append(NotAccepted(consumer, forwarding(state)))
     elif command.takes_over:
-        _take_over(state, lane, command, now_ms, out)
+        _take_over(state, subqueue, command, now_ms, out)
     elif command.session_id is not None:
-        _accept_certain(state, lane, command, command.session_id, now_ms, out)
+        _accept_certain(state, subqueue, command, command.session_id, now_ms, out)
     else:
-        lane.in_sessions.acceptors[consumer] = None
-        serve_sessions(state, lane, now_ms, out)
-        if not command.waits and consumer in lane.in_sessions.acceptors:
-            del lane.in_sessions.acceptors[consumer]
+        subqueue.in_sessions.acceptors[consumer] = None
+        serve_sessions(state, subqueue, now_ms, out)
+        if not command.waits and consumer in subqueue.in_sessions.acceptors:
+            del subqueue.in_sessions.acceptors[consumer]
             out.outward.append(NotAccepted(consumer, OperationTimeout("No session is available.")))
 
 
 def _accept_certain(
     state: State,
-    lane: SessionLane,
+    subqueue: SessionSubQueue,
     command: AcceptSession,
     session_id: str,
     now_ms: int,
@@ -69,13 +69,13 @@ def _accept_certain(
     if state.suspended:
         out.outward.append(NotAccepted(command.consumer, StoreUnavailable()))
         return
-    session = lane.in_sessions.get(session_id)
+    session = subqueue.in_sessions.get(session_id)
     if session.lock is not None and session.lock.until_ms <= now_ms:
-        _lapse(state, lane, session.lock, Allowance(), out)
-        serve_sessions(state, lane, now_ms, out)
-        session = lane.in_sessions.get(session_id)
+        _lapse(state, subqueue, session.lock, Allowance(), out)
+        serve_sessions(state, subqueue, now_ms, out)
+        session = subqueue.in_sessions.get(session_id)
     if session.lock is None:
-        grant(state, lane, session, command.consumer, now_ms, out)
+        grant(state, subqueue, session, command.consumer, now_ms, out)
     elif session.lock.is_closing:
         session.lock.successors.append(command.consumer)
     else:
@@ -83,11 +83,11 @@ def _accept_certain(
 
 
 def _take_over(
-    state: State, lane: SessionLane, command: AcceptSession, now_ms: int, out: Effects
+    state: State, subqueue: SessionSubQueue, command: AcceptSession, now_ms: int, out: Effects
 ) -> None:
     """Put a receiver in the place of the one whose lock it shows; what that one has not settled
     stays in flight, for the new holder to settle (SES-27)."""
-    sessions, consumer = lane.in_sessions, command.consumer
+    sessions, consumer = subqueue.in_sessions, command.consumer
     lock = sessions.locks.get(command.takes_over)
     wanted = command.session_id
     if state.suspended:
@@ -113,12 +113,12 @@ def _take_over(
 def find_oldest(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Since when the head of the session waits that would be given next (SES-20)."""
     assert isinstance(command, FindOldestSession)
-    lane = state.main
-    if not isinstance(lane, SessionLane):
+    subqueue = state.main
+    if not isinstance(subqueue, SessionSubQueue):
         out.outward.append(Failed(command.port, without_sessions(state)))
         return
-    oldest = None if state.suspended else lane.in_sessions.oldest()
-    head = None if oldest is None else lane.ready.copy_of(oldest.first())
+    oldest = None if state.suspended else subqueue.in_sessions.oldest()
+    head = None if oldest is None else subqueue.ready.copy_of(oldest.first())
     out.outward.append(Done(command.port, 0 if head is None else head.enqueued_ms))
 
 
@@ -141,13 +141,13 @@ def held_lock(state: State, session_id: str | None, number: int, now_ms: int) ->
 
 def lapse_sessions(state: State, allowance: Allowance, now_ms: int, out: Effects) -> None:
     """Sessions whose time is up are lost (SES-7)."""
-    lane = state.main
-    assert isinstance(lane, SessionLane)
+    subqueue = state.main
+    assert isinstance(subqueue, SessionSubQueue)
     if not allowance.left:
         return
     lapsed: list[SessionLock] = []
-    is_ordered = lane.look_through(now_ms)
-    for lock in lane.in_sessions.locks.values():
+    is_ordered = subqueue.look_through(now_ms)
+    for lock in subqueue.in_sessions.locks.values():
         if lock.until_ms <= now_ms:
             lapsed.append(lock)
         elif is_ordered:
@@ -155,13 +155,13 @@ def lapse_sessions(state: State, allowance: Allowance, now_ms: int, out: Effects
     for lock in lapsed:
         if not allowance.left:
             break
-        _lapse(state, lane, lock, allowance, out)
+        _lapse(state, subqueue, lock, allowance, out)
     if lapsed:
-        serve_sessions(state, lane, now_ms, out)
+        serve_sessions(state, subqueue, now_ms, out)
 
 
 def _lapse(
-    state: State, lane: SessionLane, lock: SessionLock, allowance: Allowance, out: Effects
+    state: State, subqueue: SessionSubQueue, lock: SessionLock, allowance: Allowance, out: Effects
 ) -> None:
     """What was delivered and not settled counts as a delivery (SES-13).
 
@@ -176,8 +176,8 @@ def _lapse(
     for held in ended:
         held.busy = True
     if ended:
-        end_delivery(state, lane, ended, None, out)
-    lane.in_sessions.touched[lock.session] = None
+        end_delivery(state, subqueue, ended, None, out)
+    subqueue.in_sessions.touched[lock.session] = None
 
 
 def drop_locks(state: State, command: Command, now_ms: int, out: Effects) -> None:

@@ -1,7 +1,7 @@
 """The sessions of a fragment: who is in which, who holds which, and which may be given next.
 
 Owns an index over the messages of a session entity, which themselves stay in the tables of
-their lane: for each session the sequence numbers that wait, oldest first, and those that are
+their subqueue: for each session the sequence numbers that wait, oldest first, and those that are
 deferred or scheduled. A session is there as long as it has messages, state or a holder (SES-2).
 Free sessions with waiting messages stand in a heap by their head, so that the one whose head
 waits longest is given next (SES-25). Plain data with no idea of durability or of time.

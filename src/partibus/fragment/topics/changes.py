@@ -33,7 +33,7 @@ class Copy:
         self.expires_ms = expires_ms
         self.session_id = session_id
         self.overlay = overlay
-        """Why it goes to the dead letters; None for the main lane."""
+        """Why it goes to the dead letters; None for the main subqueue."""
 
 
 class Copies(Change):

@@ -155,7 +155,7 @@ class Draft:
         given = set(selection.shared)
         for failure in selection.failed:
             if failure.key in given:
-                # Its place is taken by a copy in the main lane.
+                # Its place is taken by a copy in the main subqueue.
                 message = NewMessage(body, ttl_ms)
                 self._add_apart(failure.key, sequence, True, message, failure.overlay)
         given.update([failure.key for failure in selection.failed])

@@ -67,7 +67,7 @@ def _failure(machine: Machine, part: Command, step: Effects) -> BusError | None:
     if not lost:
         return None
     assert isinstance(part, Settle)
-    return lock_lost(machine.state.lanes[part.lane])
+    return lock_lost(machine.state.subqueues[part.subqueue])
 
 
 def _take_back(prepared: list[tuple[Machine, Change]], error: BusError) -> None:

@@ -7,7 +7,7 @@ transaction together; the machine calls what is here.
 
 from partibus.domain.errors import BusError, MessageLockLost, SessionLockLost
 from partibus.fragment.changes import Change
-from partibus.fragment.commands import Command, Lane, Settle
+from partibus.fragment.commands import Command, Settle, SubQueueType
 from partibus.fragment.effects import Done, Effects, Failed, Settled
 from partibus.fragment.message import Held
 from partibus.fragment.ports import AnswerPort
@@ -21,11 +21,11 @@ from partibus.fragment.transactions.commands import CheckLocks
 class Releasing(Change):
     """Messages wait again at the end of a transaction, uncounted; there is no record of it."""
 
-    __slots__ = ("lane", "messages")
+    __slots__ = ("messages", "subqueue")
 
-    def __init__(self, lane: Lane, messages: list[Held]) -> None:
+    def __init__(self, subqueue: SubQueueType, messages: list[Held]) -> None:
         self.records = []
-        self.lane = lane
+        self.subqueue = subqueue
         self.messages = messages
 
 
@@ -40,18 +40,20 @@ class Discharge(Change):
         self.count = count
 
 
-def lock_lost(lane: SubQueue) -> BusError:
+def lock_lost(subqueue: SubQueue) -> BusError:
     """The error for a lock that is not held, of a message or of its session (LCK-5)."""
-    return MessageLockLost() if lane.sessions is None else SessionLockLost()
+    return MessageLockLost() if subqueue.sessions is None else SessionLockLost()
 
 
 def check_locks(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Whether all locks are held and the settlement is one that the lane allows."""
+    """Whether all locks are held and the settlement is one that the subqueue allows."""
     assert isinstance(command, CheckLocks)
-    lane = state.lanes[command.lane]
-    error = refusal_of(lane, command.outcome)
-    if error is None and any(lane.valid_lock(token, now_ms) is None for token in command.tokens):
-        error = lock_lost(lane)
+    subqueue = state.subqueues[command.subqueue]
+    error = refusal_of(subqueue, command.outcome)
+    if error is None and any(
+        subqueue.valid_lock(token, now_ms) is None for token in command.tokens
+    ):
+        error = lock_lost(subqueue)
     if error is None:
         out.outward.append(Done(command.port, len(command.tokens)))
     else:
@@ -60,17 +62,17 @@ def check_locks(state: State, command: Command, now_ms: int, out: Effects) -> No
 
 def release_at_end(state: State, command: Settle, now_ms: int, out: Effects) -> None:
     """Prepare a release: outside of a transaction one happens at once and needs no store."""
-    lane = state.lanes[command.lane]
+    subqueue = state.subqueues[command.subqueue]
     held: list[Held] = []
     lost: list[int] = []
     for token in command.tokens:
-        message = lane.valid_lock(token, now_ms)
+        message = subqueue.valid_lock(token, now_ms)
         if message is None:
             lost.append(token)
         else:
             message.busy = True
             held.append(message)
-    out.changes.append(Releasing(command.lane, held))
+    out.changes.append(Releasing(command.subqueue, held))
     if lost and command.port is not None:
         out.outward.append(Settled(command.port, command.request, lost, None))
 
@@ -78,19 +80,19 @@ def release_at_end(state: State, command: Settle, now_ms: int, out: Effects) -> 
 def released(state: State, change: Change, now_ms: int, out: Effects) -> None:
     """The transaction is durable: the messages wait again."""
     assert isinstance(change, Releasing)
-    lane = state.lanes[change.lane]
+    subqueue = state.subqueues[change.subqueue]
     for held in change.messages:
-        lane.unlock(held)
-        lane.put_back(held)
-    dispatch(state, lane, now_ms, out)
+        subqueue.unlock(held)
+        subqueue.put_back(held)
+    dispatch(state, subqueue, now_ms, out)
 
 
 def abort_release(state: State, change: Change, error: BusError, out: Effects) -> None:
     """The transaction failed: the messages stay locked."""
     assert isinstance(change, Releasing)
-    lane = state.lanes[change.lane]
+    subqueue = state.subqueues[change.subqueue]
     for held in change.messages:
-        lane.stay_locked(held)
+        subqueue.stay_locked(held)
 
 
 def discharged(state: State, change: Change, now_ms: int, out: Effects) -> None:

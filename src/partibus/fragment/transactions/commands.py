@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from partibus.domain.errors import BusError
-from partibus.fragment.commands import Command, Lane, Outcome
+from partibus.fragment.commands import Command, Outcome, SubQueueType
 from partibus.fragment.message import NewMessage
 from partibus.fragment.ports import AnswerPort, SendPort
 
@@ -71,7 +71,7 @@ class CheckLocks(Command):
     """Tell whether all these locks are held and may be settled so; nothing is changed."""
 
     port: AnswerPort
-    lane: Lane
+    subqueue: SubQueueType
     tokens: list[int]
     outcome: Outcome
 

@@ -181,8 +181,8 @@ def all_bodies(state: State) -> Iterator[tuple[int, int]]:
     if state.retention is not None:
         yield from state.retention.bodies()
     loose = list(state.departing.values())
-    for lane in state.lanes:
-        loose += [*lane.locks.values(), *lane.leaving.values()]
+    for subqueue in state.subqueues:
+        loose += [*subqueue.locks.values(), *subqueue.leaving.values()]
     for held in loose:
         yield held.position, held.length
 

@@ -23,8 +23,8 @@ def is_in_use(state: State) -> bool:
         return True
     if state.stages is not None and (state.stages.by_number or state.stages.published):
         return True
-    for lane in state.lanes:
-        if lane.interested or any(c.sent < c.limit for c in lane.waiting):
+    for subqueue in state.subqueues:
+        if subqueue.interested or any(c.sent < c.limit for c in subqueue.waiting):
             return True
     sessions = state.sessions
     return sessions is not None and bool(sessions.acceptors or sessions.lock_of)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from partibus.amqp.link import Link
 from partibus.domain.errors import BusError
 from partibus.domain.sequence import client_sequence
-from partibus.fragment.commands import Lane, Peek
+from partibus.fragment.commands import Peek, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
 from partibus.gateway.jms.matching import Selector
@@ -28,7 +28,7 @@ PAGE_MESSAGES_MAX: Final = 100
 class BrowserLink(OutboundLink):
     """One browser of a client."""
 
-    __slots__ = ("_at", "_fragments", "_is_reading", "_lane", "_next", "_selector")
+    __slots__ = ("_at", "_fragments", "_is_reading", "_next", "_selector", "_subqueue")
 
     def __init__(
         self,
@@ -36,12 +36,12 @@ class BrowserLink(OutboundLink):
         link: Link,
         path: str,
         fragments: Sequence[Fragment],
-        lane: Lane,
+        subqueue: SubQueueType,
         selector: Selector | None,
     ) -> None:
-        super().__init__(connection, link, path, (), lane, True)
+        super().__init__(connection, link, path, (), subqueue, True)
         self._fragments = fragments
-        self._lane = lane
+        self._subqueue = subqueue
         self._selector = selector
         self._at = self._next = 0
         """The fragment of the walk, and the number to go on from there."""
@@ -60,7 +60,7 @@ class BrowserLink(OutboundLink):
             self._is_reading = True
             count = min(room, PAGE_MESSAGES_MAX)
             page = (self._next, count, PEEK_BYTES_MAX, None, True)
-            self._fragments[self._at].submit(Peek(self, self._lane, *page))
+            self._fragments[self._at].submit(Peek(self, self._subqueue, *page))
         elif self._link.drain and self._at >= len(self._fragments):
             self._link.drained()
             self._connection.has_output()

@@ -13,7 +13,7 @@ from partibus.amqp.link import Link
 from partibus.domain.errors import BusError
 from partibus.domain.sequence import client_sequence
 from partibus.fragment.broker import Timer
-from partibus.fragment.commands import Lane, Peek, Pick
+from partibus.fragment.commands import Peek, Pick, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
 from partibus.gateway.jms.consumer import ConsumerLink
@@ -38,10 +38,10 @@ class SelectingLink(ConsumerLink):
         "_at",
         "_full_looks",
         "_is_reading",
-        "_lane",
         "_looks",
         "_next",
         "_selector",
+        "_subqueue",
         "_timer",
     )
 
@@ -51,11 +51,11 @@ class SelectingLink(ConsumerLink):
         link: Link,
         path: str,
         fragments: Sequence[Fragment],
-        lane: Lane,
+        subqueue: SubQueueType,
         selector: Selector,
     ) -> None:
-        super().__init__(connection, link, path, fragments, lane, False)
-        self._lane = lane
+        super().__init__(connection, link, path, fragments, subqueue, False)
+        self._subqueue = subqueue
         self._selector = selector
         self._at = 0
         """The fragment that is looked at."""
@@ -83,7 +83,7 @@ class SelectingLink(ConsumerLink):
         if self._at < len(self._sources):
             self._is_reading = True
             page = (self._next[self._at], PAGE_MESSAGES_MAX, PEEK_BYTES_MAX, None, True)
-            self._sources[self._at].fragment.submit(Peek(self, self._lane, *page))
+            self._sources[self._at].fragment.submit(Peek(self, self._subqueue, *page))
             return
         if self._link.drain:
             self._link.drained()
@@ -125,7 +125,7 @@ class SelectingLink(ConsumerLink):
             self._is_reading = False
             self.pull()
         else:
-            source.fragment.submit(Pick(_Picked(self, self._at), self._lane, wanted))
+            source.fragment.submit(Pick(_Picked(self, self._at), self._subqueue, wanted))
 
     def picked(self, at: int, messages: Sequence[Held], bodies: Sequence[bytes]) -> None:
         """Messages are locked for this link."""

@@ -12,7 +12,7 @@ from partibus.amqp.terminus import encode_source
 from partibus.domain.address import parse_address, path_key, subscription_path
 from partibus.domain.errors import BusError, EntityNotFound, InvalidOperation
 from partibus.domain.rights import Rights
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.gateway.error_mapping import amqp_error
 from partibus.gateway.jms.consumer import ConsumerLink
 from partibus.gateway.jms.making import delete_unused, differs, make_subscription
@@ -39,7 +39,7 @@ class SubscriberLink(ConsumerLink):
         deletes: bool,
     ) -> None:
         path = subscription_path(topic.record.path, asked.name)
-        super().__init__(connection, link, path, (), Lane.MAIN, deletes)
+        super().__init__(connection, link, path, (), SubQueueType.MAIN, deletes)
         self._asked = asked
         record = connection.gateway.namespace.find(path)
         is_used = connection.gateway.subscribers[path_key(path)] > 0
@@ -80,7 +80,9 @@ class SubscriberLink(ConsumerLink):
         entity = gateway.namespace.resolve(parse_address(self.path))
         require_receivable(entity)
         deletes = self._deletes
-        self._sources = [Source(self, gateway, f, Lane.MAIN, deletes) for f in entity.fragments]
+        self._sources = [
+            Source(self, gateway, f, SubQueueType.MAIN, deletes) for f in entity.fragments
+        ]
         self._link.answers_detach = not self._asked.is_durable
         self._link.accept()
         super().open()
@@ -111,7 +113,7 @@ class UnsubscribingLink(OutboundLink):
     __slots__ = ()
 
     def __init__(self, connection: "ClientConnection", link: Link, path: str) -> None:
-        super().__init__(connection, link, path, (), Lane.MAIN, False)
+        super().__init__(connection, link, path, (), SubQueueType.MAIN, False)
         if connection.gateway.subscribers[path_key(path)] > 0:
             raise InvalidOperation(f"The subscription '{path}' has a consumer; close that first.")
         connection.grants.require(path, Rights.MANAGE, connection.gateway.now_ms())

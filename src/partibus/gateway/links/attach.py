@@ -23,7 +23,7 @@ from partibus.domain.errors import (
 )
 from partibus.domain.notices import refused
 from partibus.domain.rights import Rights
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.gateway.cbs import CbsNode
 from partibus.gateway.error_mapping import amqp_error
 from partibus.gateway.jms.browser import BrowserLink
@@ -51,7 +51,7 @@ from partibus.gateway.namespace import (
 )
 from partibus.gateway.requests import RequestLink, ResponseLink
 from partibus.gateway.transactions.coordinator import CoordinatorLink, require_transactions
-from partibus.message.lanes import lane_of
+from partibus.message.subqueues import subqueue_of
 
 if TYPE_CHECKING:
     from partibus.gateway.connection import ClientConnection
@@ -162,12 +162,12 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
         return SubscriberLink(connection, link, entity, asked_for, deletes)
     require_receiver(entity)
     connection.gateway.receivers.require_room(address)
-    lane = lane_of(address)
+    subqueue = subqueue_of(address)
     require_receivable(entity)
-    require_no_forwarding(entity, lane)
+    require_no_forwarding(entity, subqueue)
     asked = session_filter(source.filters)
     # The dead letters of a session entity are received without a session (DLQ-10).
-    if entity.spec.requires_session and lane is Lane.MAIN:
+    if entity.spec.requires_session and subqueue is SubQueueType.MAIN:
         if asked is None:
             raise InvalidOperation(
                 "It is not possible for an entity that requires sessions to create a "
@@ -191,11 +191,11 @@ def _unsessioned(
     deletes: bool,
 ) -> LinkOwner:
     """A receiver without a session, or a browser."""
-    lane, expression = lane_of(address), selector_of(source)
+    subqueue, expression = subqueue_of(address), selector_of(source)
     selector = None if expression is None else Selector(expression)
     if source.distribution_mode == COPY:
         link.accept()
-        return BrowserLink(connection, link, address.path, entity.fragments, lane, selector)
+        return BrowserLink(connection, link, address.path, entity.fragments, subqueue, selector)
     if selector is not None and deletes:
         raise NotImplementedHere(
             "A consumer with a selector cannot receive pre-settled messages; let it acknowledge "
@@ -203,9 +203,9 @@ def _unsessioned(
         )
     link.accept()
     if selector is not None:
-        return SelectingLink(connection, link, address.path, entity.fragments, lane, selector)
+        return SelectingLink(connection, link, address.path, entity.fragments, subqueue, selector)
     kind = ConsumerLink if is_queue_consumer(source) else OutboundLink
-    return kind(connection, link, address.path, entity.fragments, lane, deletes)
+    return kind(connection, link, address.path, entity.fragments, subqueue, deletes)
 
 
 def _require_room(connection: "ClientConnection") -> None:

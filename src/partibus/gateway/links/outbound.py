@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from partibus.amqp.delivery import Delivery, DeliveryState, TransactionalState
 from partibus.amqp.link import Link
 from partibus.domain.errors import BusError, MessageLockLost
-from partibus.fragment.commands import Lane, Outcome
+from partibus.fragment.commands import Outcome, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held
 from partibus.gateway.error_mapping import rejection
@@ -73,7 +73,7 @@ class OutboundLink:
         link: Link,
         path: str,
         fragments: Sequence[Fragment],
-        lane: Lane,
+        subqueue: SubQueueType,
         deletes: bool,
     ) -> None:
         self._connection = connection
@@ -81,7 +81,9 @@ class OutboundLink:
         self.path = path
         self._deletes = deletes
         gateway = connection.gateway
-        self._sources: list[Source] = [Source(self, gateway, f, lane, deletes) for f in fragments]
+        self._sources: list[Source] = [
+            Source(self, gateway, f, subqueue, deletes) for f in fragments
+        ]
         self._ready: deque[Source] = deque()
         """Sources known to have messages, the one to ask next first."""
         self._to_drain: deque[Source] | None = None

@@ -23,7 +23,7 @@ from partibus.domain.errors import (
 )
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.broker import Timer
-from partibus.fragment.commands import FindOldestSession, Lane
+from partibus.fragment.commands import FindOldestSession, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.gateway.links.outbound import OutboundLink
 from partibus.gateway.links.session_filter import SessionFilter
@@ -78,7 +78,7 @@ class SessionLink(OutboundLink):
         deletes: bool,
         asked: SessionFilter,
     ) -> None:
-        super().__init__(connection, link, path, (), Lane.MAIN, deletes)
+        super().__init__(connection, link, path, (), SubQueueType.MAIN, deletes)
         self._filter = asked
         self._wanted = asked.session_id
         self._entity_path = entity.record.path

@@ -7,7 +7,7 @@ the link's wish there and the session's fate back; the link decides.
 from typing import TYPE_CHECKING, Protocol
 
 from partibus.domain.errors import BusError
-from partibus.fragment.commands import AcceptSession, Consumer, Lane, SessionConsumer
+from partibus.fragment.commands import AcceptSession, Consumer, SessionConsumer, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.gateway.links.source import Drawer, Source
 
@@ -50,7 +50,7 @@ class SessionSource(Source):
         self.is_exclusive = True
         """Whether the session is for this link alone (SES-26)."""
         self._session_consumer: SessionConsumer
-        super().__init__(link, gateway, fragment, Lane.MAIN, deletes)
+        super().__init__(link, gateway, fragment, SubQueueType.MAIN, deletes)
 
     def _new_consumer(self, deletes: bool) -> Consumer:
         self._session_consumer = self._fragment.session_consumer(self, deletes)

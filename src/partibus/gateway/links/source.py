@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 from partibus.amqp.delivery import Delivery
 from partibus.domain.errors import BusError
 from partibus.domain.sequence import client_sequence
-from partibus.fragment.commands import Consumer, Demand, Detach, Interest, Lane, Outcome, Settle
+from partibus.fragment.commands import (
+    Consumer,
+    Demand,
+    Detach,
+    Interest,
+    Outcome,
+    Settle,
+    SubQueueType,
+)
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Held, Overlay
 from partibus.message.trace_context import TracedMessage
@@ -50,8 +58,8 @@ class Source:
     __slots__ = (
         "_consumer",
         "_fragment",
-        "_lane",
         "_link",
+        "_subqueue",
         "granted",
         "is_closed",
         "sequence_base",
@@ -60,11 +68,16 @@ class Source:
     )
 
     def __init__(
-        self, link: Drawer, gateway: "Gateway", fragment: Fragment, lane: Lane, deletes: bool
+        self,
+        link: Drawer,
+        gateway: "Gateway",
+        fragment: Fragment,
+        subqueue: SubQueueType,
+        deletes: bool,
     ) -> None:
         self._link = link
         self._fragment = fragment
-        self._lane = lane
+        self._subqueue = subqueue
         self._consumer = self._new_consumer(deletes)
         self.token_prefix = gateway.token_prefix(fragment.fragment_id)
         self.sequence_base = client_sequence(fragment.index, 0)
@@ -75,7 +88,7 @@ class Source:
         self.is_closed = False
 
     def _new_consumer(self, deletes: bool) -> Consumer:
-        return self._fragment.consumer(self, self._lane, deletes)
+        return self._fragment.consumer(self, self._subqueue, deletes)
 
     @property
     def fragment(self) -> Fragment:
@@ -83,9 +96,9 @@ class Source:
         return self._fragment
 
     @property
-    def lane(self) -> Lane:
-        """The lane of the fragment that it draws from."""
-        return self._lane
+    def subqueue(self) -> SubQueueType:
+        """The subqueue of the fragment that it draws from."""
+        return self._subqueue
 
     # --- to the fragment --------------------------------------------------------------------
 
@@ -103,7 +116,7 @@ class Source:
     ) -> None:
         """Settle locks of this fragment; `request` None wants no answer."""
         port = self if request is not None else None
-        self._fragment.submit(Settle(port, request, self._lane, tokens, outcome, overlay))
+        self._fragment.submit(Settle(port, request, self._subqueue, tokens, outcome, overlay))
 
     def close(self) -> None:
         """The link is gone; its locks stay until they lapse (LCK-7)."""

@@ -61,7 +61,7 @@ def receive_by_sequence_number(request: "ManagementRequest") -> None:
     fan_out = FanOut[Messages](len(groups), finish, fail)
     for part, (fragment, numbers) in enumerate(groups):
         port = MessagesPart(fan_out, part)
-        command = ReceiveDeferred(port, request.lane, numbers, deletes, session_id, lock)
+        command = ReceiveDeferred(port, request.subqueue, numbers, deletes, session_id, lock)
         fragment.submit(command)
 
 
@@ -69,7 +69,7 @@ def _let_go(request: "ManagementRequest", fragment: Fragment, messages: Sequence
     """Unlock what is not given after all; it stays deferred."""
     if messages:
         tokens = [held.token for held in messages]
-        fragment.submit(Settle(None, None, request.lane, tokens, Outcome.RELEASE))
+        fragment.submit(Settle(None, None, request.subqueue, tokens, Outcome.RELEASE))
 
 
 def _session(

@@ -47,8 +47,8 @@ class _Deletion:
         """Ask the next fragment, or answer."""
         if self._fragments and self._wanted:
             fragment = self._fragments.popleft()
-            lane, session_id = self._request.lane, self._request.session_id()
-            fragment.submit(Purge(self, lane, self._wanted, self._before_ms, session_id))
+            subqueue, session_id = self._request.subqueue, self._request.session_id()
+            fragment.submit(Purge(self, subqueue, self._wanted, self._before_ms, session_id))
         elif self._deleted:
             self._request.succeed({"message-count": Int(self._deleted)})
         else:

@@ -70,7 +70,7 @@ def renew_lock(request: "ManagementRequest") -> None:
 
     fan_out = FanOut[Sequence[int]](len(groups), finish, request.fail_fan_out)
     for part, group in enumerate(groups):
-        group.fragment.submit(Renew(RenewPart(fan_out, part), request.lane, group.numbers))
+        group.fragment.submit(Renew(RenewPart(fan_out, part), request.subqueue, group.numbers))
 
 
 def update_disposition(request: "ManagementRequest") -> None:
@@ -86,7 +86,7 @@ def update_disposition(request: "ManagementRequest") -> None:
     fan_out = FanOut[int](len(groups), finish, request.fail_fan_out)
     for part, group in enumerate(groups):
         port = SettlePart(fan_out, part)
-        command = Settle(port, None, request.lane, group.numbers, outcome, overlay)
+        command = Settle(port, None, request.subqueue, group.numbers, outcome, overlay)
         group.fragment.submit(command)
 
 

@@ -105,7 +105,7 @@ def peek_message(request: "ManagementRequest") -> None:
     for part, fragment in enumerate(asked):
         number = position.next_numbers[fragment.index]
         port = MessagesPart(fan_out, part)
-        fragment.submit(Peek(port, request.lane, number, count, PEEK_BYTES_MAX, session_id))
+        fragment.submit(Peek(port, request.subqueue, number, count, PEEK_BYTES_MAX, session_id))
 
 
 def _position(
@@ -113,7 +113,7 @@ def _position(
 ) -> PeekPosition:
     """The walk that a peek goes on with, or a new one."""
     positions = request.node.connection.peek_positions
-    key = (request.entity.record.path, request.lane, session_id, request.link_name)
+    key = (request.entity.record.path, request.subqueue, session_id, request.link_name)
     position = positions.get(key)
     if position is not None and from_sequence == position.last + 1 and position.last >= 0:
         return position

@@ -47,7 +47,8 @@ def update_disposition(request: "ManagementRequest", transaction: Transaction) -
     """Settle by token at the commit; the locks are looked at now."""
     groups, outcome, overlay = disposition(request)
     settlings = [
-        Settling(group.fragment, request.lane, group.numbers, outcome, overlay) for group in groups
+        Settling(group.fragment, request.subqueue, group.numbers, outcome, overlay)
+        for group in groups
     ]
     session = request.node.session
     enlist_settlements(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from partibus.domain.errors import BusError
-from partibus.fragment.commands import Lane, Outcome, Settle
+from partibus.fragment.commands import Outcome, Settle, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage, Overlay
 from partibus.fragment.transactions.commands import SILENT, CheckLocks
@@ -32,7 +32,7 @@ class Settling:
     """Locks of one fragment that are settled alike."""
 
     fragment: Fragment
-    lane: Lane
+    subqueue: SubQueueType
     tokens: list[int]
     outcome: Outcome
     overlay: Overlay | None
@@ -80,7 +80,7 @@ def enlist_settlements(
 
     def held(counts: list[int | None]) -> None:
         for one in settlings:
-            command = Settle(SILENT, None, one.lane, one.tokens, one.outcome, one.overlay)
+            command = Settle(SILENT, None, one.subqueue, one.tokens, one.outcome, one.overlay)
             transaction.add(one.fragment, command, 0)
         finish()
         transaction.let_go()
@@ -94,4 +94,4 @@ def enlist_settlements(
     fan_out = FanOut[int](len(settlings), held, lost)
     for part, one in enumerate(settlings):
         port = CountPart(fan_out, part)
-        one.fragment.submit(CheckLocks(port, one.lane, one.tokens, one.outcome))
+        one.fragment.submit(CheckLocks(port, one.subqueue, one.tokens, one.outcome))

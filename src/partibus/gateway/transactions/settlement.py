@@ -67,7 +67,7 @@ def settle_in_transaction(
         settlings = _settlings(deliveries, outcome, overlay)
         if is_settled:
             for one in settlings:
-                transaction.forget(one.fragment, one.lane, one.tokens)
+                transaction.forget(one.fragment, one.subqueue, one.tokens)
         enlist_settlements(entity, link.session, transaction, settlings, finish, fail)
     except BusError as error:
         fail(error)
@@ -85,10 +85,10 @@ def _settlings(
         source = lock.source
         if overlay is not None and outgrows(lock.header_bytes, outcome, overlay):
             dead = Outcome.DEAD_LETTER, HEADER_SIZE_EXCEEDED
-            swollen.append(Settling(source.fragment, source.lane, [lock.token], *dead))
+            swollen.append(Settling(source.fragment, source.subqueue, [lock.token], *dead))
         elif source in groups:
             groups[source].tokens.append(lock.token)
         else:
-            one = Settling(source.fragment, source.lane, [lock.token], outcome, overlay)
+            one = Settling(source.fragment, source.subqueue, [lock.token], outcome, overlay)
             groups[source] = one
     return [*groups.values(), *swollen]

@@ -20,7 +20,7 @@ from partibus.domain.errors import (
     TransactionUnknown,
 )
 from partibus.domain.limits import Profile
-from partibus.fragment.commands import Command, Lane, Outcome, Settle
+from partibus.fragment.commands import Command, Outcome, Settle, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.transactions.commands import Transact
 from partibus.gateway.operations.fanout import FanOut, SettlePart
@@ -67,7 +67,7 @@ class Transaction:
         self._message_count = 0
         self._operation_count = 0
         self._work: list[Part | tuple[int, Command]] = []
-        self._forgotten: list[tuple[Fragment, Lane, list[int]]] = []
+        self._forgotten: list[tuple[Fragment, SubQueueType, list[int]]] = []
         """Locks whose deliveries the client has settled with its part of the work."""
         self._under_way = 0
         """Operations that a fragment still looks at; a discharge waits for them."""
@@ -114,9 +114,9 @@ class Transaction:
             self._work.append(part)
             self.byte_count += part.byte_count
 
-    def forget(self, fragment: Fragment, lane: Lane, tokens: list[int]) -> None:
+    def forget(self, fragment: Fragment, subqueue: SubQueueType, tokens: list[int]) -> None:
         """The client keeps no delivery of these locks, whatever becomes of the transaction."""
-        self._forgotten.append((fragment, lane, tokens))
+        self._forgotten.append((fragment, subqueue, tokens))
 
     def hold(self) -> None:
         """A fragment looks at an operation; a discharge that comes meanwhile waits for it."""
@@ -169,9 +169,9 @@ class Transaction:
             done()
             return
         fan_out = FanOut[int](len(forgotten), lambda lost: done(), lambda error, lost: done())
-        for part, (fragment, lane, tokens) in enumerate(forgotten):
+        for part, (fragment, subqueue, tokens) in enumerate(forgotten):
             port = SettlePart(fan_out, part)
-            fragment.submit(Settle(port, None, lane, tokens, Outcome.ABANDON))
+            fragment.submit(Settle(port, None, subqueue, tokens, Outcome.ABANDON))
 
     def commit(self, answer: Answer) -> None:
         """Make all of it durable and visible at once, or nothing of it."""

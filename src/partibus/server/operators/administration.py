@@ -202,17 +202,17 @@ class Administration:
         return spec.fragments * fragment_bytes_max(spec, self._catalog.profile)
 
     async def purge(
-        self, name: str, lane: str, before_ms: int | None, limit: int | None
+        self, name: str, subqueue: str, before_ms: int | None, limit: int | None
     ) -> Payload:
-        """Delete the waiting messages of a lane; `limit` leaves the rest for another call."""
+        """Delete the waiting messages of a subqueue; `limit` leaves the rest for another call."""
         entity = self._namespace.resolve(parse_address(name))
         # What arrives from now on stays, so that a purge ends while senders go on.
         moment_ms = self._bus_clock.now_ms() + 1 if before_ms is None else before_ms
-        run = PurgeRun(lane, moment_ms, limit)
+        run = PurgeRun(subqueue, moment_ms, limit)
         await run.empty(entity.fragments)
         return {
             "name": entity.record.path,
-            "lane": lane,
+            "subqueue": subqueue,
             "before": _moment(moment_ms),
             "purged": run.count,
             "finished": run.is_finished,

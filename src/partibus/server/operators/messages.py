@@ -36,7 +36,7 @@ from partibus.domain.quantities import format_moment, moment_ms
 from partibus.domain.sequence import SEQUENCE_BITS
 from partibus.server.operators.inside import Door, inside_bus
 
-LANES: Final = {
+SUBQUEUES: Final = {
     "active": "",
     "dead-letter": "/$DeadLetterQueue",
     "transfer-dead-letter": "/$Transfer/$DeadLetterQueue",
@@ -91,7 +91,7 @@ class MessageService:
         found: list[Payload] = []
         seen = 0
         async with self._bus(token) as bus:
-            walk = Walk(await bus.management(_path(name, wish.lane)), wish.start, wish.session)
+            walk = Walk(await bus.management(_path(name, wish.subqueue)), wish.start, wish.session)
             await _pass_over(walk, wish.skip)
             begun_s = time.monotonic()
             while not seen or (_goes_on(seen, begun_s) and len(found) < wish.count):
@@ -110,10 +110,10 @@ class MessageService:
                             break
         return {"messages": found, "next": wish.after(message, seen), "searched": seen}
 
-    async def show(self, token: str | None, name: str, lane: str, number: int) -> Payload:
+    async def show(self, token: str | None, name: str, subqueue: str, number: int) -> Payload:
         """One message with all of its body, up to a limit."""
         async with self._bus(token) as bus:
-            management = await bus.management(_path(name, lane))
+            management = await bus.management(_path(name, subqueue))
             for message in await management.peek(number, 1):
                 if message.sequence_number == number:
                     return _whole(message)
@@ -198,7 +198,7 @@ class MessageService:
 class Wish:
     """Which messages a page is to hold."""
 
-    lane: str = "active"
+    subqueue: str = "active"
     start: int = 0
     skip: int = 0
     count: int = 50
@@ -211,8 +211,10 @@ class Wish:
     """When it was enqueued: from this moment on, and before that one."""
 
     def __post_init__(self) -> None:
-        if self.lane not in LANES:
-            raise ArgumentError(f"'{self.lane}' is not a lane; allowed: {', '.join(LANES)}.")
+        if self.subqueue not in SUBQUEUES:
+            raise ArgumentError(
+                f"'{self.subqueue}' is not a subqueue; allowed: {', '.join(SUBQUEUES)}."
+            )
         if self.skip > SKIPPED_MAX:
             raise ArgumentError(
                 f"A list covers at most the last {SKIPPED_MAX} messages; search for one instead."
@@ -274,10 +276,10 @@ def _texts(value: object) -> Iterable[str]:
         yield str(value)
 
 
-def _path(name: str, lane: str) -> str:
-    if lane not in LANES:
-        raise ArgumentError(f"'{lane}' is not a lane; allowed: {', '.join(LANES)}.")
-    return name + LANES[lane]
+def _path(name: str, subqueue: str) -> str:
+    if subqueue not in SUBQUEUES:
+        raise ArgumentError(f"'{subqueue}' is not a subqueue; allowed: {', '.join(SUBQUEUES)}.")
+    return name + SUBQUEUES[subqueue]
 
 
 def _shortened(shown: Payload) -> Payload:

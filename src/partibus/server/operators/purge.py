@@ -1,4 +1,4 @@
-"""Purge: every waiting message of a lane leaves, fragment by fragment, on the server.
+"""Purge: every waiting message of a subqueue leaves, fragment by fragment, on the server.
 
 Owns the repetition of the fragment's own `Purge` command until nothing old enough waits.
 Locked, deferred and scheduled messages are passed over, and so are fragments whose store is
@@ -10,13 +10,13 @@ from typing import Final
 
 from partibus.bulk.answers import Answer
 from partibus.domain.errors import ArgumentError, StoreUnavailable
-from partibus.fragment.commands import Lane, Purge
+from partibus.fragment.commands import Purge, SubQueueType
 from partibus.fragment.handle import Fragment
 
-LANES: Final = {
-    "active": Lane.MAIN,
-    "dead-letter": Lane.DEAD_LETTER,
-    "transfer-dead-letter": Lane.TRANSFER_DEAD_LETTER,
+SUBQUEUES: Final = {
+    "active": SubQueueType.MAIN,
+    "dead-letter": SubQueueType.DEAD_LETTER,
+    "transfer-dead-letter": SubQueueType.TRANSFER_DEAD_LETTER,
 }
 CHUNK_MESSAGES: Final = 1000
 """Messages that one command deletes: a turn of the loop stays in the low milliseconds."""
@@ -25,13 +25,15 @@ CHUNK_MESSAGES: Final = 1000
 class PurgeRun:
     """One purge on its way through the fragments of an entity."""
 
-    def __init__(self, lane_name: str, before_ms: int, limit: int | None) -> None:
-        lane = LANES.get(lane_name)
-        if lane is None:
-            raise ArgumentError(f"'{lane_name}' is not a lane; allowed: {', '.join(LANES)}.")
+    def __init__(self, subqueue_name: str, before_ms: int, limit: int | None) -> None:
+        subqueue = SUBQUEUES.get(subqueue_name)
+        if subqueue is None:
+            raise ArgumentError(
+                f"'{subqueue_name}' is not a subqueue; allowed: {', '.join(SUBQUEUES)}."
+            )
         if limit is not None and limit < 1:
             raise ArgumentError(f"The limit is {limit}; it must be at least 1, or left out.")
-        self._lane = lane
+        self._subqueue = subqueue
         self._before_ms = before_ms
         self._limit = limit
         self.count = 0
@@ -65,7 +67,7 @@ class PurgeRun:
             if self._limit is not None:
                 size = min(size, self._limit - self.count)
             answer = Answer[int]()
-            fragment.submit(Purge(answer, self._lane, size, self._before_ms))
+            fragment.submit(Purge(answer, self._subqueue, size, self._before_ms))
             count = await answer.value
             self.count += count
             if count < size:

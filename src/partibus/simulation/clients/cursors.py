@@ -9,7 +9,7 @@ read again.
 from dataclasses import dataclass, field
 from functools import partial
 
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.fragment.cursors.commands import (
     CursorSummary,
     DropCursor,
@@ -71,7 +71,7 @@ class CursorClient(PipelineClient):
         """Read the next range, perhaps twice, and move the cursor behind it."""
         home, start, count = progress.home, progress.position, self.chance.randrange(1, 9)
         plan = await self.insist(
-            home, RangePlan, lambda port: PlanRange(port, Lane.MAIN, start, count, MANY)
+            home, RangePlan, lambda port: PlanRange(port, SubQueueType.MAIN, start, count, MANY)
         )
         if plan.end == start:
             return plan
@@ -93,7 +93,9 @@ class CursorClient(PipelineClient):
         """(sequence number, message) of a range."""
         found: list[tuple[int, int]] = []
         while start < end:
-            make = partial(ReadRange, lane=Lane.MAIN, from_sequence=start, to_sequence=end)
+            make = partial(
+                ReadRange, subqueue=SubQueueType.MAIN, from_sequence=start, to_sequence=end
+            )
             some = await self.insist(
                 home, list, partial(make, count_max=MESSAGES_MAX, byte_count_max=MANY)
             )

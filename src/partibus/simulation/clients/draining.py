@@ -1,6 +1,6 @@
 """The end of a run: everything that is left is received and completed, wherever it is.
 
-Owns the receivers that empty every lane of every entity, deferred messages included, and the
+Owns the receivers that empty every subqueue of every entity, deferred messages included, and the
 question whether anything is left, which it asks the machines themselves.
 """
 
@@ -96,7 +96,7 @@ class Drain:
         self._clients: list[SimulatedClient] = []
 
     def begin(self, loop: SimulatedLoop) -> None:
-        """Empty every lane at once."""
+        """Empty every subqueue at once."""
         pairs = [("sessions", "sessions/$deadletterqueue")]
         for place in self._around.known_places:
             pairs += [(place, place), (place, f"{place}/$deadletterqueue")]

@@ -3,7 +3,7 @@
 import pytest
 
 from partibus.domain.errors import EntityNotFound, StoreUnavailable
-from partibus.fragment.commands import Lane, Outcome
+from partibus.fragment.commands import Outcome, SubQueueType
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
 from support.bulk_bench import BulkBench
@@ -54,8 +54,8 @@ def test_a_range_shows_messages_whatever_became_of_them(bench: BulkBench) -> Non
     bench.claim("job", "0", 2)
     bench.receive(1, deletes=True)
     assert numbers(bench) == list(range(1, 11))
-    dead = bench.receive(1, lane=Lane.DEAD_LETTER)
-    bench.settle([dead[0].token], lane=Lane.DEAD_LETTER)
+    dead = bench.receive(1, subqueue=SubQueueType.DEAD_LETTER)
+    bench.settle([dead[0].token], subqueue=SubQueueType.DEAD_LETTER)
     bench.settle_claim("job", "0")
     assert bench.receive_deferred(two.sequence, deletes=True)
     assert numbers(bench) == list(range(1, 11))
@@ -70,10 +70,10 @@ def test_what_waits_is_neither_dead_nor_only_kept(bench: BulkBench) -> None:
     bench.claim("job", "0", 2)
     bench.receive(1, deletes=True)
     waiting = [2, 4, 5, 6, 8, 9, 10]
-    assert [message.sequence for message in bench.read(0, lane=None)] == waiting
-    plan = bench.plan(0, lane=None)
+    assert [message.sequence for message in bench.read(0, subqueue=None)] == waiting
+    plan = bench.plan(0, subqueue=None)
     assert (plan.count, plan.end) == (7, 11)
-    assert bench.plan(0, 3, lane=None).end == 6
+    assert bench.plan(0, 3, subqueue=None).end == 6
 
 
 def test_a_scheduled_message_has_not_arrived_yet(bench: BulkBench) -> None:
@@ -164,10 +164,10 @@ def test_cursors_and_what_they_keep_survive_a_crash_and_a_snapshot(bench: BulkBe
     assert bench.store.live_bytes == 4
 
 
-def test_dead_letters_are_read_in_their_own_lane(bench: BulkBench) -> None:
+def test_dead_letters_are_read_in_their_own_subqueue(bench: BulkBench) -> None:
     taken = bench.receive(2)
     bench.settle([taken[1].token], Outcome.DEAD_LETTER)
-    assert [message.sequence for message in bench.read(0, lane=Lane.DEAD_LETTER)] == [2]
+    assert [message.sequence for message in bench.read(0, subqueue=SubQueueType.DEAD_LETTER)] == [2]
 
 
 def test_a_failed_store_moves_no_cursor(bench: BulkBench) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from partibus.domain.errors import QuotaExceeded, StoreUnavailable
-from partibus.fragment.commands import Enqueue, Lane, Outcome
+from partibus.fragment.commands import Enqueue, Outcome, SubQueueType
 from partibus.fragment.message import NewMessage
 from partibus.fragment.queue.duplicates import identity_of
 from partibus.fragment.spec import FragmentSpec
@@ -158,7 +158,7 @@ def test_what_becomes_of_the_message_does_not_clear_its_id(bench: FragmentBench,
         outcome = Outcome.COMPLETE if how == "complete" else Outcome.DEAD_LETTER
         assert bench.settle([got.token], outcome) == ([], None)
     assert send(bench, message("a")) == [0]
-    assert len(bench.receive(5, Lane.DEAD_LETTER)) == (how == "dead-letter")
+    assert len(bench.receive(5, SubQueueType.DEAD_LETTER)) == (how == "dead-letter")
 
 
 @pytest.mark.rule("DUP-6", "SCH-9")

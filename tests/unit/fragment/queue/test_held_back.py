@@ -3,7 +3,7 @@
 from collections import Counter
 from functools import partial
 
-from partibus.fragment.commands import Lane, Peek
+from partibus.fragment.commands import Peek, SubQueueType
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.callbacks import tell_read
 from partibus.store.interface import ReadDone, Ref
@@ -44,7 +44,7 @@ def test_what_waits_for_its_turn_is_held() -> None:
     store._notify = bench.scheduler.call_soon
     bench.send(b"a", b"b")
     for sequence in (1, 2, 1):
-        bench.submit(Peek(bench.ports, Lane.MAIN, sequence, 1, 1 << 20))
+        bench.submit(Peek(bench.ports, SubQueueType.MAIN, sequence, 1, 1 << 20))
     assert len(store.reads) == 1
     assert sorted(store.held.values()) == [1, 1]
     for left in (1, 0, 0):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from partibus.fragment.commands import Lane, Outcome, ReceiveDeferred, Renew
+from partibus.fragment.commands import Outcome, ReceiveDeferred, Renew, SubQueueType
 from partibus.fragment.spec import FragmentSpec
 from partibus.testing.fragment import FragmentBench
 
@@ -49,7 +49,7 @@ def test_a_kept_lock_is_renewed_by_its_token(bench: FragmentBench) -> None:
     (held,) = bench.receive(1)
     bench.restart()
     bench.scheduler.advance_ms(LOCK_MS - 1)
-    bench.submit(Renew(bench.ports, Lane.MAIN, [held.token]))
+    bench.submit(Renew(bench.ports, SubQueueType.MAIN, [held.token]))
     assert bench.ports.renewals == [[bench.clock.now_ms() + LOCK_MS]]
     bench.restart()
     bench.scheduler.advance_ms(LOCK_MS - 1)
@@ -104,17 +104,17 @@ def test_dead_letters_and_deferred_messages_keep_their_locks_too(bench: Fragment
     dead, later = bench.receive(2)
     bench.settle([dead.token], Outcome.DEAD_LETTER)
     bench.settle([later.token], Outcome.DEFER)
-    (dead,) = bench.receive(1, Lane.DEAD_LETTER)
-    bench.submit(ReceiveDeferred(bench.ports, Lane.MAIN, [later.sequence], False))
+    (dead,) = bench.receive(1, SubQueueType.DEAD_LETTER)
+    bench.submit(ReceiveDeferred(bench.ports, SubQueueType.MAIN, [later.sequence], False))
     lookup = bench.ports.lookups[-1]
     assert isinstance(lookup, list)
     (later,) = lookup
     bench.restart()
-    assert bench.receive(1, Lane.DEAD_LETTER) == []
+    assert bench.receive(1, SubQueueType.DEAD_LETTER) == []
     assert bench.state.counts().deferred == 1
     bench.settle([later.token], Outcome.ABANDON)
     assert bench.state.counts().deferred == 1, "it goes back to the deferred ones"
-    bench.settle([dead.token], lane=Lane.DEAD_LETTER)
+    bench.settle([dead.token], subqueue=SubQueueType.DEAD_LETTER)
     assert bench.state.counts().dead_letter == 0
 
 

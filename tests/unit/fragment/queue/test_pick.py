@@ -2,7 +2,7 @@
 
 import pytest
 
-from partibus.fragment.commands import Lane, Outcome, Peek, Pick
+from partibus.fragment.commands import Outcome, Peek, Pick, SubQueueType
 from partibus.fragment.spec import FragmentSpec
 from partibus.testing.fragment import Delivered, FragmentBench
 
@@ -19,14 +19,14 @@ def bench() -> FragmentBench:
 
 
 def waiting(bench: FragmentBench) -> list[bytes]:
-    bench.submit(Peek(bench.ports, Lane.MAIN, 0, 10, 1 << 20, None, True))
+    bench.submit(Peek(bench.ports, SubQueueType.MAIN, 0, 10, 1 << 20, None, True))
     found = bench.ports.lookups.pop()
     assert isinstance(found, list)
     return [message.body for message in found]
 
 
 def pick(bench: FragmentBench, *sequences: int) -> list[Delivered]:
-    bench.submit(Pick(bench.ports, Lane.MAIN, list(sequences)))
+    bench.submit(Pick(bench.ports, SubQueueType.MAIN, list(sequences)))
     found = bench.ports.lookups.pop()
     assert isinstance(found, list)
     return found

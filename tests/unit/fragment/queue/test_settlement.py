@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from partibus.domain.errors import BusError
-from partibus.fragment.commands import DropLocks, Lane, Outcome
+from partibus.fragment.commands import DropLocks, Outcome, SubQueueType
 from partibus.fragment.message import MessageState, Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
@@ -53,25 +53,25 @@ def test_a_settlement_before_the_drop_in_the_same_turn_holds(bench: FragmentBenc
 
     bench.send(b"a")
     (message,) = bench.receive(1)
-    command = Settle(bench.ports, None, Lane.MAIN, [message.token], Outcome.COMPLETE)
+    command = Settle(bench.ports, None, SubQueueType.MAIN, [message.token], Outcome.COMPLETE)
     bench.broker.submit(bench.machine, command)
     bench.submit(DropLocks())
     assert bench.ports.settlements == [(None, [], None)]
     assert bench.state.main.message_count == 0
 
 
-def test_locks_of_all_lanes_are_dropped(bench: FragmentBench) -> None:
+def test_locks_of_all_subqueues_are_dropped(bench: FragmentBench) -> None:
     bench.send(b"dead", b"deferred")
     dead, deferred = bench.receive(2)
     bench.settle([dead.token], Outcome.DEAD_LETTER)
     bench.settle([deferred.token], Outcome.DEFER)
-    assert len(bench.receive(1, Lane.DEAD_LETTER)) == 1
+    assert len(bench.receive(1, SubQueueType.DEAD_LETTER)) == 1
     bench.receive_deferred(deferred.sequence)
     assert bench.state.lock_count == 2
     bench.submit(DropLocks())
     assert bench.state.lock_count == 0
     assert bench.state.counts().deferred == 1
-    assert len(bench.receive(1, Lane.DEAD_LETTER)) == 1
+    assert len(bench.receive(1, SubQueueType.DEAD_LETTER)) == 1
 
 
 def test_the_last_delivery_that_is_dropped_ends_among_the_dead_letters(
@@ -82,7 +82,7 @@ def test_the_last_delivery_that_is_dropped_ends_among_the_dead_letters(
         assert len(bench.receive(1)) == 1
         bench.submit(DropLocks())
     assert bench.receive(1) == []
-    (dead,) = bench.receive(1, Lane.DEAD_LETTER)
+    (dead,) = bench.receive(1, SubQueueType.DEAD_LETTER)
     assert dead.overlay is not None
     assert dead.overlay.reason == "MaxDeliveryCountExceeded"
 
@@ -142,7 +142,7 @@ def test_deferring_counts_and_the_limit_is_watched_by_the_next_failure(
         bench.settle([message.token], Outcome.DEFER)
     (message,) = received(bench, message.sequence)
     bench.settle([message.token], Outcome.ABANDON)
-    (letter,) = bench.receive(1, Lane.DEAD_LETTER)
+    (letter,) = bench.receive(1, SubQueueType.DEAD_LETTER)
     assert letter.overlay is not None and letter.overlay.reason == "MaxDeliveryCountExceeded"
 
 
@@ -163,7 +163,9 @@ def test_a_message_that_was_scheduled_says_so_until_it_is_deferred_or_dead(
     (message,) = received(bench, message.sequence)
     assert message.state is MessageState.DEFERRED
     bench.settle([message.token], Outcome.DEAD_LETTER)
-    assert [letter.state for letter in bench.receive(1, Lane.DEAD_LETTER)] == [MessageState.ACTIVE]
+    assert [letter.state for letter in bench.receive(1, SubQueueType.DEAD_LETTER)] == [
+        MessageState.ACTIVE
+    ]
 
 
 @pytest.mark.rule("DLV-4", "ASK-25")
@@ -178,7 +180,7 @@ def test_deliveries_of_dead_letters_count_where_the_entity_says_so(
     bench.settle([message.token], Outcome.ABANDON)
     (message,) = bench.receive(1)
     bench.settle([message.token], Outcome.DEAD_LETTER)
-    dead = Lane.DEAD_LETTER
+    dead = SubQueueType.DEAD_LETTER
     for end in ("abandon", "lapse", "defer"):
         (letter,) = bench.receive(1, dead)
         if end == "lapse":
@@ -188,7 +190,7 @@ def test_deliveries_of_dead_letters_count_where_the_entity_says_so(
             bench.settle([letter.token], outcome, dead, Overlay(b"x"))
     if is_restarted:
         bench.start()
-    again = bench.receive_deferred(letter.sequence, lane=dead)
+    again = bench.receive_deferred(letter.sequence, subqueue=dead)
     assert not isinstance(again, BusError)
     assert [m.delivery_count for m in again] == [4 if counts else 1]
     assert again[0].overlay is not None and again[0].overlay.properties == b"xx"

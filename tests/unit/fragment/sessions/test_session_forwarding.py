@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from partibus.domain.errors import BusError, InvalidOperation
-from partibus.fragment.commands import Detach, Lane, Outcome
+from partibus.fragment.commands import Detach, Outcome, SubQueueType
 from partibus.fragment.message import Overlay
 from partibus.fragment.outbox.commands import BringBack, Collect, Forwarded, ForwardWaiting
 from partibus.fragment.outbox.state import Parcel
@@ -135,7 +135,7 @@ def test_what_comes_back_is_in_its_session_again(is_restarted: bool) -> None:
     bench = FragmentBench(GOES)
     bench.send(b"a1", b"a2", session_id="a")
     respec(bench, STAYS)
-    bench.submit(BringBack(Bag(), [1, 2], Lane.MAIN, None))
+    bench.submit(BringBack(Bag(), [1, 2], SubQueueType.MAIN, None))
     if is_restarted:
         bench.start()
     inbox, consumer = bench.accept("a")
@@ -152,9 +152,9 @@ def test_what_comes_back_is_in_its_session_again(is_restarted: bool) -> None:
 def test_what_cannot_be_forwarded_is_a_dead_letter_in_no_session(is_restarted: bool) -> None:
     bench = FragmentBench(GOES)
     bench.send(b"a1", session_id="a")
-    bench.submit(BringBack(Bag(), [1], Lane.DEAD_LETTER, REASON))
+    bench.submit(BringBack(Bag(), [1], SubQueueType.DEAD_LETTER, REASON))
     if is_restarted:
         bench.start()
     assert session_count(bench) == 0
-    (letter,) = bench.receive(5, Lane.DEAD_LETTER)
+    (letter,) = bench.receive(5, SubQueueType.DEAD_LETTER)
     assert letter.body == b"a1"

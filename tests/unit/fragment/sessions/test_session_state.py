@@ -9,9 +9,9 @@ from partibus.domain.errors import (
 )
 from partibus.fragment.commands import (
     Detach,
-    Lane,
     Outcome,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.message import MessageState
 from partibus.fragment.spec import FragmentSpec
@@ -241,7 +241,9 @@ def test_a_session_released_while_a_settlement_failed_is_whole_again(
     bench.demand(consumer, 2)
     tokens = [message.token for message in inbox.take()]
     assert isinstance(bench.store, MemoryStore)
-    bench.broker.submit(bench.machine, Settle(None, None, Lane.MAIN, tokens, Outcome.ABANDON))
+    bench.broker.submit(
+        bench.machine, Settle(None, None, SubQueueType.MAIN, tokens, Outcome.ABANDON)
+    )
     bench.broker.submit(bench.machine, Detach(consumer))
     bench.store.fail()
     bench.run()

@@ -17,11 +17,11 @@ from partibus.fragment.commands import (
     Detach,
     DropLocks,
     FindOldestSession,
-    Lane,
     Outcome,
     Resume,
     SessionConsumer,
     Settle,
+    SubQueueType,
     Tick,
     Undelivered,
 )
@@ -180,7 +180,7 @@ def test_an_abandoned_message_is_the_next(bench: FragmentBench) -> None:
     (first,) = inbox.take()
     # The client grants credit before it hears that the abandonment is durable.
     bench.broker.submit(
-        bench.machine, Settle(None, None, Lane.MAIN, [first.token], Outcome.ABANDON)
+        bench.machine, Settle(None, None, SubQueueType.MAIN, [first.token], Outcome.ABANDON)
     )
     bench.demand(consumer, 2)
     again = inbox.take()
@@ -243,10 +243,10 @@ def test_too_many_lapses_end_among_the_dead_letters(bench: FragmentBench) -> Non
         bench.demand(consumer, 1)
         later(bench, LOCK_MS)
     assert bench.accept()[0].errors
-    (letter,) = bench.receive(1, Lane.DEAD_LETTER)
+    (letter,) = bench.receive(1, SubQueueType.DEAD_LETTER)
     assert letter.body == b"bad"
-    assert bench.settle([letter.token], Outcome.DEFER, Lane.DEAD_LETTER) == ([], None)
-    deferred = bench.receive_deferred(letter.sequence, lane=Lane.DEAD_LETTER)
+    assert bench.settle([letter.token], Outcome.DEFER, SubQueueType.DEAD_LETTER) == ([], None)
+    deferred = bench.receive_deferred(letter.sequence, subqueue=SubQueueType.DEAD_LETTER)
     assert isinstance(deferred, list)
     assert bodies(deferred) == [b"bad"]
 
@@ -273,7 +273,7 @@ def test_who_asks_for_a_session_that_is_closing_gets_it_when_it_is_free(
     # All in one turn: nothing is durable when the next receiver asks.
     heirs = [SessionInbox(), SessionInbox()]
     consumers = [SessionConsumer(1, heir, False) for heir in heirs]
-    settle = Settle(None, None, Lane.MAIN, [first.token], Outcome.ABANDON)
+    settle = Settle(None, None, SubQueueType.MAIN, [first.token], Outcome.ABANDON)
     bench.broker.submit(bench.machine, settle)
     bench.broker.submit(bench.machine, Detach(consumer))
     for heir in consumers:

@@ -6,7 +6,7 @@ import pytest
 
 from partibus.domain.errors import StoreCorrupt, StoreUnavailable
 from partibus.fragment.broker import READ_RETRY_MS
-from partibus.fragment.commands import CancelScheduled, Lane, Peek
+from partibus.fragment.commands import CancelScheduled, Peek, SubQueueType
 from partibus.fragment.message import MessageState, NewMessage
 from partibus.fragment.topics import due
 from partibus.fragment.topics.selection import NOBODY, Selection
@@ -86,10 +86,10 @@ def test_filters_run_at_activation(is_restarted: bool) -> None:
 def test_a_scheduled_message_is_seen_at_the_topic_alone() -> None:
     bench = TopicBench()
     scheduled(bench, b"later")
-    bench.submit(Peek(bench.ports, Lane.MAIN, 0, 10, 1 << 18))
+    bench.submit(Peek(bench.ports, SubQueueType.MAIN, 0, 10, 1 << 18))
     (seen,) = bench.ports.lookups.pop()
     assert (seen.body, seen.state) == (b"later", MessageState.SCHEDULED)
-    bench.submit(Peek(bench.ports, Lane.MAIN, 0, 10, 1 << 18), A)
+    bench.submit(Peek(bench.ports, SubQueueType.MAIN, 0, 10, 1 << 18), A)
     assert bench.ports.lookups.pop() == []
 
 
@@ -134,7 +134,7 @@ def test_sessions_are_found_in_the_body() -> None:
     sessions = bench.machines[A].state.sessions
     assert sessions is not None
     assert list(sessions.by_id) == ["s"]
-    assert bench.waiting(A, Lane.DEAD_LETTER) == [4]
+    assert bench.waiting(A, SubQueueType.DEAD_LETTER) == [4]
 
 
 @pytest.mark.rule("SCH-10")

@@ -9,9 +9,9 @@ from partibus.fragment.commands import (
     AcceptSession,
     Consumer,
     Demand,
-    Lane,
     Outcome,
     SessionConsumer,
+    SubQueueType,
 )
 from partibus.fragment.cursors.commands import PlanRange, RangePlan
 from partibus.fragment.message import NewMessage, Overlay
@@ -49,7 +49,7 @@ def test_a_subscription_is_read_along_by_the_topics_numbers(is_restarted: bool) 
         bench.start()
     plans = Plans()
     for key in (A, B):
-        bench.submit(PlanRange(plans, Lane.MAIN, 0, 100, 1000), key)
+        bench.submit(PlanRange(plans, SubQueueType.MAIN, 0, 100, 1000), key)
     assert plans.found == [(3, 4), (1, 4)]
 
 
@@ -138,7 +138,7 @@ def test_a_receiver_that_deletes_leaves_the_others_their_body() -> None:
     bench.store = MemoryStore(notify=bench.scheduler.call_soon)
     bench.start()
     inbox = Inbox()
-    bench.submit(Demand(Consumer(A, inbox, Lane.MAIN, True), 10, False), A)
+    bench.submit(Demand(Consumer(A, inbox, SubQueueType.MAIN, True), 10, False), A)
     bench.send(b"news")
     assert [d.body for d in inbox.take()] == [b"news"]
     assert [d.body for d in bench.receive(B, deletes=True)] == [b"news"]
@@ -183,7 +183,7 @@ def test_what_cannot_be_evaluated_is_dead_lettered_in_that_subscription(is_resta
         bench.start()
     assert bench.waiting(B) == [1, 2]
     assert bench.waiting(A) == []
-    first, _ = bench.receive(A, lane=Lane.DEAD_LETTER)
+    first, _ = bench.receive(A, subqueue=SubQueueType.DEAD_LETTER)
     assert first.body == b"odd"
     assert first.overlay is not None
     assert (first.overlay.reason, first.overlay.description) == (why.reason, why.description)
@@ -198,7 +198,7 @@ def test_a_failed_action_beside_a_match_is_a_dead_letter_of_its_own(is_restarted
     if is_restarted:
         bench.start()
     assert bench.waiting(A) == [1]
-    assert bench.waiting(A, Lane.DEAD_LETTER) == [2]
+    assert bench.waiting(A, SubQueueType.DEAD_LETTER) == [2]
 
 
 @pytest.mark.rule("TTL-3")
@@ -248,7 +248,7 @@ def test_a_message_without_a_session_is_a_dead_letter_where_one_is_required(
     bench.send(NewMessage(b"none", -1), NewMessage(b"some", -1, session_id="s"))
     if is_restarted:
         bench.start()
-    (dead,) = bench.receive(A, lane=Lane.DEAD_LETTER)
+    (dead,) = bench.receive(A, subqueue=SubQueueType.DEAD_LETTER)
     assert dead.body == b"none"
     assert dead.overlay is not None
     assert dead.overlay.reason == "Session ID is null"

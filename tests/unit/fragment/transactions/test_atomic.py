@@ -16,9 +16,9 @@ from partibus.fragment.commands import (
     Command,
     Demand,
     Enqueue,
-    Lane,
     Outcome,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.message import NewMessage
 from partibus.fragment.outbox.commands import Transfer
@@ -44,7 +44,7 @@ class Bench(FragmentBench):
         return self.ports.answers.pop()
 
     def check(self, tokens: list[int], outcome: Outcome = Outcome.COMPLETE) -> int | BusError:
-        self.submit(CheckLocks(self.ports, Lane.MAIN, tokens, outcome))
+        self.submit(CheckLocks(self.ports, SubQueueType.MAIN, tokens, outcome))
         return self.ports.answers.pop()
 
     def take(self, body: bytes) -> Delivered:
@@ -78,7 +78,7 @@ def moved(*bodies: bytes) -> Transfer:
 
 
 def settle(token: int, outcome: Outcome = Outcome.COMPLETE) -> Settle:
-    return Settle(SILENT, None, Lane.MAIN, [token], outcome)
+    return Settle(SILENT, None, SubQueueType.MAIN, [token], outcome)
 
 
 @pytest.mark.rule("TXN-2")
@@ -143,7 +143,7 @@ def test_what_stands_beside_it_in_the_same_turn_is_not_touched() -> None:
 
 
 @pytest.mark.rule("TXN-4")
-def test_what_is_for_another_entity_is_in_the_outbox_and_in_no_lane() -> None:
+def test_what_is_for_another_entity_is_in_the_outbox_and_in_no_subqueue() -> None:
     bench = Bench(SPEC)
     taken = bench.take(b"in")
     assert bench.transact((1, settle(taken.token)), (1, moved(b"t")), (1, moved(b"u"))) == 3
@@ -255,9 +255,11 @@ def test_a_look_at_locks_changes_nothing() -> None:
 def test_dead_letters_cannot_be_dead_lettered_again_in_a_transaction() -> None:
     bench = Bench(SPEC)
     bench.settle([bench.take(b"in").token], Outcome.DEAD_LETTER)
-    (dead,) = bench.receive(1, Lane.DEAD_LETTER)
-    bench.submit(CheckLocks(bench.ports, Lane.DEAD_LETTER, [dead.token], Outcome.DEAD_LETTER))
+    (dead,) = bench.receive(1, SubQueueType.DEAD_LETTER)
+    bench.submit(
+        CheckLocks(bench.ports, SubQueueType.DEAD_LETTER, [dead.token], Outcome.DEAD_LETTER)
+    )
     assert isinstance(bench.ports.answers.pop(), InvalidOperation)
-    part = Settle(SILENT, None, Lane.DEAD_LETTER, [dead.token], Outcome.DEAD_LETTER)
+    part = Settle(SILENT, None, SubQueueType.DEAD_LETTER, [dead.token], Outcome.DEAD_LETTER)
     assert isinstance(bench.transact((1, new(b"a")), (1, part)), InvalidOperation)
     assert bench.state.counts().active == 0

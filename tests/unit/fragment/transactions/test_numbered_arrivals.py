@@ -3,7 +3,7 @@
 import pytest
 
 from partibus.domain.errors import QuotaExceeded, TransactionRolledBack
-from partibus.fragment.commands import Lane, Outcome, Settle
+from partibus.fragment.commands import Outcome, Settle, SubQueueType
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.fragment.transactions.commands import (
@@ -128,7 +128,7 @@ def test_what_is_taken_back_leaves_nothing() -> None:
         size_bytes_max=100,
     )
     bench = FragmentBench(spec)
-    lost = Settle(SILENT, None, Lane.MAIN, [99], Outcome.COMPLETE)
+    lost = Settle(SILENT, None, SubQueueType.MAIN, [99], Outcome.COMPLETE)
     part = numbered(bench, reserve(bench, 1), b"x" * 90, session_id="s", message_id="id")
     assert not isinstance(transact(bench, part, lost), int)
     full = numbered(bench, reserve(bench, 1), b"x" * 101, session_id="s", message_id="id")

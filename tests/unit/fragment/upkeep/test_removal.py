@@ -17,7 +17,6 @@ from partibus.fragment.commands import (
     FindOldestSession,
     GetSessionState,
     Interest,
-    Lane,
     ListSessions,
     Outcome,
     Peek,
@@ -28,6 +27,7 @@ from partibus.fragment.commands import (
     SessionConsumer,
     SetSessionState,
     Settle,
+    SubQueueType,
 )
 from partibus.fragment.message import NewMessage
 from partibus.fragment.records import DROPPED
@@ -76,7 +76,7 @@ class Bench(FragmentBench):
         self.settle([c.token, d.token], Outcome.DEFER)
         self.settle([e.token, f.token], Outcome.DEAD_LETTER)
         self.receive_deferred(d.sequence)
-        self.receive(1, Lane.DEAD_LETTER)
+        self.receive(1, SubQueueType.DEAD_LETTER)
         self.settle([a.token], Outcome.ABANDON)
 
     @property
@@ -128,12 +128,12 @@ def every_command(ports: Ports, inbox: SessionInbox) -> list[Command]:
     consumer = SessionConsumer(1, inbox, False)
     return [
         Enqueue(ports, [NewMessage(b"x", -1)], [7], 1),
-        Settle(ports, "request", Lane.MAIN, [5], Outcome.COMPLETE),
-        Renew(ports, Lane.MAIN, [5]),
+        Settle(ports, "request", SubQueueType.MAIN, [5], Outcome.COMPLETE),
+        Renew(ports, SubQueueType.MAIN, [5]),
         CancelScheduled(ports, [5]),
-        ReceiveDeferred(ports, Lane.MAIN, [5], False),
-        Peek(ports, Lane.MAIN, 0, 10, 1000),
-        Purge(ports, Lane.MAIN, 10, NEVER_MS),
+        ReceiveDeferred(ports, SubQueueType.MAIN, [5], False),
+        Peek(ports, SubQueueType.MAIN, 0, 10, 1000),
+        Purge(ports, SubQueueType.MAIN, 10, NEVER_MS),
         FindOldestSession(ports),
         RenewSession(ports, "s", 5),
         GetSessionState(ports, "s", 5),
@@ -184,7 +184,9 @@ def test_what_would_follow_a_change_is_not_done(bench: Bench) -> None:
     (held,) = bench.receive(1)
     inbox, consumer = bench.receiver(deletes=True)
     bench.demand(consumer, 10)
-    bench.broker.submit(bench.machine, Settle(None, None, Lane.MAIN, [held.token], Outcome.ABANDON))
+    bench.broker.submit(
+        bench.machine, Settle(None, None, SubQueueType.MAIN, [held.token], Outcome.ABANDON)
+    )
     bench.scheduler._soon.popleft()()
     bench.drop()
     assert not inbox.messages
@@ -231,7 +233,9 @@ def test_while_the_store_is_down_it_waits_and_stays_in_checkpoints(bench: Bench)
     assert bench.store.live_bytes > 0
     assert 1 in checkpointed(bench)
     inbox = Inbox()
-    bench.broker.submit(bench.machine, Demand(Consumer(1, inbox, Lane.MAIN, False), 5, True))
+    bench.broker.submit(
+        bench.machine, Demand(Consumer(1, inbox, SubQueueType.MAIN, False), 5, True)
+    )
     bench.run()
     assert (inbox.messages, inbox.drained_count) == ([], 1)
     bench.memory.heal()
@@ -272,8 +276,8 @@ def test_reads_that_were_asked_before_are_answered_before_bodies_go() -> None:
     bench.start()
     bench.send(b"a", b"b")
     ports = Ports()
-    bench.broker.submit(bench.machine, Peek(ports, Lane.MAIN, 0, 10, 1000))
-    bench.broker.submit(bench.machine, Peek(ports, Lane.MAIN, 0, 10, 1000))
+    bench.broker.submit(bench.machine, Peek(ports, SubQueueType.MAIN, 0, 10, 1000))
+    bench.broker.submit(bench.machine, Peek(ports, SubQueueType.MAIN, 0, 10, 1000))
     bench.run()
     bench.drop()
     assert bench.store.live_bytes == 2

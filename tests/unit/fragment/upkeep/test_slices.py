@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from partibus.fragment.commands import DropLocks, Lane, Outcome, Tick
+from partibus.fragment.commands import DropLocks, Outcome, SubQueueType, Tick
 from partibus.fragment.effects import Effects
 from partibus.fragment.message import MessageState, NewMessage
 from partibus.fragment.spec import FragmentSpec
@@ -126,7 +126,7 @@ def test_everything_is_done_in_the_end(slice_messages: int, is_kept: bool) -> No
     assert [(m.body, m.state) for m in again[MANY:]] == [
         (body, MessageState.SCHEDULED) for body in bodies()
     ]
-    letters = bench.receive(MANY + 1, Lane.DEAD_LETTER)
+    letters = bench.receive(MANY + 1, SubQueueType.DEAD_LETTER)
     assert [m.body for m in letters] == (bodies() if is_kept else [])
 
 

@@ -9,7 +9,7 @@ from partibus.amqp.delivery import Accepted, transactional_state
 from partibus.amqp.events import TransferReceived
 from partibus.amqp.terminus import encode_source, encode_target
 from partibus.domain.entity import EntityStatus, QueueSpec
-from partibus.fragment.commands import Lane
+from partibus.fragment.commands import SubQueueType
 from partibus.message.envelope import STORED_VERSION, Stored
 from support.gateway_messages import in_session, keyed, plain, scheduled, via
 from support.transaction_bench import refused, with_state
@@ -316,7 +316,7 @@ def test_what_waits_in_the_transfer_dead_letters_is_stored_as_it_was_sent(
     bus.bus.catalog.delete("other")
     bus.bus.scheduler.advance_ms(5_000)
     state = bus.fragments["q"][0].machine.state
-    (held,) = state.lanes[Lane.TRANSFER_DEAD_LETTER].ready.copies(0)
+    (held,) = state.subqueues[SubQueueType.TRANSFER_DEAD_LETTER].ready.copies(0)
     bodies = bus.bus.stores[bus.store_of("q")].read_now([(held.position, held.length)])
     assert bodies is not None
     stored = Stored(bodies[0])

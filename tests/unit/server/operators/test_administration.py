@@ -162,7 +162,7 @@ async def test_purge_deletes_what_waits_and_tells_until_when() -> None:
         await asyncio.sleep(0)
         bench.bus.scheduler.run()
     answer = purging.result()
-    assert (answer["purged"], answer["finished"], answer["lane"]) == (20, True, "active")
+    assert (answer["purged"], answer["finished"], answer["subqueue"]) == (20, True, "active")
     assert answer["before"].endswith("+00:00")
     assert (await bench.node.entity("orders"))["totals"]["active"] == 0
 

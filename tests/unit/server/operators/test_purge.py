@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from partibus.domain.errors import ArgumentError, StoreUnavailable
-from partibus.fragment.commands import Command, Lane, Purge
+from partibus.fragment.commands import Command, Purge, SubQueueType
 from partibus.server.operators.purge import CHUNK_MESSAGES, PurgeRun
 
 
@@ -51,7 +51,7 @@ async def test_everything_goes_in_portions() -> None:
     assert [part.count for part in parts] == [0, 0, 0]
     assert [len(part.commands) for part in parts] == [3, 1, 1]
     command = parts[0].commands[0]
-    assert (command.lane, command.before_ms) == (Lane.DEAD_LETTER, 42)
+    assert (command.subqueue, command.before_ms) == (SubQueueType.DEAD_LETTER, 42)
 
 
 async def test_a_limit_leaves_the_rest() -> None:
@@ -84,7 +84,7 @@ async def test_when_all_are_down_it_fails() -> None:
         await run(parts)
 
 
-@pytest.mark.parametrize(("lane", "limit"), [("everything", None), ("active", 0)])
-def test_nonsense_is_refused(lane: str, limit: int | None) -> None:
+@pytest.mark.parametrize(("subqueue", "limit"), [("everything", None), ("active", 0)])
+def test_nonsense_is_refused(subqueue: str, limit: int | None) -> None:
     with pytest.raises(ArgumentError):
-        PurgeRun(lane, 0, limit)
+        PurgeRun(subqueue, 0, limit)

@@ -233,6 +233,6 @@ async def purge(
 
         partibus dlq purge orders --before 2026-01-31T12:00:00Z
     """
-    from partibus.cli.verbs.messages.purge import purge_lane
+    from partibus.cli.verbs.messages.purge import purge_subqueue
 
-    await purge_lane(place, entity, True, before, yes, json)
+    await purge_subqueue(place, entity, True, before, yes, json)

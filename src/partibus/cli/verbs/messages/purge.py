@@ -49,10 +49,10 @@ async def purge(
 
         partibus purge orders --before 2026-01-31T12:00:00Z
     """
-    await purge_lane(place, name, dead_letter, before, yes, json)
+    await purge_subqueue(place, name, dead_letter, before, yes, json)
 
 
-async def purge_lane(
+async def purge_subqueue(
     place: "Place", name: str, dead_letter: bool, before: str | None, yes: bool, json: bool
 ) -> None:
     """Ask, delete with a bar, and tell what was deleted."""
@@ -60,22 +60,22 @@ async def purge_lane(
     from partibus.cli.failures import say
     from partibus.cli.progress import progress_of
 
-    lane = "dead-letter" if dead_letter else "active"
+    subqueue = "dead-letter" if dead_letter else "active"
     if place.connection.is_cloud:
-        confirm(f"Delete the {_spoken(lane)} of '{name}' permanently?", yes)
+        confirm(f"Delete the {_spoken(subqueue)} of '{name}' permanently?", yes)
         with progress_of("purging", None) as advance:
-            answer = await _in_the_cloud(place, name, lane, before, advance)
+            answer = await _in_the_cloud(place, name, subqueue, before, advance)
     else:
         server = server_at(place)
         count = _waiting(server.ask("GET", f"/entities/{name}")["totals"], dead_letter)
-        confirm(f"Delete about {count} {_spoken(lane)} of '{name}' permanently?", yes)
+        confirm(f"Delete about {count} {_spoken(subqueue)} of '{name}' permanently?", yes)
         with progress_of("purging", max(count, 1)) as advance:
-            answer = _portions(server, name, lane, before, advance)
+            answer = _portions(server, name, subqueue, before, advance)
     if json:
         print_json(answer)
     else:
         count = answer["purged"]
-        typer.echo(f"{answer['name']}: {count} {_spoken(lane, count)} deleted")
+        typer.echo(f"{answer['name']}: {count} {_spoken(subqueue, count)} deleted")
     missing = answer["unavailable_fragments"]
     if missing:
         say(f"skipped, because their store is down: {', '.join(map(str, missing))}")
@@ -90,18 +90,18 @@ def _waiting(totals: dict[str, Any], dead_letter: bool) -> int:
     return max(0, int(totals["active"] - (totals["locked"] - dead_locked)))
 
 
-def _spoken(lane: str, count: int = 2) -> str:
-    word = "dead letter" if lane == "dead-letter" else "message"
+def _spoken(subqueue: str, count: int = 2) -> str:
+    word = "dead letter" if subqueue == "dead-letter" else "message"
     return word if count == 1 else f"{word}s"
 
 
 def _portions(
-    server: "RemoteServer", name: str, lane: str, before: str | None, advance: "Advance"
+    server: "RemoteServer", name: str, subqueue: str, before: str | None, advance: "Advance"
 ) -> dict[str, Any]:
     """Ask for portion after portion."""
     purged = 0
     while True:
-        body = {"lane": lane, "before": before, "limit": PORTION_MESSAGES}
+        body = {"subqueue": subqueue, "before": before, "limit": PORTION_MESSAGES}
         answer = server.ask("POST", f"/entities/{name}/purge", body)
         purged += answer["purged"]
         before = answer["before"]  # the same moment for every portion
@@ -111,14 +111,14 @@ def _portions(
 
 
 async def _in_the_cloud(
-    place: "Place", name: str, lane: str, before: str | None, advance: "Advance"
+    place: "Place", name: str, subqueue: str, before: str | None, advance: "Advance"
 ) -> dict[str, Any]:
     """The cloud has no purge; it deletes batches through the management node."""
     from partibus.cli.quantities import moment_ms
     from partibus.domain.quantities import format_moment
 
     before_ms = round(time.time() * 1000) if before is None else moment_ms(before)
-    path = f"{name}/$DeadLetterQueue" if lane == "dead-letter" else name
+    path = f"{name}/$DeadLetterQueue" if subqueue == "dead-letter" else name
     purged = 0
     async with place.open() as bus:
         management = await bus.management(path)
@@ -127,7 +127,7 @@ async def _in_the_cloud(
             advance(purged)
     return {
         "name": name,
-        "lane": lane,
+        "subqueue": subqueue,
         "before": format_moment(before_ms),
         "purged": purged,
         "finished": True,

@@ -1,11 +1,11 @@
-"""The main lane of a fragment whose messages come in sessions.
+"""The main subqueue of a fragment whose messages come in sessions.
 
-Owns the join of the lane's tables with the index of sessions: whatever puts a message into a
+Owns the join of the subqueue's tables with the index of sessions: whatever puts a message into a
 table or takes it out, the index follows. A message in flight is locked by its session and has
 no lock of its own (SES-8). Who is served when is `dispatch`'s.
 """
 
-from partibus.fragment.commands import Consumer, Lane, SessionConsumer
+from partibus.fragment.commands import Consumer, SessionConsumer, SubQueueType
 from partibus.fragment.message import Held
 from partibus.fragment.queue.subqueue import SubQueue
 from partibus.fragment.queue.table import MessageTable
@@ -98,24 +98,24 @@ class AsideTable(SessionTable):
         self._sessions.of(sequence).fetch(sequence)
 
 
-class SessionLane(SubQueue):
+class SessionSubQueue(SubQueue):
     """A main queue in which each session is received by one receiver at a time."""
 
     __slots__ = ("in_sessions", "waiting_in_sessions")
 
     def __init__(self, sessions: Sessions) -> None:
-        super().__init__(Lane.MAIN)
+        super().__init__(SubQueueType.MAIN)
         self.in_sessions = sessions
         self.sessions = sessions
         self.waiting_in_sessions = ReadyTable(sessions)
         self.ready = self.waiting_in_sessions
 
-    def adopt(self, lane: SubQueue) -> None:
-        """Take over what a lane without sessions holds; it is not to be used any more."""
-        assert not lane.locks and not lane.leaving
-        self.waiting_in_sessions.adopt(lane.ready)
+    def adopt(self, subqueue: SubQueue) -> None:
+        """Take over what a subqueue without sessions holds; it is not to be used any more."""
+        assert not subqueue.locks and not subqueue.leaving
+        self.waiting_in_sessions.adopt(subqueue.ready)
         deferred = AsideTable(self.in_sessions)
-        deferred.adopt(lane.deferred)
+        deferred.adopt(subqueue.deferred)
         self.deferred = deferred
 
     # --- receivers --------------------------------------------------------------------------
