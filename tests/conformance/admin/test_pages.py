@@ -1,12 +1,14 @@
 """Long lists come in pages, and every client finds its way to the next."""
 
 import itertools
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
 from azure.servicebus.management import ServiceBusAdministrationClient, SqlRuleFilter
 
 from conformance.admin.conftest import Fresh
+from support.server import ServerProcess
 
 COUNT: Final = 105
 """More than the hundred that a page holds at most."""
@@ -15,13 +17,13 @@ Admin = ServiceBusAdministrationClient
 
 
 @pytest.fixture(scope="module")
-def many(server: object, request: pytest.FixtureRequest) -> Admin:
-    connection_string = request.getfixturevalue("server").connection_string
-    admin = Admin.from_connection_string(connection_string, retry_total=0)
-    request.addfinalizer(admin.close)
-    for number in range(COUNT):
-        admin.create_queue(f"page-{number:03d}")
-    return admin
+def many(server: ServerProcess) -> Iterator[Admin]:
+    with Admin.from_connection_string(server.connection_string, retry_total=0) as admin:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("REQUESTS_CA_BUNDLE", str(server.ready.ca))
+            for number in range(COUNT):
+                admin.create_queue(f"page-{number:03d}")
+        yield admin
 
 
 def wanted(names: list[str]) -> list[str]:
