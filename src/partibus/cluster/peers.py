@@ -163,9 +163,15 @@ class Peers:
         for number in [number for number in self._far if number not in others]:
             del self._far[number], self._heard_from[number]
             self._connectors.pop(number).cancel()
+            self._see_off(number)
         for number in others:
             if number not in self._far:
                 self._reach(self._know(number))
+
+    def _see_off(self, number: int) -> None:
+        """One that left, or hangs: nothing is delivered any more to what it has asked for."""
+        for guest in [guest for guest in self._guests if guest.worker == number]:
+            guest.channel.abort()
 
     def serve_lanes(self, lanes: Mapping[int, int]) -> None:
         """Let the others know which lanes are served here, by their epochs."""

@@ -25,6 +25,8 @@ BACKLOG: Final = 128
 REFUSALS_MAX: Final = 256
 CONNECT_S: Final = 5.0
 ACCEPT_RETRY_S: Final = 0.1
+SILENCE_S: Final = 6
+"""A machine that is cut off is noticed by the kernel after about so long, at both ends."""
 CA_FILE: Final = "ca.pem"
 CA_KEY_FILE: Final = "ca-key.pem"
 CERTIFICATE_FILE: Final = "node.pem"
@@ -81,7 +83,7 @@ class TlsTransport:
         host, port = address
         try:
             async with asyncio.timeout(CONNECT_S):
-                await loop.create_connection(
+                transport, _ = await loop.create_connection(
                     lambda: channel,
                     host,
                     port,
@@ -89,6 +91,7 @@ class TlsTransport:
                     server_hostname="",
                     ssl_handshake_timeout=HANDSHAKE_S,
                 )
+            _keep_alive(transport.get_extra_info("socket"))
         except ssl.SSLError as error:
             self._refusals.note(f"node {number} at {host}:{port} is not trusted", error)
             raise
@@ -119,6 +122,16 @@ def _bind(host: str, port: int) -> socket.socket:
             f"cannot listen for the other nodes on {host}:{port}: {error.strerror}"
         ) from error
     return sock
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Have the kernel end the connection when the other machine does not answer any more."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENCE_S // 2)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, SILENCE_S // 2)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_S * 1000)
 
 
 class _TlsDoor:
@@ -167,6 +180,7 @@ class _TlsDoor:
 
     async def _admit(self, sock: socket.socket, where: str) -> None:
         sock.setblocking(False)
+        _keep_alive(sock)
         try:
             await self._loop.connect_accepted_socket(
                 self._make, sock, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_S

@@ -1,6 +1,7 @@
 """Nodes that reach each other over TLS, and strangers that do not, in one process."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,11 +13,17 @@ from partibus.cluster.control_hub import ControlHub
 from partibus.cluster.node_group import NodeGroup
 from partibus.cluster.peers import Peers
 from partibus.cluster.remote import RemoteFragment
-from partibus.cluster.tls_transport import CA_FILE, CERTIFICATE_FILE, KEY_FILE, peer_context
+from partibus.cluster.tls_transport import (
+    CA_FILE,
+    CERTIFICATE_FILE,
+    KEY_FILE,
+    SILENCE_S,
+    peer_context,
+)
 from partibus.domain.clock import SystemClock
 from partibus.domain.errors import ConfigError, StoreUnavailable
 from partibus.fragment.broker import Broker
-from partibus.fragment.commands import Enqueue
+from partibus.fragment.commands import Demand, Enqueue, SubQueueType
 from partibus.fragment.handle import Fragment, LocalFragment
 from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
@@ -24,7 +31,7 @@ from partibus.server.nodes.certificates import make_cluster, make_node
 from partibus.server.scheduler import LoopScheduler
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock
-from partibus.testing.fragment import Ports
+from partibus.testing.fragment import Inbox, Ports
 
 SPEC = FragmentSpec(lock_duration_ms=10_000, max_delivery_count=10)
 
@@ -153,6 +160,29 @@ async def test_nodes_come_and_go_while_the_others_run(cluster: Cluster) -> None:
     one.group.changed()
     assert one.control.workers == [1, 2]
     assert isinstance((await send(handle)).refusals[0][1], StoreUnavailable)
+
+
+async def test_a_node_that_hangs_is_delivered_nothing_more(cluster: Cluster) -> None:
+    one, two = await cluster.pair()
+    inbox = Inbox()
+    waiting = two.far(1).consumer(inbox, SubQueueType.MAIN, False)
+    two.far(1).submit(Demand(waiting, 1, False))
+    machine = one.broker._machines[1]
+    await until(lambda: bool(machine.state.main.waiting))
+    del cluster.nodes[2]
+    one.group.changed()
+    await until(lambda: not machine.state.main.waiting)
+    assert not one.peers._guests
+
+
+async def test_a_machine_that_is_cut_off_is_noticed_at_both_ends(cluster: Cluster) -> None:
+    one, two = await cluster.pair()
+    (caller,), (guest,) = one.peers._callers, two.peers._guests
+    for channel in (caller.channel, guest.channel):
+        assert channel._transport is not None
+        sock = channel._transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == SILENCE_S * 1000
 
 
 async def test_a_node_of_another_authority_is_refused(
