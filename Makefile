@@ -183,7 +183,7 @@ test-spark42: install ## some of the Spark tests with Spark 4.2, if make spark42
 	fi
 
 test-cluster: install ## the conformance tests against a node of three, over two databases; needs PostgreSQL
-	PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python -m pytest --numprocesses 2 tests/cluster tests/conformance
+	PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python -m pytest --numprocesses 2 tests/nodes tests/conformance
 
 test-all: lint ## the test suite with the slow tests
 	@$(call all_tests,)

@@ -81,6 +81,7 @@ class Peers:
         self._brokers: Mapping[int, Broker] = {}
         self._on_store: Callable[[], None] | None = None
         self.is_serving = True
+        self._is_closing = False
         self.lanes: LaneTable | None = None
         """Where lanes are served, when that changes; None where each store has its worker."""
         self._own_lanes: Mapping[int, int] = {}
@@ -209,6 +210,7 @@ class Peers:
 
     async def close(self) -> None:
         """Send the last answers and leave."""
+        self._is_closing = True  # a connector that is just connecting may miss that it is cancelled
         connectors = list(self._connectors.values())
         for connector in connectors:
             connector.cancel()
@@ -228,11 +230,11 @@ class Peers:
         """Connect, stay until it is lost, and again."""
         delay_s = RETRY_S_MIN
         heard = self._heard_from[far.worker]
-        while True:
+        while not self._is_closing:
             heard.clear()
             caller = Caller(self, far)
             try:
-                if await caller.connect():
+                if await caller.connect() and not self._is_closing:
                     delay_s = RETRY_S_MIN
                     self._callers[caller] = None
                     await caller.until_lost()
@@ -373,7 +375,8 @@ class Caller:
             return False
         self.channel.post(greeting(membership), ROW_BYTES)
         try:
-            return await asyncio.wait_for(self._greeted, GREETING_S)
+            async with asyncio.timeout(GREETING_S):
+                return await self._greeted
         except TimeoutError:
             return False
 
