@@ -194,8 +194,8 @@ BUGS = (
     Bug(
         "hand out bytes that fail their checksum",
         "store/reading.py",
-        "            if crc32c(body) != _unpack_crc(view, offset - BODY_CRC_BYTES)[0]:",
-        "            if False:",
+        "        if crc32c(body) != _unpack_crc(data, offset - BODY_CRC_BYTES)[0]:",
+        "        if False:",
     ),
     Bug(
         "let go of what a cursor has not read",

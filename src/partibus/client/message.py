@@ -10,7 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from partibus.amqp.codec.decode import decode_value
+from partibus.amqp.codec.decode import DecodeError, decode_value
 from partibus.amqp.codec.encode import encode_binary, encode_symbol, encode_value
 from partibus.amqp.codec.properties import TTL_MS_MAX, life_of
 from partibus.amqp.codec.section_walk import read_descriptor
@@ -180,7 +180,8 @@ class IncomingMessage:
         return life_ms if life_ms >= 0 else None
 
     def body(self) -> tuple[BodyType, object]:
-        """What the sender put in: bytes, one value, or a list of values."""
+        """What the sender put in: bytes, one value, or a list of values. A body that cannot be
+        read, which the bus stores as it came, is the bytes of its sections."""
         found: list[object] = []
         body_type: BodyType = "data"
         at, end = self._sections.body_offset, self._sections.bare_end
@@ -188,7 +189,10 @@ class IncomingMessage:
             section, value_at = read_descriptor(self._payload, at, end)
             if section == FOOTER:
                 break
-            value, at = decode_value(self._payload, value_at, end)
+            try:
+                value, at = decode_value(self._payload, value_at, end)
+            except DecodeError:
+                return "data", bytes(self._payload[self._sections.body_offset : end])
             if section == AMQP_VALUE:
                 return "value", value
             body_type = "sequence" if section == AMQP_SEQUENCE else "data"

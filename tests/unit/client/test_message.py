@@ -54,6 +54,12 @@ def test_bodies_that_are_no_bytes(kind: str, body: object) -> None:
     assert IncomingMessage(payload).body() == (kind, body)
 
 
+@pytest.mark.parametrize("value", [b"\xa1\x02\xff\xfe", b"\x73\x29\x00\x00\x78"])
+def test_a_body_that_cannot_be_read_is_its_bytes(value: bytes) -> None:
+    sections = b"\x00\x53\x77" + value
+    assert IncomingMessage(sections, None).body() == ("data", sections)
+
+
 def test_several_data_sections_are_one_body() -> None:
     assert IncomingMessage(encode_body(b"a", "data") + encode_body(b"b", "data")).body() == (
         "data",
