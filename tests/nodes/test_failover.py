@@ -83,8 +83,7 @@ def test_a_rolling_restart_fails_no_keyless_send(new_cluster: NewCluster) -> Non
             cluster.settle()
             traffic.flows()
         traffic.check()
-        failed = [error for error in traffic.errors if "send" in str(error).lower()]
-        assert not failed
+        assert not traffic.failed_sends
 
 
 def test_an_evicted_node_ends(new_cluster: NewCluster) -> None:

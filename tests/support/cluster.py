@@ -171,13 +171,18 @@ class Traffic:
         self._queue = queue
         self.acknowledged: set[str] = set()
         self.received: list[str] = []
-        self.errors: list[Exception] = []
-        """What a client without retries of its own was told."""
+        self.failed_sends: list[Exception] = []
+        """What a client without retries of its own had as answers."""
+        self.failed_receives: list[Exception] = []
         self._ends = threading.Event()
         self._stops_sending = threading.Event()
         self._threads = [
-            threading.Thread(target=self._run, args=(sender, self._send, self._stops_sending)),
-            threading.Thread(target=self._run, args=(receiver, self._receive, self._ends)),
+            threading.Thread(
+                target=self._run, args=(sender, self._send, self._stops_sending, self.failed_sends)
+            ),
+            threading.Thread(
+                target=self._run, args=(receiver, self._receive, self._ends, self.failed_receives)
+            ),
         ]
 
     def __enter__(self) -> Self:
@@ -198,8 +203,8 @@ class Traffic:
         wait_until(lambda: len(self.received) >= seen, f"{count} more are received")
 
     def check(self, *others: "Traffic") -> None:
-        """Everything that was acknowledged is received; what clients were told is retryable. Those
-        that share the queue are checked together."""
+        """Everything that was acknowledged is received, and errors are retryable. Those that
+        share the queue are checked together."""
         together = (self, *others)
         for one in together:
             one.stop_sending()
@@ -208,7 +213,8 @@ class Traffic:
             lambda: promised <= {text for one in together for text in one.received},
             "all that was promised is received",
         )
-        strange = [e for one in together for e in one.errors if not is_retryable(e)]
+        errors = [e for one in together for e in one.failed_sends + one.failed_receives]
+        strange = [error for error in errors if not is_retryable(error)]
         assert not strange, strange
 
     def stop_sending(self) -> None:
@@ -217,7 +223,11 @@ class Traffic:
         self._threads[0].join()
 
     def _run(
-        self, node: ClusterNode, work: Callable[[ServiceBusClient], None], end: threading.Event
+        self,
+        node: ClusterNode,
+        work: Callable[[ServiceBusClient], None],
+        end: threading.Event,
+        errors: list[Exception],
     ) -> None:
         while not end.is_set():
             try:
@@ -226,12 +236,12 @@ class Traffic:
                 ) as client:
                     work(client)
             except Exception as error:
-                self.errors.append(error)
+                errors.append(error)
 
     def _send(self, client: ServiceBusClient) -> None:
         with client.get_queue_sender(self._queue) as sender:
             while not self._stops_sending.is_set():
-                text = f"{id(self)}-{len(self.acknowledged)}-{len(self.errors)}"
+                text = f"{id(self)}-{len(self.acknowledged)}-{len(self.failed_sends)}"
                 sender.send_messages(ServiceBusMessage(text), timeout=20)
                 self.acknowledged.add(text)
 
