@@ -21,15 +21,12 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist worksteal --ignore=tes
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/console
 SPARK_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/spark
-# The Spark tests compute while the others mostly wait, so they run beside them and print afterwards.
-# Every part runs to its end, so that one run shows all that fails.
+# Every part runs to its end, so that one run shows all that fails. One after the other: the Spark
+# tests need both cores of a small machine, and beside them all the others take twice as long.
 define all_tests
-echo "The Spark tests run beside the others; what they print follows at the end."; \
-	$(SPARK_PYTEST) $(1) >.stamps/spark-tests.log 2>&1 & spark=$$!; \
-	code=0; $(PYTEST) $(1) || code=$$?; \
+code=0; $(PYTEST) $(1) || code=$$?; \
 	$(CONSOLE_PYTEST) $(1) || code=$$?; \
-	wait $$spark && spark=0 || spark=$$?; cat .stamps/spark-tests.log; \
-	[ $$spark -eq 0 ] || [ $$spark -eq 5 ] || code=$$spark; \
+	$(SPARK_PYTEST) $(1) || [ $$? -eq 5 ] || code=1; \
 	exit $$code
 endef
 # Quick tests write their files to memory where there is enough: what they wait for else is fsync.
