@@ -61,6 +61,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     reasons = _skip_reasons(config)
     if reporter is None or config.getoption("collectonly") or config.getoption("help"):
         return
+    for report in reporter.stats.get("passed", []) + reporter.stats.get("failed", []):
+        for name, value in report.user_properties:
+            if name == "seeds":
+                reporter.write_line(f"fresh seeds of the simulator: {value}")
     absent = absent_groups()
     for name, group in absent.items():
         reporter.write_line(

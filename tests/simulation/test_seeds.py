@@ -6,6 +6,7 @@ A failure names its seed; `partibus sim --seed N --steps M --shrink` tells what 
 import secrets
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -47,10 +48,12 @@ def test_every_promise_is_kept(first: int) -> None:
         assert verdict.violation is None, failure(verdict)
 
 
-def test_every_promise_is_kept_with_other_seeds_each_time() -> None:
+def test_every_promise_is_kept_with_other_seeds_each_time(
+    record_property: Callable[[str, object], None],
+) -> None:
     """A failure here is a finding: keep its seed, whatever else was changed."""
     first = secrets.randbelow(1 << 40)
-    print(f"fresh seeds: {first} to {first + FRESH - 1}, {STEPS} steps each")
+    record_property("seeds", f"{first} to {first + FRESH - 1}, {STEPS} steps each")
     for seed in range(first, first + FRESH):
         verdict = run_plan(draw(seed, STEPS))
         assert verdict.violation is None, failure(verdict)

@@ -22,7 +22,7 @@ from azure.servicebus.exceptions import ServiceBusError
 from adversity.waiting import wait_until
 from partibus.domain.clock import SystemClock
 from partibus.server.nodes.certificates import make_cluster, make_node
-from partibus.server.nodes.operations import Report, desk
+from partibus.server.nodes.operations import Report, cluster_service
 from support.postgres import PostgresServer
 from support.server import ServerProcess
 
@@ -130,7 +130,7 @@ class TestCluster:
         """What an operator asks."""
 
         async def ask() -> Report:
-            async with desk(self.database) as at:
+            async with cluster_service(self.database) as at:
                 answer: Report = await question(at)
                 return answer
 

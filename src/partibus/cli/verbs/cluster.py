@@ -13,7 +13,7 @@ import typer
 from partibus.cli.options import AsJson, Yes
 
 if TYPE_CHECKING:
-    from partibus.server.nodes.operations import ClusterDesk, Report
+    from partibus.server.nodes.operations import ClusterService, Report
 
 Directory = Annotated[
     Path, typer.Argument(metavar="DIR", help="The directory for the node's certificates.")
@@ -110,7 +110,7 @@ def status(cluster: Url, json: AsJson = False) -> None:
 
         partibus cluster status --cluster postgresql://bus@db.example.org/bus
     """
-    _ask(cluster, json, lambda desk: desk.status())
+    _ask(cluster, json, lambda service: service.status())
 
 
 @app.command()
@@ -127,7 +127,7 @@ def drain(
 
         partibus cluster drain 2
     """
-    _ask(cluster, json, lambda desk: desk.resume(node) if undo else desk.drain(node, wait))
+    _ask(cluster, json, lambda service: service.resume(node) if undo else service.drain(node, wait))
 
 
 @app.command()
@@ -140,7 +140,7 @@ def rebalance(cluster: Url, wait: Wait = 60.0, json: AsJson = False) -> None:
 
         partibus cluster rebalance
     """
-    _ask(cluster, json, lambda desk: desk.rebalance(wait))
+    _ask(cluster, json, lambda service: service.rebalance(wait))
 
 
 @app.command()
@@ -162,10 +162,10 @@ def evict(
 
     with reported():
         confirm(f"Remove node {node} from the cluster?", yes)
-    _ask(cluster, json, lambda desk: desk.evict(node, force=force))
+    _ask(cluster, json, lambda service: service.evict(node, force=force))
 
 
-def _ask(url: str, json: bool, question: "Callable[[ClusterDesk], Awaitable[Report]]") -> None:
+def _ask(url: str, json: bool, question: "Callable[[ClusterService], Awaitable[Report]]") -> None:
     import asyncio
 
     from partibus.cli.asking import print_json
@@ -179,16 +179,16 @@ def _ask(url: str, json: bool, question: "Callable[[ClusterDesk], Awaitable[Repo
             _print(report)
 
 
-async def _answer(url: str, question: "Callable[[ClusterDesk], Awaitable[Report]]") -> "Report":
+async def _answer(url: str, question: "Callable[[ClusterService], Awaitable[Report]]") -> "Report":
     from partibus.domain.errors import ConfigError
 
     try:
-        from partibus.server.nodes.operations import desk
+        from partibus.server.nodes.operations import cluster_service
     except ModuleNotFoundError as error:
         raise ConfigError(
             "The driver of the cluster's database is missing: pip install 'partibus[postgres]'."
         ) from error
-    async with desk(url) as opened:
+    async with cluster_service(url) as opened:
         return await question(opened)
 
 

@@ -30,12 +30,12 @@ class CatalogFeed:
         self._listening = Listening(dsn, CATALOG_CHANNEL, self._wake.set)
         self._on_news = on_news
         self._task: asyncio.Task[None] | None = None
-        self._told = 0
+        self._reported = 0
         self.generation = 0
 
     async def start(self) -> None:
         """Read the generation, then follow it; StoreUnavailable when the database is away."""
-        self.generation = self._told = await self._session.run(_read_generation)
+        self.generation = self._reported = await self._session.run(_read_generation)
         self._listening.start()
         self._task = asyncio.create_task(self._run())
 
@@ -65,9 +65,9 @@ class CatalogFeed:
     def _look(self, generation: int) -> None:
         """What could not be taken over stays new."""
         self.generation = generation
-        if generation != self._told:
+        if generation != self._reported:
             self._on_news()
-            self._told = generation
+            self._reported = generation
 
 
 async def _read_generation(connection: AsyncConnection) -> int:

@@ -15,7 +15,7 @@ from partibus.domain.errors import OperationTimeout
 Report = dict[str, Any]
 
 
-class ClusterDesk:
+class ClusterService:
     """Asks one cluster."""
 
     def __init__(self, operations: ClusterOperations) -> None:
@@ -63,11 +63,11 @@ class ClusterDesk:
 
 
 @contextlib.asynccontextmanager
-async def desk(url: str) -> AsyncIterator[ClusterDesk]:
-    """A desk at the cluster's database."""
+async def cluster_service(url: str) -> AsyncIterator[ClusterService]:
+    """The service at the cluster's database, for as long as it is used."""
     operations = ClusterOperations(url)
     try:
-        yield ClusterDesk(operations)
+        yield ClusterService(operations)
     finally:
         await operations.close()
 

@@ -14,7 +14,7 @@ from partibus.control.postgres.lease_rows import add_lanes
 from partibus.control.postgres.ownership import PostgresOwnership
 from partibus.control.postgres.session import ControlSession, prepare
 from partibus.domain.errors import ArgumentError, OperationTimeout
-from partibus.server.nodes.operations import ClusterDesk, desk
+from partibus.server.nodes.operations import ClusterService, cluster_service
 
 pytestmark = pytest.mark.group("postgres")
 
@@ -64,14 +64,14 @@ async def nodes(database: str) -> AsyncIterator[list[Node]]:
 
 
 @pytest.fixture
-async def at_desk(nodes: list[Node], database: str) -> AsyncIterator[ClusterDesk]:
-    async with desk(database) as made:
+async def service(nodes: list[Node], database: str) -> AsyncIterator[ClusterService]:
+    async with cluster_service(database) as made:
         await made.rebalance(30)
         yield made
 
 
-async def test_what_the_status_shows(at_desk: ClusterDesk) -> None:
-    report = await at_desk.status()
+async def test_what_the_status_shows(service: ClusterService) -> None:
+    report = await service.status()
     assert (report["lanes"], report["unowned"]) == (6, [])
     assert [(n["node"], n["state"], n["address"]) for n in report["nodes"]] == [
         (1, "up", "127.0.0.1:7001"),
@@ -81,16 +81,16 @@ async def test_what_the_status_shows(at_desk: ClusterDesk) -> None:
     assert [len(n["lanes"]) for n in report["nodes"]] == [3, 3]
 
 
-async def test_a_drained_node_has_no_lanes_until_that_is_undone(at_desk: ClusterDesk) -> None:
-    report = await at_desk.drain(1, 30)
+async def test_a_drained_node_has_no_lanes_until_that_is_undone(service: ClusterService) -> None:
+    report = await service.drain(1, 30)
     assert [(n["state"], len(n["lanes"])) for n in report["nodes"]] == [("draining", 0), ("up", 6)]
-    await at_desk.resume(1)
-    report = await at_desk.rebalance(30)
+    await service.resume(1)
+    report = await service.rebalance(30)
     assert [(n["state"], len(n["lanes"])) for n in report["nodes"]] == [("up", 3), ("up", 3)]
 
 
-async def test_an_evicted_node_learns_of_it(at_desk: ClusterDesk, nodes: list[Node]) -> None:
-    report = await at_desk.evict(2, force=True)
+async def test_an_evicted_node_learns_of_it(service: ClusterService, nodes: list[Node]) -> None:
+    report = await service.evict(2, force=True)
     assert [n["node"] for n in report["nodes"]] == [1]
     while not nodes[1].ownership.evicted:  # noqa: ASYNC110  # its own renewal is waited for
         await asyncio.sleep(0.01)
@@ -98,16 +98,16 @@ async def test_an_evicted_node_learns_of_it(at_desk: ClusterDesk, nodes: list[No
 
 
 async def test_what_takes_too_long_and_who_is_unknown(
-    at_desk: ClusterDesk, nodes: list[Node]
+    service: ClusterService, nodes: list[Node]
 ) -> None:
     with pytest.raises(ArgumentError, match="no node 9"):
-        await at_desk.evict(9, force=False)
+        await service.evict(9, force=False)
     nodes[0].ownership.on_change = None  # it hands nothing over
     with pytest.raises(OperationTimeout, match="not drained after"):
-        await at_desk.drain(1, 0.2)
+        await service.drain(1, 0.2)
 
 
-async def test_the_verbs(at_desk: ClusterDesk, database: str) -> None:
+async def test_the_verbs(service: ClusterService, database: str) -> None:
     run = partial(CliRunner().invoke, app)
     told = await asyncio.to_thread(run, ["cluster", "status", "--cluster", database, "--json"])
     assert [node["node"] for node in json.loads(told.stdout)["nodes"]] == [1, 2]
