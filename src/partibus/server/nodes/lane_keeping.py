@@ -93,7 +93,9 @@ class LaneKeeping:
 
     def _done(self, lane: int, task: "asyncio.Future[None]") -> None:
         del self._busy[lane]
-        if not task.cancelled() and task.exception() is not None:
+        if task.cancelled():
+            return  # The loop is ending: what would be begun now would never run.
+        if task.exception() is not None:
             _log.error("lane %d could not be opened or closed", lane, exc_info=task.exception())
             self._try_later(lane)
         asyncio.get_running_loop().call_soon(self.look)

@@ -109,7 +109,10 @@ class Bench:
 @pytest.fixture
 async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     monkeypatch.setattr(lane_keeping, "RETRY_S", 0.0)
-    yield Bench()
+    bench = Bench()
+    yield bench
+    for node in bench.nodes:
+        await node.keeping.stop()
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -182,3 +185,13 @@ async def test_a_node_that_stops_hands_everything_over(bench: Bench) -> None:
     await one.keeping.stop()
     assert one.served == [] and sum("close" in word for word in one.story) == 4
     assert bench.leases.table().owners == dict.fromkeys(range(4))
+
+
+async def test_work_that_is_cancelled_begins_nothing_new(bench: Bench) -> None:
+    one = await bench.join()
+    opening = list(one.keeping._busy.values())
+    for task in opening:
+        task.cancel()
+    await asyncio.gather(*opening, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert len(opening) == 4 and not one.keeping._busy
