@@ -17,10 +17,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # More workers than cores: most of the time a stock client is waiting. A Spark session is not, so there
 # are two of them; without Java there are no Spark tests (code 5).
 # A worker that has nothing left takes tests from another, so that none idles at the end.
-PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist worksteal --ignore=tests/spark --ignore=tests/console
+PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 4 --dist worksteal --ignore=tests/spark --ignore=tests/console
 # A browser holds the loop of its process, so the tests of the console run by themselves.
-CONSOLE_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/console
-SPARK_PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/spark
+CONSOLE_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/console
+SPARK_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/spark
+# A test that failed in the crowd gets one more run alone, and is named as unstable if it passes then.
 # Every part runs to its end, so that one run shows all that fails. One after the other: the Spark
 # tests need both cores of a small machine, and beside them all the others take twice as long.
 define all_tests
