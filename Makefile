@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # More workers than cores: most of the time a stock client is waiting. A Spark session is not, so there
 # are two of them; without Java there are no Spark tests (code 5).
 # A worker that has nothing left takes tests from another, so that none idles at the end.
-PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 4 --dist worksteal --ignore=tests/spark --ignore=tests/console
+PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 6 --dist worksteal --ignore=tests/spark --ignore=tests/console
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/console
 SPARK_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/spark
