@@ -10,7 +10,8 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from partibus.cli.main import app
+from partibus.cli.main import wanted
+from partibus.cli.verb_table import command_tree
 from support.server import SOURCE
 from support.signals import mind_interrupts
 
@@ -52,6 +53,7 @@ class Partibus:
 
     def try_(self, *arguments: str, stdin: str | bytes | None = None) -> Done:
         """Run and see; in this process, which saves half a second each time."""
+        app = command_tree(wanted(arguments))
         result = CliRunner().invoke(app, arguments, env=self._env, input=stdin)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import partibus
 from partibus import __version__
-from partibus.cli.main import app
+from partibus.cli.verb_table import command_tree
 
 RUNNER = CliRunner()
 HEAVY = (
@@ -21,7 +21,7 @@ HEAVY = (
 
 
 def shown(*arguments: str) -> str:
-    result = RUNNER.invoke(app, arguments, env={"COLUMNS": "200", "TERM": "dumb"})
+    result = RUNNER.invoke(command_tree(), arguments, env={"COLUMNS": "200", "TERM": "dumb"})
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -81,7 +81,7 @@ def test_the_version_says_whether_the_hot_modules_are_compiled(
 
 
 def test_an_unknown_verb_is_exit_code_two() -> None:
-    assert RUNNER.invoke(app, ["sevre"]).exit_code == 2
+    assert RUNNER.invoke(command_tree(), ["sevre"]).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_an_unknown_verb_is_exit_code_two() -> None:
 )
 def test_help_loads_no_server(arguments: list[str]) -> None:
     code = (
-        "import sys; from partibus.cli.main import app\n"
-        f"try: app({arguments!r})\n"
+        "import sys; from partibus.cli.verb_table import command_tree\n"
+        f"try: command_tree()({arguments!r})\n"
         "except SystemExit: pass\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
     )

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import typer
 
-from partibus.cli.main import app
 from partibus.cli.old_spellings import OLD_SPELLINGS, in_present_words
+from partibus.cli.verb_table import command_tree
 
-ROOT = typer.main.get_command(app)
+ROOT = typer.main.get_command(command_tree())
 
 
 def options_of(verb: str) -> set[str]:

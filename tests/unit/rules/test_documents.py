@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from partibus.cli.entities.rule_report import format_edit
-from partibus.cli.main import app
 from partibus.cli.messages.flags import system_property
 from partibus.cli.messages.typed_properties import read_values
+from partibus.cli.verb_table import command_tree
 from partibus.rules.action import Action
 from partibus.rules.errors import EvaluationError, RuleRefused
 from partibus.rules.sql_filter import SqlFilter
@@ -87,6 +87,6 @@ def test_the_commands_print_what_the_page_shows(
     shown = [text for language, text in blocks if language == "text"]
     assert len(commands) == len(shown) == 3
     for command, expected in zip(commands, shown, strict=True):
-        result = CliRunner().invoke(app, shlex.split(command)[1:])
+        result = CliRunner().invoke(command_tree(), shlex.split(command)[1:])
         printed = result.stdout + result.stderr
         assert [line.rstrip() for line in printed.splitlines()] == expected.splitlines()

@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from partibus.cli.main import app
 from partibus.cli.pipelines.settings_options import with_settings
+from partibus.cli.verb_table import command_tree
 from partibus.domain import quantities
 from pyspark_servicebus.pipelines.kinds import KINDS
 from pyspark_servicebus.pipelines.lake.settings import CompactSettings
@@ -47,7 +47,7 @@ class Sample(Declaration):
 
 @functools.cache
 def commands() -> Any:
-    return typer.main.get_command(app)
+    return typer.main.get_command(command_tree())
 
 
 def command(path: str) -> Any:

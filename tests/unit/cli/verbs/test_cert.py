@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from partibus.cli.main import app
+from partibus.cli.verb_table import command_tree
 from partibus.domain.clock import SystemClock
 from partibus.listener.certificates import make_authority
 from partibus.listener.served_certificate import DAY_MS
@@ -20,7 +20,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cert(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["cert", *arguments])
+    result = CliRunner().invoke(command_tree(), ["cert", *arguments])
     return result.exit_code, result.stdout, result.stderr
 
 

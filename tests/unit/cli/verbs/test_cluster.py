@@ -6,12 +6,12 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from partibus.cli.main import app
+from partibus.cli.verb_table import command_tree
 from partibus.cluster.tls_transport import CA_FILE, CA_KEY_FILE, peer_context
 
 
 def cluster(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["cluster", *arguments])
+    result = CliRunner().invoke(command_tree(), ["cluster", *arguments])
     return result.exit_code, result.stdout + result.stderr
 
 

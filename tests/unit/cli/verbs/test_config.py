@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from partibus.cli.main import app
+from partibus.cli.verb_table import command_tree
 
 GOOD = """\
 [server]
@@ -28,7 +28,7 @@ name = "all"
 
 def check(file: Path, content: str, *flags: str) -> tuple[int, str, str]:
     file.write_text(content)
-    result = CliRunner().invoke(app, ["config", "check", str(file), *flags])
+    result = CliRunner().invoke(command_tree(), ["config", "check", str(file), *flags])
     return result.exit_code, result.stdout, result.stderr
 
 

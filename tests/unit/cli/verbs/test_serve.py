@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from partibus.cli.main import app
+from partibus.cli.verb_table import command_tree
 from partibus.domain.limits import PREMIUM
 from partibus.server import lifecycle
 from partibus.server.config import Configuration, ServeSettings
@@ -33,7 +33,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
             return code
 
         monkeypatch.setattr(lifecycle, "run", run)
-        result = CliRunner().invoke(app, ["serve", *flags], env=env)
+        result = CliRunner().invoke(command_tree(), ["serve", *flags], env=env)
         return result.exit_code, runs[0].settings if runs else None, result.stderr
 
     return invoke

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from typer.testing import CliRunner
 
-from partibus.cli.main import app
+from partibus.cli.verb_table import command_tree
 from partibus.control.ownership import NodeAddress
 from partibus.control.postgres.lease_rows import add_lanes
 from partibus.control.postgres.ownership import PostgresOwnership
@@ -108,7 +108,7 @@ async def test_what_takes_too_long_and_who_is_unknown(
 
 
 async def test_the_verbs(service: ClusterService, database: str) -> None:
-    run = partial(CliRunner().invoke, app)
+    run = partial(CliRunner().invoke, command_tree())
     told = await asyncio.to_thread(run, ["cluster", "status", "--cluster", database, "--json"])
     assert [node["node"] for node in json.loads(told.stdout)["nodes"]] == [1, 2]
     told = await asyncio.to_thread(run, ["cluster", "drain", "2", "--cluster", database])

@@ -12,12 +12,14 @@ import typer
 
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.options import AsJson
+from partibus.cli.verbs import hosted_namespace
 
 if TYPE_CHECKING:
     from partibus.cli.entities.namespace_import import Result
     from partibus.cli.place import Place
 
 app = typer.Typer(help="All entities in one file, and namespaces for tests.", no_args_is_help=True)
+app.add_typer(hosted_namespace.app)
 
 
 @app.callback()

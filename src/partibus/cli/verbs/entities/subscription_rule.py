@@ -13,11 +13,13 @@ import typer
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.completion import complete_entity
 from partibus.cli.options import AsJson, Yes
+from partibus.cli.verbs.entities import rule as rule_trial
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
 
 app = typer.Typer(no_args_is_help=True)
+app.add_typer(rule_trial.app)
 
 Topic = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_entity)]
 Subscription = Annotated[str, typer.Argument(help="The subscription.")]

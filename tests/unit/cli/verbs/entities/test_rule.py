@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from partibus.cli.main import app
+from partibus.cli.verb_table import command_tree
 
 CONFIG = """\
 [[topic]]
@@ -42,7 +42,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def run(*words: object, stdin: str = "") -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["rule", *map(str, words)], input=stdin)
+    result = CliRunner().invoke(command_tree(), ["rule", *map(str, words)], input=stdin)
     return result.exit_code, result.stdout, result.stderr
 
 
