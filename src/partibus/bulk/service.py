@@ -13,7 +13,7 @@ from partibus.bulk import requests as asked
 from partibus.bulk.answers import Answer, Messages, MessagesAnswer
 from partibus.bulk.filter import compile_filter
 from partibus.domain.address import parse_address
-from partibus.domain.errors import ArgumentError, BusError, EntityNotFound
+from partibus.domain.errors import ArgumentError, BusError, EntityNotFound, StoreUnavailable
 from partibus.fragment.claims.commands import (
     ClaimMessages,
     ClaimSummary,
@@ -58,13 +58,20 @@ class BulkService:
         return self._namespace.resolve(parse_address(path))
 
     def _local(self, path: str, indexes: Iterable[int] | None = None) -> Local:
-        """Its fragments in this process: all, or exactly those asked for."""
-        here = {f.index: f for f in self.entity(path).fragments if isinstance(f, LocalFragment)}
+        """Its fragments in this process: all, or exactly those asked for.
+
+        One that is not here may have moved since it was looked up: whoever asks looks again."""
+        fragments = self.entity(path).fragments
+        here = {f.index: local for f in fragments if (local := f.local) is not None}
         if indexes is None:
             return here
-        missing = [index for index in indexes if index not in here]
-        if missing:
-            raise ArgumentError(f"Fragment {missing[0]} of '{path}' is not served here; ask again.")
+        for index in indexes:
+            if not 0 <= index < len(fragments):
+                raise ArgumentError(f"'{path}' has {len(fragments)} fragments, and no {index}.")
+            if index not in here:
+                raise StoreUnavailable(
+                    f"Fragment {index} of '{path}' is not served here; ask again where it is."
+                )
         return {index: here[index] for index in indexes}
 
     # --- actions --------------------------------------------------------------------------

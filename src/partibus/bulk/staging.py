@@ -13,7 +13,7 @@ from partibus.bulk import requests as asked
 from partibus.bulk.answers import Answer
 from partibus.bulk.putting import Refusals, stored_form
 from partibus.domain.address import parse_address
-from partibus.domain.errors import ArgumentError, BusError
+from partibus.domain.errors import BusError, StoreUnavailable
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import NewMessage
@@ -58,12 +58,13 @@ class StagingService:
     def _home(self, path: str, writer: str) -> LocalFragment:
         fragments = self._entity(path).fragments
         fragment = fragments[fragment_index(writer, len(fragments))]
-        if not isinstance(fragment, LocalFragment):
-            raise ArgumentError(
+        local = fragment.local
+        if local is None:
+            raise StoreUnavailable(
                 f"Fragment {fragment.index} of '{path}', where the stages of '{writer}' lie, is "
-                "not served here; ask again."
+                "not served here; ask again where it is."
             )
-        return fragment
+        return local
 
     # --- rows -----------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from partibus.fragment.commands import (
     Settle,
     SubQueueType,
 )
-from partibus.fragment.handle import Fragment
+from partibus.fragment.handle import Fragment, LocalFragment
 from partibus.fragment.message import Held
 
 
@@ -81,6 +81,10 @@ class MovingFragment:
         front = SessionConsumer(self.fragment_id, receiver, deletes)
         self._relays[front] = SessionRelay(front, self._target)
         return front
+
+    @property
+    def local(self) -> LocalFragment | None:
+        return self._target.local
 
     @property
     def is_available(self) -> bool:

@@ -455,6 +455,10 @@ class RemoteFragment:
         return self._far.session_consumer(self.fragment_id, receiver, deletes)
 
     @property
+    def local(self) -> None:
+        return None
+
+    @property
     def is_available(self) -> bool:
         return self._far.is_available(self._store)
 

@@ -41,6 +41,11 @@ class Fragment(Protocol):
         ...
 
     @property
+    def local(self) -> "LocalFragment | None":
+        """The fragment itself, when a broker of this process runs it."""
+        ...
+
+    @property
     def is_available(self) -> bool:
         """Whether its store answers."""
         ...
@@ -70,6 +75,10 @@ class LocalFragment:
 
     def session_consumer(self, receiver: SessionReceiver, deletes: bool) -> SessionConsumer:
         return SessionConsumer(self.fragment_id, receiver, deletes)
+
+    @property
+    def local(self) -> "LocalFragment | None":
+        return self
 
     @property
     def is_available(self) -> bool:

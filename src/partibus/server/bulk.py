@@ -142,7 +142,11 @@ class BulkPath:
             "detects_duplicates": entity.spec.requires_duplicate_detection,
             "message_bytes_max": entity.message_bytes_max,
             "fragments": [
-                {"index": i, "fragment_id": p.fragment_id, "location": locations.get(owner)}
+                {
+                    "index": i,
+                    "fragment_id": p.fragment_id,
+                    "location": None if owner is None else locations.get(owner),
+                }
                 for i, (p, owner) in enumerate(zip(record.fragments, owners, strict=True))
             ],
         }
@@ -153,12 +157,11 @@ class BulkPath:
         except Unauthorized:
             self.authorize(token, path, Rights.SEND)
 
-    def _owner(self, store: int) -> int:
+    def _owner(self, store: int) -> int | None:
+        """The worker or node that serves a lane; None while it is on its way between two."""
         if self.owner_of is None:
             return worker_of(store, self._settings.workers)
-        # A lane that moves is reached through any node.
-        owner = self.owner_of(store)
-        return self._control.worker if owner is None else owner
+        return self.owner_of(store)
 
     async def _locations(self, host: str) -> dict[int, str]:
         """The address of every worker's Flight server, once all that answer have one."""

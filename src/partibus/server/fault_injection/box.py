@@ -16,7 +16,6 @@ from partibus.domain.address import parse_address
 from partibus.domain.clock import Clock
 from partibus.fragment.broker import Scheduler, Timer
 from partibus.fragment.commands import DropLocks
-from partibus.fragment.handle import LocalFragment
 from partibus.gateway.fault_injection import ClientFaults, Throttle
 from partibus.gateway.gateway import Gateway
 from partibus.server.fault_injection.requests import (
@@ -180,9 +179,10 @@ class FaultBox:
         """Take the locks of the fragments that run here."""
         count = 0
         for fragment in self._gateway.namespace.resolve(parse_address(path)).fragments:
-            if isinstance(fragment, LocalFragment):
-                count += fragment.machine.state.lock_count
-                fragment.submit(DropLocks())
+            local = fragment.local
+            if local is not None:
+                count += local.machine.state.lock_count
+                local.submit(DropLocks())
         return count
 
 

@@ -43,7 +43,7 @@ class FragmentQuestions:
     def local(self, path: str) -> list[LocalFragment]:
         """The fragments of an entity that are served here."""
         fragments = self._namespace.resolve(parse_address(path)).fragments
-        return [fragment for fragment in fragments if isinstance(fragment, LocalFragment)]
+        return [local for fragment in fragments if (local := fragment.local) is not None]
 
     def _told(self, payload: Payload) -> Payload:
         """What the fragments here know, by index."""

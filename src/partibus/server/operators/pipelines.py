@@ -41,7 +41,8 @@ class PipelineService:
         """What pipelines hold of the fragments here, by the number of the fragment."""
         found: Payload = {}
         for fragment in self._namespace.fragments():
-            if isinstance(fragment, LocalFragment) and (held := _held(fragment)) is not None:
+            local = fragment.local
+            if local is not None and (held := _held(local)) is not None:
                 found[str(fragment.fragment_id)] = held
         return found
 
