@@ -148,7 +148,6 @@ class Peers:
         for far in self._far.values():
             self._reach(far)
         self._follow()
-        self.count_connected()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._all_connected.wait(), GATHERING_S)
 
@@ -168,6 +167,7 @@ class Peers:
         for number in others:
             if number not in self._far:
                 self._reach(self._know(number))
+        self.count_connected()  # who went is not waited for
 
     def _see_off(self, number: int) -> None:
         """One that left, or hangs: nothing is delivered any more to what it has asked for."""

@@ -162,6 +162,21 @@ async def test_nodes_come_and_go_while_the_others_run(cluster: Cluster) -> None:
     assert isinstance((await send(handle)).refusals[0][1], StoreUnavailable)
 
 
+async def test_a_node_that_is_gone_is_not_waited_for_by_one_that_starts(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a crash of several: the leases of the old ones lapse while the new ones start."""
+    monkeypatch.setattr(peers_module, "GATHERING_S", 3600.0)
+    cluster.nodes[9] = ("127.0.0.1", 1)
+    one = cluster.node(1)
+    starting = asyncio.ensure_future(one.start())
+    await until(lambda: one.peers.numbers == [9])
+    assert not starting.done()
+    del cluster.nodes[9]
+    one.group.changed()
+    await starting
+
+
 async def test_a_node_that_hangs_is_delivered_nothing_more(cluster: Cluster) -> None:
     one, two = await cluster.pair()
     inbox = Inbox()

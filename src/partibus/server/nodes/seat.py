@@ -92,6 +92,8 @@ class Seat:
         await self._begin()
         self.group.run = namespace.hex()
         self.group.worker = self.ownership.node
+        # From now on: a node whose lease lapses while this one starts is not waited for.
+        self.ownership.on_change = self._changed
         _log.info("joined the cluster as node %d", self.ownership.node)
         return self.ownership.node
 
@@ -120,7 +122,6 @@ class Seat:
 
         self._lanes = lanes
         self._keeping = LaneKeeping(self.ownership, lanes, make, prepare, keeps_locks)
-        self.ownership.on_change = self._changed
         self._changed()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OPENING_S_MAX):
