@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.amqp import conditions
@@ -176,16 +177,14 @@ class Sender(LinkOwner):
             outcomes[place] = error
 
 
+@dataclass(eq=False, slots=True)
 class ReceivedMessage:
     """A message as it came: its sections are in `payload`, its lock token in `tag`."""
 
-    __slots__ = ("delivery_id", "payload", "settled", "tag")
-
-    def __init__(self, delivery_id: int, tag: bytes, settled: bool, payload: bytes) -> None:
-        self.delivery_id = delivery_id
-        self.tag = tag
-        self.settled = settled
-        self.payload = payload
+    delivery_id: int
+    tag: bytes
+    settled: bool
+    payload: bytes
 
 
 class Receiver(LinkOwner):

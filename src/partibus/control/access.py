@@ -8,7 +8,7 @@ connection that earned them. Called by the gateway ($cbs, SASL PLAIN) and HTTP.
 
 import hmac
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from partibus.control import sas
@@ -31,18 +31,16 @@ class JwtReader(Protocol):
     def grant(self, token: str, audience_path: str, now_ms: int) -> Grant: ...
 
 
+@dataclass(eq=False, slots=True)
 class AccessControl:
     """The checks of credentials against the catalog's policies."""
 
-    __slots__ = ("_catalog", "_jwt")
-
-    def __init__(self, catalog: Catalog, jwt: JwtReader | None = None) -> None:
-        self._catalog = catalog
-        self._jwt = jwt
+    catalog: Catalog
+    jwt: JwtReader | None = None
 
     def accepts(self, token_text: str) -> bool:
         """Whether a token is of a kind that this server knows; not whether it is good."""
-        return self._jwt is not None or token_text.startswith(sas.TOKEN_PREFIX)
+        return self.jwt is not None or token_text.startswith(sas.TOKEN_PREFIX)
 
     def authenticate_token(
         self, token_text: str, audience: str, now_ms: int, host: str = ""
@@ -51,8 +49,8 @@ class AccessControl:
 
         `host` is the name by which the client addressed us, where that is known."""
         audience_path = resource_path(audience)
-        if self._jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
-            return self._jwt.grant(token_text.removeprefix(BEARER), audience_path, now_ms)
+        if self.jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
+            return self.jwt.grant(token_text.removeprefix(BEARER), audience_path, now_ms)
         token = self._without_host(sas.parse_token(token_text), host)
         return self._grant(token, audience_path, now_ms)
 
@@ -71,7 +69,7 @@ class AccessControl:
         return self._grant(token, entity_path, now_ms)
 
     def _is_entity(self, token: SasToken) -> bool:
-        return self._catalog.lookup(token.resource_path) is not None
+        return self.catalog.lookup(token.resource_path) is not None
 
     def _grant(self, token: SasToken, audience_path: str, now_ms: int) -> Grant:
         if not covers(token.resource_path, audience_path):
@@ -101,13 +99,13 @@ class AccessControl:
         head, _, rest = token.resource_path.partition("/")
         if not head or head != path_key(host.partition(":")[0]):
             return token
-        if self._catalog.lookup(head) or self._catalog.lookup(token.resource_path):
+        if self.catalog.lookup(head) or self.catalog.lookup(token.resource_path):
             return token
         return replace(token, resource_path=rest)
 
     def authenticate_any(self, token_text: str, now_ms: int) -> Grant:
         """The grant of a token, whatever it is for; for what is about no entity."""
-        if self._jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
+        if self.jwt is not None and not token_text.startswith(sas.TOKEN_PREFIX):
             return self.authenticate_token(token_text, "", now_ms)
         token = sas.parse_token(token_text)
         return self._grant(token, token.resource_path, now_ms)
@@ -116,7 +114,7 @@ class AccessControl:
         """The grants of a policy's name and key, wherever the policy sits (SAS-9)."""
         given = key.encode("utf-8", "replace")
         grants = []
-        for scope, policy in self._catalog.policies_named(policy_name):
+        for scope, policy in self.catalog.policies_named(policy_name):
             # Both keys are compared, whatever the first gave, so that time tells nothing.
             is_primary = hmac.compare_digest(policy.primary_key.encode(), given)
             is_secondary = hmac.compare_digest(policy.secondary_key.encode(), given)
@@ -130,7 +128,7 @@ class AccessControl:
         """The grant as the policies are now; None when it rests on none of them any more."""
         if not grant.policy:
             return grant
-        policy = self._catalog.policy(grant.policy_scope, grant.policy)
+        policy = self.catalog.policy(grant.policy_scope, grant.policy)
         if policy is None or grant.key not in (policy.primary_key, policy.secondary_key):
             return None
         return replace(grant, rights=policy.rights)
@@ -156,6 +154,6 @@ class AccessControl:
         )
 
     def _policies_above(self, token: SasToken) -> Iterator[tuple[str, AccessPolicy]]:
-        for scope, policy in self._catalog.policies_named(token.policy):
+        for scope, policy in self.catalog.policies_named(token.policy):
             if covers(scope, token.resource_path):
                 yield scope, policy

@@ -10,6 +10,7 @@ Called by the catalog and, through it, by the start of the server and the offlin
 import secrets
 import sqlite3
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 NAMESPACE_BYTES: Final = 16
@@ -23,13 +24,11 @@ TABLES: Final = (
 )
 
 
+@dataclass(eq=False, slots=True)
 class CatalogIdentity:
     """The catalog's own part in the identity of a data directory; writes in a transaction."""
 
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    connection: sqlite3.Connection
 
     # --- reading ------------------------------------------------------------------------
 
@@ -51,7 +50,7 @@ class CatalogIdentity:
         return self._sequence("fragment")
 
     def _sequence(self, table: str) -> int:
-        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
+        row = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
         found = row.fetchone()
         return 0 if found is None else int(found[0])
 
@@ -59,13 +58,13 @@ class CatalogIdentity:
         """The numbers of the stores that were begun: each of them must be there."""
         if not self._has("store"):
             return []
-        return [n for (n,) in self._connection.execute("SELECT number FROM store ORDER BY number")]
+        return [n for (n,) in self.connection.execute("SELECT number FROM store ORDER BY number")]
 
     def tombstones(self) -> dict[int, int]:
         """By fragment that is to be dropped, its store."""
         if not self._has("tombstone"):
             return {}
-        return dict(self._connection.execute("SELECT fragment_id, store FROM tombstone"))
+        return dict(self.connection.execute("SELECT fragment_id, store FROM tombstone"))
 
     # --- writing ------------------------------------------------------------------------
 
@@ -85,21 +84,21 @@ class CatalogIdentity:
         """Use no id up to `least` for an entity any more."""
         if self.entity_sequence() < least:
             self._insert_nameless_entity(least)
-            self._connection.execute("DELETE FROM entity WHERE entity_id = ?", (least,))
+            self.connection.execute("DELETE FROM entity WHERE entity_id = ?", (least,))
 
     def raise_fragment_sequence(self, least: int) -> None:
         """Use no id up to `least` for a fragment any more."""
         if self.fragment_sequence() >= least:
             return
         self._insert_nameless_entity(0)
-        self._connection.execute(
+        self.connection.execute(
             "INSERT INTO fragment (fragment_id, entity_id, ordinal, store) VALUES (?, 0, 0, 0)",
             (least,),
         )
-        self._connection.execute("DELETE FROM entity WHERE entity_id = 0")
+        self.connection.execute("DELETE FROM entity WHERE entity_id = 0")
 
     def _insert_nameless_entity(self, entity_id: int) -> None:
-        self._connection.execute(
+        self.connection.execute(
             "INSERT INTO entity (entity_id, path, path_key, kind, spec, created_ms, updated_ms)"
             " VALUES (?, '', '', '', '', 0, 0)",
             (entity_id,),
@@ -107,15 +106,15 @@ class CatalogIdentity:
 
     def add_store(self, number: int) -> None:
         """A store was begun and says of itself that it is this one."""
-        self._connection.execute("INSERT OR IGNORE INTO store (number) VALUES (?)", (number,))
+        self.connection.execute("INSERT OR IGNORE INTO store (number) VALUES (?)", (number,))
 
     def remove_store(self, number: int) -> None:
         """A store need not be there any more."""
-        self._connection.execute("DELETE FROM store WHERE number = ?", (number,))
+        self.connection.execute("DELETE FROM store WHERE number = ?", (number,))
 
     def bury(self, entity_id: int) -> None:
         """The fragments of an entity are to be dropped."""
-        self._connection.execute(
+        self.connection.execute(
             "INSERT OR REPLACE INTO tombstone (fragment_id, store)"
             " SELECT fragment_id, store FROM fragment WHERE entity_id = ?",
             (entity_id,),
@@ -123,22 +122,22 @@ class CatalogIdentity:
 
     def unbury(self, fragment_ids: Iterable[int]) -> None:
         """Stores have said that these are dropped."""
-        self._connection.executemany(
+        self.connection.executemany(
             "DELETE FROM tombstone WHERE fragment_id = ?", [(number,) for number in fragment_ids]
         )
 
     def _put(self, name: str, value: str) -> None:
-        self._connection.execute(
+        self.connection.execute(
             "INSERT INTO setting (name, value) VALUES (?, ?)"
             " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             (name, value),
         )
 
     def _setting(self, name: str) -> str | None:
-        row = self._connection.execute("SELECT value FROM setting WHERE name = ?", (name,))
+        row = self.connection.execute("SELECT value FROM setting WHERE name = ?", (name,))
         found = row.fetchone()
         return None if found is None else str(found[0])
 
     def _has(self, table: str) -> bool:
         query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
-        return self._connection.execute(query, (table,)).fetchone() is not None
+        return self.connection.execute(query, (table,)).fetchone() is not None

@@ -9,6 +9,7 @@ is no longer in its table was deleted. Called by the catalog's database and the 
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 CHANGES_KEPT: Final = 10_000
@@ -29,14 +30,12 @@ class News(NamedTuple):
     scopes: Sequence[str]
 
 
+@dataclass(eq=False, slots=True)
 class ChangeLog:
     """The log in one open database; `seen` is the last change that this process knows of."""
 
-    __slots__ = ("_connection", "seen")
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self.seen = 0
+    connection: sqlite3.Connection
+    seen: int = field(init=False, default=0)
 
     def note_entity(self, entity_id: int) -> None:
         """An entity was created, changed or deleted in this transaction."""
@@ -47,7 +46,7 @@ class ChangeLog:
         self._note(None, scope)
 
     def _note(self, entity_id: int | None, scope: str | None) -> None:
-        run = self._connection.execute
+        run = self.connection.execute
         number = run(
             "INSERT INTO change (entity_id, scope) VALUES (?, ?)", (entity_id, scope)
         ).lastrowid
@@ -73,10 +72,10 @@ class ChangeLog:
     def _read(self, query: str, values: tuple[int, ...] = ()) -> list[Any] | None:
         """Rows of the log; None in a catalog of a release that kept none, until it is written."""
         try:
-            return self._connection.execute(query, values).fetchall()
+            return self.connection.execute(query, values).fetchall()
         except sqlite3.OperationalError:
             known = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'change'"
-            if self._connection.execute(known).fetchone() is not None:
+            if self.connection.execute(known).fetchone() is not None:
                 raise
             return None
 

@@ -8,6 +8,7 @@ destinations are what makes it exact (TXN-17). The node starts couriers through 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.domain.address import parse_address, path_key
@@ -40,23 +41,18 @@ RETRY_MS: Final = 500
 """The outbox's own store failed: it is asked again after this time."""
 
 
+@dataclass(eq=False)
 class Courier:
     """Carries the parcels of one fragment."""
 
-    def __init__(
-        self,
-        fragment: Fragment,
-        path: str,
-        namespace: Namespace,
-        scheduler: Scheduler,
-        forward_failures: SubQueueType,
-    ) -> None:
-        self.fragment = fragment
-        self.path = path
-        self.scheduler = scheduler
-        self._namespace = namespace
-        self._desk = ParcelPacker(fragment.fragment_id, fragment.index, path)
-        self._forward_failures = forward_failures
+    fragment: Fragment
+    path: str
+    namespace: Namespace
+    scheduler: Scheduler
+    forward_failures: SubQueueType
+
+    def __post_init__(self) -> None:
+        self._desk = ParcelPacker(self.fragment.fragment_id, self.fragment.index, self.path)
         self._routes: dict[Purpose, str] = {}
         """Where the entity forwards what, at present."""
         self._legs: dict[int, Leg] = {}
@@ -152,7 +148,7 @@ class Courier:
         else:
             (parcel,) = parcels
             self._next_number = parcel.number + 1
-            subqueue = failure_subqueue(parcel.purpose, self._forward_failures)
+            subqueue = failure_subqueue(parcel.purpose, self.forward_failures)
             self._return_unrouted([parcel.number], ParcelOutcome(subqueue, reason_of(error)))
 
     def _leg(self, fragment: Fragment, path: str) -> Leg:
@@ -168,14 +164,14 @@ class Courier:
     @property
     def tracing(self) -> Tracing | None:
         """Makes the spans of traced messages; None unless the server exports them."""
-        return self._namespace.tracing
+        return self.namespace.tracing
 
     # --- making ready -------------------------------------------------------------------------
 
     def entity(self, path: str) -> Entity | None:
         """The destination of that path; None when there is none."""
         try:
-            return self._namespace.resolve(parse_address(path))
+            return self.namespace.resolve(parse_address(path))
         except BusError:
             return None
 
@@ -193,7 +189,7 @@ class Courier:
         if path_key(wanted) != path_key(leg.path) or not leg.is_part_of(entity):
             return self._elsewhere(item.purpose, wanted)
         assert entity is not None
-        subqueue = failure_subqueue(item.purpose, self._forward_failures)
+        subqueue = failure_subqueue(item.purpose, self.forward_failures)
         if item.refusal is not None:
             return ParcelOutcome(subqueue, item.refusal)
         try:
@@ -210,7 +206,7 @@ class Courier:
         wanted = self._routes.get(parcel.purpose, parcel.path)
         if path_key(wanted) != path_key(parcel.path):
             return self._elsewhere(parcel.purpose, wanted)
-        subqueue = failure_subqueue(parcel.purpose, self._forward_failures)
+        subqueue = failure_subqueue(parcel.purpose, self.forward_failures)
         return ParcelOutcome(subqueue, reason_of(EntityNotFound.named(parcel.path)))
 
     def decide(self, numbers: list[int], outcome: ParcelOutcome, port: AnswerPort) -> None:
@@ -266,34 +262,30 @@ class Courier:
         self.fragment.submit(Fetch(leg, numbers))
 
 
+@dataclass(eq=False, slots=True)
 class _Told:
     """The port of one `Forwarded`."""
 
-    __slots__ = ("_courier", "_numbers")
-
-    def __init__(self, courier: Courier, numbers: list[int]) -> None:
-        self._courier = courier
-        self._numbers = numbers
+    courier: Courier
+    numbers: list[int]
 
     def done(self, count: int) -> None:
-        self._courier.reported([])
+        self.courier.reported([])
 
     def failed(self, error: BusError) -> None:
-        self._courier.reported(self._numbers)
+        self.courier.reported(self.numbers)
 
 
+@dataclass(eq=False, slots=True)
 class _Unrouted:
     """The port of one verdict about parcels without a destination."""
 
-    __slots__ = ("_courier", "_numbers", "_outcome")
-
-    def __init__(self, courier: Courier, numbers: list[int], outcome: ParcelOutcome) -> None:
-        self._courier = courier
-        self._numbers = numbers
-        self._outcome = outcome
+    courier: Courier
+    numbers: list[int]
+    outcome: ParcelOutcome
 
     def done(self, count: int) -> None:
-        self._courier.unrouted_returned(len(self._numbers))
+        self.courier.unrouted_returned(len(self.numbers))
 
     def failed(self, error: BusError) -> None:
-        self._courier.retry_unrouted(self._numbers, self._outcome)
+        self.courier.retry_unrouted(self.numbers, self.outcome)

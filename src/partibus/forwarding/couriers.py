@@ -5,6 +5,8 @@ destination has changed. Every fragment has a courier, since transfers may enter
 that has nothing to carry waits for its outbox and costs nothing. The node calls it.
 """
 
+from dataclasses import dataclass, field
+
 from partibus.control.record import EntityRecord
 from partibus.domain.entity import TopicSpec
 from partibus.forwarding.courier import Courier
@@ -14,25 +16,20 @@ from partibus.fragment.handle import Fragment
 from partibus.gateway.namespace import Namespace
 
 
+@dataclass(eq=False)
 class Couriers:
     """Couriers by the id of the fragment that they serve."""
 
-    def __init__(
-        self,
-        namespace: Namespace,
-        scheduler: Scheduler,
-        forward_failures: SubQueueType = SubQueueType.DEAD_LETTER,
-    ) -> None:
-        self._namespace = namespace
-        self._scheduler = scheduler
-        self._forward_failures = forward_failures
-        """Where messages go that cannot be forwarded (TDQ-3)."""
-        self._couriers: dict[int, Courier] = {}
+    namespace: Namespace
+    scheduler: Scheduler
+    forward_failures: SubQueueType = SubQueueType.DEAD_LETTER
+    """Where messages go that cannot be forwarded (TDQ-3)."""
+    _couriers: dict[int, Courier] = field(init=False, default_factory=dict)
 
     def put(self, fragment: Fragment, record: EntityRecord) -> None:
         """A fragment is being served here."""
         courier = Courier(
-            fragment, record.path, self._namespace, self._scheduler, self._forward_failures
+            fragment, record.path, self.namespace, self.scheduler, self.forward_failures
         )
         self._couriers[fragment.fragment_id] = courier
         courier.start(*routes_of(record))

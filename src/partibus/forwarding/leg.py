@@ -9,6 +9,7 @@ not wait for each other: a fragment that is down holds up its own parcels alone.
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from partibus.domain.errors import BusError, ParcelSealed, QuotaExceeded, StoreCorrupt
@@ -273,31 +274,27 @@ class Leg:
         self._pause()
 
 
+@dataclass(eq=False, slots=True)
 class _Fence:
     """The port of a `Fence`."""
 
-    __slots__ = ("_leg",)
-
-    def __init__(self, leg: Leg) -> None:
-        self._leg = leg
+    leg: Leg
 
     def done(self, count: int) -> None:
-        self._leg.fenced(count)
+        self.leg.fenced(count)
 
     def failed(self, error: BusError) -> None:
-        self._leg.undecided()
+        self.leg.undecided()
 
 
+@dataclass(eq=False, slots=True)
 class _Decision:
     """The port of a verdict."""
 
-    __slots__ = ("_leg",)
-
-    def __init__(self, leg: Leg) -> None:
-        self._leg = leg
+    leg: Leg
 
     def done(self, count: int) -> None:
-        self._leg.decided()
+        self.leg.decided()
 
     def failed(self, error: BusError) -> None:
-        self._leg.undecided()
+        self.leg.undecided()

@@ -5,20 +5,20 @@ earlier one without disturbing links (SAS-10). It decides nothing about credenti
 is access control's work, and knows no links.
 """
 
+from dataclasses import dataclass, field
+
 from partibus.control.access import AccessControl, Grant, require
 from partibus.domain.errors import QuotaExceeded
 from partibus.domain.rights import Rights
 
 
+@dataclass(eq=False, slots=True)
 class Grants:
     """The grants of one connection."""
 
-    __slots__ = ("_access", "_by_audience", "_tokens_max")
-
-    def __init__(self, access: AccessControl, tokens_max: int) -> None:
-        self._access = access
-        self._tokens_max = tokens_max
-        self._by_audience: dict[str, Grant] = {}
+    access: AccessControl
+    tokens_max: int
+    _by_audience: dict[str, Grant] = field(init=False, default_factory=dict)
 
     @property
     def are_empty(self) -> bool:
@@ -32,18 +32,18 @@ class Grants:
 
     def put_token(self, token: str, audience: str, now_ms: int) -> None:
         """Add the grant of a token, or renew the one for its audience."""
-        grant = self._access.authenticate_token(token, audience, now_ms)
+        grant = self.access.authenticate_token(token, audience, now_ms)
         is_new = grant.audience not in self._by_audience
-        if is_new and len(self._by_audience) >= self._tokens_max:
+        if is_new and len(self._by_audience) >= self.tokens_max:
             raise QuotaExceeded(
-                f"A connection holds at most {self._tokens_max} tokens (SAS-9); "
+                f"A connection holds at most {self.tokens_max} tokens (SAS-9); "
                 "open another connection."
             )
         self._by_audience[grant.audience] = grant
 
     def put_plain(self, policy: str, key: str) -> None:
         """Add the grants of a policy's name and key."""
-        for grant in self._access.authenticate_plain(policy, key):
+        for grant in self.access.authenticate_plain(policy, key):
             self._by_audience[grant.audience] = grant
 
     def require(self, path: str, right: Rights, now_ms: int) -> None:
@@ -53,7 +53,7 @@ class Grants:
     def recheck(self) -> bool:
         """Policies have changed: True when a grant is less than it was, or gone (SAS-7)."""
         rechecked = {
-            audience: self._access.recheck(grant) for audience, grant in self._by_audience.items()
+            audience: self.access.recheck(grant) for audience, grant in self._by_audience.items()
         }
         has_less = any(
             grant is None or grant.rights != self._by_audience[audience].rights

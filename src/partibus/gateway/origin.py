@@ -4,6 +4,7 @@ Owns the number of a connection in this process, its transport and the samples t
 of. Nothing here runs unless an operator asks: a rate is the difference to the reading before.
 """
 
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -38,15 +39,13 @@ class Origin:
         return {"connection": self.number, "peer": self.peer, "transport": self.transport}
 
 
+@dataclass(eq=False, slots=True)
 class Sample:
     """The counter of a link at one moment."""
 
-    __slots__ = ("count", "rate", "time_ms")
-
-    def __init__(self, time_ms: int) -> None:
-        self.count = 0
-        self.time_ms = time_ms
-        self.rate = 0.0
+    time_ms: int
+    count: int = field(init=False, default=0)
+    rate: float = field(init=False, default=0.0)
 
     def read(self, count: int, now_ms: int) -> float:
         """Messages a second since the last reading; the first one looks back to the opening."""

@@ -6,6 +6,7 @@ SDKs ask or tolerate (amqp-contract 7.1).
 """
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.codec.decode import DecodeError, decode_value
@@ -131,27 +132,25 @@ class ResponseLink:
             self._connection.requests.answered()
 
 
+@dataclass(eq=False, slots=True)
 class RequestLink:
     """The link on which a client asks a node; subclasses are the nodes."""
 
-    __slots__ = ("_answered", "_link", "connection", "node")
-
-    def __init__(self, connection: "ClientConnection", link: Link, node: Address) -> None:
-        self.connection = connection
-        self._link = link
-        self.node = node
-        self._answered = 0
+    connection: "ClientConnection"
+    link: Link
+    node: Address
+    _answered: int = field(init=False, default=0)
 
     def open(self) -> None:
         """Let the client begin."""
-        self._link.set_credit(REQUEST_CREDIT)
+        self.link.set_credit(REQUEST_CREDIT)
 
     def transfer(self, event: TransferReceived) -> None:
         """Take a request: accept it, then do what it asks."""
         self._answered += 1
         if self._answered * 2 >= REQUEST_CREDIT:
             self._answered = 0
-            self._link.set_credit(REQUEST_CREDIT)
+            self.link.set_credit(REQUEST_CREDIT)
         accepted = ACCEPTED
         state = event.state
         try:
@@ -164,10 +163,10 @@ class RequestLink:
             if isinstance(state, TransactionalState):
                 self.connection.transactions.fail(state.txn_id, error)
             if not event.settled:
-                self._link.settle(event.delivery_id, rejection(error))
+                self.link.settle(event.delivery_id, rejection(error))
             return
         if not event.settled:
-            self._link.settle(event.delivery_id, accepted)
+            self.link.settle(event.delivery_id, accepted)
         self.connection.requests.take(request, len(event.payload))
 
     def handle(self, request: Request) -> None:
@@ -181,7 +180,7 @@ class RequestLink:
     @property
     def session(self) -> object:
         """The AMQP session that it is in."""
-        return self._link.session
+        return self.link.session
 
     def respond(self, request: Request, payload: bytes) -> None:
         """Route an answer: reply-to names a link of this session, or the only one is meant."""
@@ -193,7 +192,7 @@ class RequestLink:
 
     def _response_link(self, reply_to: str | None) -> ResponseLink | None:
         """The link for an answer: named by reply-to, else the newest of the node (3.1, 7.1)."""
-        session = self._link.session
+        session = self.link.session
         candidates = [
             owner
             for link, owner in self.connection.links
@@ -210,17 +209,15 @@ class RequestLink:
         """The client's sending link is gone."""
 
 
+@dataclass(eq=False, slots=True)
 class RequestQueue:
     """The requests of one connection: a few are worked on, the others wait their turn."""
 
-    __slots__ = ("_connection", "_is_going_on", "_open_count", "_waiting", "_waiting_bytes")
-
-    def __init__(self, connection: "ClientConnection") -> None:
-        self._connection = connection
-        self._open_count = 0
-        self._waiting: deque[tuple[Request, int]] = deque()
-        self._waiting_bytes = 0
-        self._is_going_on = False
+    connection: "ClientConnection"
+    _open_count: int = field(init=False, default=0)
+    _waiting: deque[tuple[Request, int]] = field(init=False, default_factory=deque)
+    _waiting_bytes: int = field(init=False, default=0)
+    _is_going_on: bool = field(init=False, default=False)
 
     @property
     def is_behind(self) -> bool:
@@ -252,7 +249,7 @@ class RequestQueue:
             return
         self._is_going_on = True
         while (
-            self._waiting and self._open_count < REQUESTS_OPEN_MAX and self._connection.is_writable
+            self._waiting and self._open_count < REQUESTS_OPEN_MAX and self.connection.is_writable
         ):
             request, byte_count = self._waiting.popleft()
             self._waiting_bytes -= byte_count

@@ -9,7 +9,7 @@ does with them is `server.telemetry`'s; without one, links and couriers hold Non
 import enum
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from partibus.domain.address import parse_address
@@ -166,24 +166,22 @@ class Tracing:
         return self._recorder.record(span)
 
 
+@dataclass(eq=False, slots=True)
 class SendTraces:
     """Traced messages of one submission, from their arrival to the answer."""
 
-    __slots__ = ("_attempts", "_begun_ns", "_fragment", "_messages", "_path", "_tracing")
-
-    def __init__(self, tracing: Tracing, path: str) -> None:
-        self._tracing = tracing
-        self._path = path
-        self._messages: list[tuple[TracedMessage, int]] = []
-        """Each with the time when it came."""
-        self._attempts: list[tuple[int, int, int, BusError | None]] = []
-        """The fragments that were asked: index, begin, end, and why it did not take them."""
-        self._fragment = 0
-        self._begun_ns = 0
+    tracing: Tracing
+    path: str
+    _messages: list[tuple[TracedMessage, int]] = field(init=False, default_factory=list)
+    """Each with the time when it came."""
+    _attempts: list[tuple[int, int, int, BusError | None]] = field(init=False, default_factory=list)
+    """The fragments that were asked: index, begin, end, and why it did not take them."""
+    _fragment: int = field(init=False, default=0)
+    _begun_ns: int = field(init=False, default=0)
 
     def add(self, messages: Sequence[NewMessage]) -> None:
         """Messages have come."""
-        now_ns = self._tracing.now_ns()
+        now_ns = self.tracing.now_ns()
         for message in messages:
             traced = traced_message(message.body)
             if traced is not None:
@@ -192,26 +190,26 @@ class SendTraces:
     def storing(self, fragment: int) -> None:
         """They are handed to a fragment."""
         self._fragment = fragment
-        self._begun_ns = self._tracing.now_ns()
+        self._begun_ns = self.tracing.now_ns()
 
     def answered(self, error: BusError | None) -> None:
         """The fragment has stored them, or has not."""
-        now_ns = self._tracing.now_ns()
+        now_ns = self.tracing.now_ns()
         self._attempts.append((self._fragment, self._begun_ns, now_ns, error))
 
     def ended(self, error: BusError | None = None) -> None:
         """The sender has its answer."""
-        end_ns = self._tracing.now_ns()
+        end_ns = self.tracing.now_ns()
         for message, start_ns in self._messages:
-            sent = self._tracing.record(
-                Operation.SEND, "send", self._path, message, start_ns, end_ns, {}, error
+            sent = self.tracing.record(
+                Operation.SEND, "send", self.path, message, start_ns, end_ns, {}, error
             )
             for fragment, begun_ns, over_ns, refusal in self._attempts:
                 place: dict[str, str | int] = {"messaging.destination.partition.id": str(fragment)}
-                self._tracing.record(
+                self.tracing.record(
                     Operation.STORE,
                     "store",
-                    self._path,
+                    self.path,
                     message,
                     begun_ns,
                     over_ns,

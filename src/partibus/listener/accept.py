@@ -13,6 +13,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from partibus.domain.errors import ConfigError
@@ -139,33 +140,28 @@ def _refusal(error: OSError, host: str, port: int, flag: str) -> ConfigError:
     return ConfigError(f"port {port} on {host} ({flag}) cannot be opened: {error.strerror}")
 
 
+@dataclass(eq=False, slots=True)
 class AcceptLoop:
     """Takes connections off one listening socket and hands them to `admit`."""
 
-    __slots__ = ("_admit", "_loop", "_pause", "sock")
+    loop: asyncio.AbstractEventLoop
+    sock: socket.socket
+    admit: Callable[[socket.socket], None]
+    _pause: asyncio.TimerHandle | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
-        admit: Callable[[socket.socket], None],
-    ) -> None:
-        self._loop = loop
-        self._admit = admit
-        self._pause: asyncio.TimerHandle | None = None
-        self.sock = sock
+    def __post_init__(self) -> None:
         self._resume()
 
     def close(self) -> None:
         """Stop listening; connections that were handed on are not touched."""
         if self._pause is not None:
             self._pause.cancel()
-        self._loop.remove_reader(self.sock.fileno())
+        self.loop.remove_reader(self.sock.fileno())
         self.sock.close()
 
     def _resume(self) -> None:
         self._pause = None
-        self._loop.add_reader(self.sock.fileno(), self._on_acceptable)
+        self.loop.add_reader(self.sock.fileno(), self._on_acceptable)
 
     def _on_acceptable(self) -> None:
         for _ in range(ACCEPTS_PER_WAKE):
@@ -179,7 +175,7 @@ class AcceptLoop:
                 self._stop_for_a_moment(error)
                 return
             accepted.setblocking(False)
-            self._admit(accepted)
+            self.admit(accepted)
 
     def _stop_for_a_moment(self, error: OSError) -> None:
         """The waiting connection stays readable, so looking again at once would spin."""
@@ -187,5 +183,5 @@ class AcceptLoop:
             log.error("accept failed: %s", error)
         else:
             log.warning("out of resources, not accepting for a moment: %s", error.strerror)
-        self._loop.remove_reader(self.sock.fileno())
-        self._pause = self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
+        self.loop.remove_reader(self.sock.fileno())
+        self._pause = self.loop.call_later(ACCEPT_PAUSE_S, self._resume)

@@ -8,6 +8,7 @@ the front. Used by the listener for silent, closing and half-asked connections.
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from partibus.domain.clock import Clock
@@ -24,17 +25,15 @@ class Expiring(Protocol):
         ...
 
 
+@dataclass(eq=False, slots=True)
 class Deadlines:
     """Members in order of arrival, each to be expired `limit_ms` after it came."""
 
-    __slots__ = ("_clock", "_limit_ms", "_loop", "_members", "_timer")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, limit_ms: int) -> None:
-        self._loop = loop
-        self._clock = clock
-        self._limit_ms = limit_ms
-        self._members: OrderedDict[Expiring, int] = OrderedDict()
-        self._timer: asyncio.TimerHandle | None = None
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    limit_ms: int
+    _members: OrderedDict[Expiring, int] = field(init=False, default_factory=OrderedDict)
+    _timer: asyncio.TimerHandle | None = field(init=False, default=None)
 
     def __len__(self) -> int:
         return len(self._members)
@@ -44,10 +43,10 @@ class Deadlines:
 
     def watch(self, member: Expiring) -> None:
         """Start the member's time limit, or restart it."""
-        self._members[member] = self._clock.monotonic_ms() + self._limit_ms
+        self._members[member] = self.clock.monotonic_ms() + self.limit_ms
         self._members.move_to_end(member)
         if self._timer is None:
-            self._timer = self._loop.call_later(SWEEP_PERIOD_S, self._on_timer)
+            self._timer = self.loop.call_later(SWEEP_PERIOD_S, self._on_timer)
 
     def forget(self, member: Expiring) -> None:
         """The member got there, or is gone; forgetting twice is harmless."""
@@ -55,7 +54,7 @@ class Deadlines:
 
     def sweep(self) -> int:
         """Expire every member whose time is over; answers how many."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         expired = 0
         while self._members:
             member, deadline_ms = next(iter(self._members.items()))
@@ -88,4 +87,4 @@ class Deadlines:
         self._timer = None
         self.sweep()
         if self._members:
-            self._timer = self._loop.call_later(SWEEP_PERIOD_S, self._on_timer)
+            self._timer = self.loop.call_later(SWEEP_PERIOD_S, self._on_timer)

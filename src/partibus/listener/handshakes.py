@@ -9,6 +9,7 @@ of it. Used by the listener.
 
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from partibus.domain.clock import Clock
@@ -26,25 +27,18 @@ Soon = Callable[[Callable[[], None]], object]
 """Has something run in the next turn of the loop."""
 
 
+@dataclass(eq=False, slots=True)
 class Handshakes:
     """Gives turns to those who want to shake hands."""
 
-    __slots__ = ("_begin", "_clock", "_most", "_shaking", "_soon", "_started", "_waiting")
-
-    def __init__(
-        self,
-        clock: Clock,
-        begin: Callable[[FirstBytes, socket.socket], None],
-        soon: Soon,
-        most: int = HANDSHAKES_MAX,
-    ) -> None:
-        self._clock = clock
-        self._begin = begin
-        self._soon = soon
-        self._most = most
-        self._shaking: dict[FirstBytes, int] = {}  # since when, oldest first
-        self._waiting: dict[FirstBytes, socket.socket] = {}
-        self._started = 0  # in this turn of the loop
+    clock: Clock
+    begin: Callable[[FirstBytes, socket.socket], None]
+    soon: Soon
+    most: int = HANDSHAKES_MAX
+    _shaking: dict[FirstBytes, int] = field(init=False, default_factory=dict)
+    """Since when, oldest first."""
+    _waiting: dict[FirstBytes, socket.socket] = field(init=False, default_factory=dict)
+    _started: int = field(init=False, default=0)  # in this turn of the loop
 
     @property
     def shaking_count(self) -> int:
@@ -54,7 +48,7 @@ class Handshakes:
     def ask(self, first: FirstBytes, sock: socket.socket) -> None:
         """Begin at once, or when somebody has ended; a slow one is made to."""
         self._waiting[first] = sock
-        if len(self._shaking) >= self._most:
+        if len(self._shaking) >= self.most:
             self._end_slowest()
         self._give_turns()
 
@@ -68,13 +62,13 @@ class Handshakes:
         return self._waiting.pop(first, None)
 
     def _give_turns(self) -> None:
-        while self._waiting and len(self._shaking) < self._most and self._started < STARTS_PER_TURN:
+        while self._waiting and len(self._shaking) < self.most and self._started < STARTS_PER_TURN:
             if not self._started:
-                self._soon(self._turned)
+                self.soon(self._turned)
             self._started += 1
             first, sock = self._waiting.popitem()
-            self._shaking[first] = self._clock.monotonic_ms()
-            self._begin(first, sock)
+            self._shaking[first] = self.clock.monotonic_ms()
+            self.begin(first, sock)
 
     def _turned(self) -> None:
         """The loop has turned: as many as before may begin."""
@@ -83,6 +77,6 @@ class Handshakes:
 
     def _end_slowest(self) -> None:
         slowest, since_ms = next(iter(self._shaking.items()))
-        if self._clock.monotonic_ms() - since_ms >= PATIENCE_MS:
+        if self.clock.monotonic_ms() - since_ms >= PATIENCE_MS:
             del self._shaking[slowest]
             slowest.expire()

@@ -303,22 +303,20 @@ class Listener:
                 first.transport.resume_reading()
 
 
+@dataclass(eq=False, slots=True)
 class SilentSocket:
     """An accepted socket that has not said a word: a descriptor and a reader, no more."""
 
-    __slots__ = ("_listener", "_loop", "sock")
+    loop: asyncio.AbstractEventLoop
+    sock: socket.socket
+    listener: Listener
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, listener: Listener
-    ) -> None:
-        self._loop = loop
-        self._listener = listener
-        self.sock = sock
-        loop.add_reader(sock.fileno(), self._on_readable)
+    def __post_init__(self) -> None:
+        self.loop.add_reader(self.sock.fileno(), self._on_readable)
 
     def expire(self) -> None:
         """It stayed silent for too long, or must make room."""
-        self._loop.remove_reader(self.sock.fileno())
+        self.loop.remove_reader(self.sock.fileno())
         self.sock.close()
 
     def _on_readable(self) -> None:
@@ -328,5 +326,5 @@ class SilentSocket:
             return
         except OSError:
             first = b""
-        self._loop.remove_reader(self.sock.fileno())
-        self._listener.spoke(self, first)
+        self.loop.remove_reader(self.sock.fileno())
+        self.listener.spoke(self, first)

@@ -6,6 +6,7 @@ that export traces alone.
 """
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.amqp.codec.decode import DecodeError
@@ -25,26 +26,22 @@ _SEARCHED_BYTES: Final = 2 * HEADER_BYTES_MAX
 """Properties come before the body, and these bytes hold all of them."""
 
 
+@dataclass(eq=False, slots=True)
 class TraceContext:
     """A span of somebody else that ours hang on."""
 
-    __slots__ = ("is_sampled", "span_id", "state", "trace_id")
-
-    def __init__(self, trace_id: int, span_id: int, is_sampled: bool, state: str = "") -> None:
-        self.trace_id = trace_id
-        self.span_id = span_id
-        self.is_sampled = is_sampled
-        self.state = state
+    trace_id: int
+    span_id: int
+    is_sampled: bool
+    state: str = ""
 
 
+@dataclass(eq=False, slots=True)
 class TracedMessage:
     """A message that is part of a sampled trace."""
 
-    __slots__ = ("context", "message_id")
-
-    def __init__(self, context: TraceContext, message_id: str) -> None:
-        self.context = context
-        self.message_id = message_id
+    context: TraceContext
+    message_id: str
 
 
 def traced_message(stored: bytes) -> TracedMessage | None:

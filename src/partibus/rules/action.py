@@ -7,6 +7,7 @@ ones see what earlier ones did. Called by the selection of a topic's copies.
 
 import enum
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from partibus.domain.property_value import PropertyValue
@@ -93,14 +94,12 @@ def _step(compiler: Compiler, text: str, statement: Statement) -> _Step:
     return _Step(target, value, text[statement.start : statement.end])
 
 
+@dataclass(eq=False, slots=True)
 class _EditedView:
     """A message as the statements so far have left it."""
 
-    __slots__ = ("_view", "edits")
-
-    def __init__(self, view: MessageView) -> None:
-        self._view = view
-        self.edits: dict[tuple[bool, str], Edit] = {}
+    view: MessageView
+    edits: dict[tuple[bool, str], Edit] = field(init=False, default_factory=dict)
 
     def put(self, target: Property, value: object) -> None:
         key = (target.is_system, target.name)
@@ -113,16 +112,16 @@ class _EditedView:
     def system(self, name: str) -> object:
         edit = self.edits.get((True, name))
         if edit is None:
-            return self._view.system(name)
+            return self.view.system(name)
         return None if edit.value is REMOVED else edit.value
 
     def user(self, name_lower: str) -> object:
         edit = self.edits.get((False, name_lower))
         if edit is None:
-            return self._view.user(name_lower)
+            return self.view.user(name_lower)
         return ABSENT if edit.value is REMOVED else edit.value
 
     def names(self) -> Collection[str]:
         removed = {n for (s, n), edit in self.edits.items() if not s and edit.value is REMOVED}
         added = {name for (is_system, name) in self.edits if not is_system}
-        return (set(self._view.names()) | added) - removed
+        return (set(self.view.names()) | added) - removed

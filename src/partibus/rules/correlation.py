@@ -8,6 +8,7 @@ equal when their types are too (COR-2). Called by `rules.ruleset` and `rules.exp
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from partibus.domain.entity import CorrelationFilter
@@ -42,14 +43,12 @@ def hashed(value: object) -> object:
     return value if type(value) is str else (type(value), value)
 
 
+@dataclass(eq=False, slots=True)
 class _Group(Generic[Item]):
     """Filters over one set of fields."""
 
-    __slots__ = ("_items", "fields")
-
-    def __init__(self, fields: tuple[Field, ...]) -> None:
-        self.fields = fields
-        self._items: dict[object, list[Item]] = {}
+    fields: tuple[Field, ...]
+    _items: dict[object, list[Item]] = field(init=False, default_factory=dict)
 
     def add(self, asked: dict[Field, object], item: Item) -> None:
         key = tuple(hashed(asked[field]) for field in self.fields)

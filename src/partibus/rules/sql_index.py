@@ -7,6 +7,7 @@ exactly what evaluating every filter would have found. Called by `rules.ruleset`
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from partibus.rules.errors import EvaluationError
@@ -19,17 +20,15 @@ Finding = tuple[Item, str]
 Entry = tuple[SqlFilter, list[Item]]
 
 
+@dataclass(eq=False, slots=True)
 class _Guarded(Generic[Item]):
     """Filters that begin by asking for the text of one property."""
 
-    __slots__ = ("_all", "_by_text", "_is_system", "_name", "_open")
-
-    def __init__(self, is_system: bool, name: str) -> None:
-        self._is_system = is_system
-        self._name = name
-        self._all: list[Entry[Item]] = []
-        self._open: list[Entry[Item]] = []
-        self._by_text: dict[str, list[Entry[Item]]] = {}
+    is_system: bool
+    name: str
+    _all: list[Entry[Item]] = field(init=False, default_factory=list)
+    _open: list[Entry[Item]] = field(init=False, default_factory=list)
+    _by_text: dict[str, list[Entry[Item]]] = field(init=False, default_factory=dict)
 
     def add(self, entry: Entry[Item]) -> None:
         guard = entry[0].guard
@@ -42,7 +41,7 @@ class _Guarded(Generic[Item]):
 
     def candidates(self, view: MessageView) -> Iterable[Entry[Item]]:
         """The filters that may be true for the message, or fail on it."""
-        value = view.system(self._name) if self._is_system else view.user(self._name)
+        value = view.system(self.name) if self.is_system else view.user(self.name)
         if type(value) is str:
             return self._by_text.get(value, ())
         # Unknown AND x is never true, but x may fail; of another type, the first term fails.

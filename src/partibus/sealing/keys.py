@@ -11,6 +11,7 @@ import binascii
 import os
 import shlex
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -35,21 +36,19 @@ class _KeyFile(msgspec.Struct, forbid_unknown_fields=True):
     data_key: str
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Vault:
     """The data key, and the sealers that are made of it."""
 
-    __slots__ = ("_key",)
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    key: bytes
 
     def store_sealer(self, number: int) -> Sealer:
         """For what a store writes."""
-        return Sealer(derive(self._key, b"partibus store %d" % number))
+        return Sealer(derive(self.key, b"partibus store %d" % number))
 
     def catalog_sealer(self) -> Sealer:
         """For the catalog."""
-        return Sealer(derive(self._key, b"partibus catalog"))
+        return Sealer(derive(self.key, b"partibus catalog"))
 
 
 # --- the user's key ---------------------------------------------------------------------------

@@ -8,6 +8,7 @@ itself. The HTTP side asks it for one entity at a time.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from partibus.bulk.service import BulkService
@@ -35,24 +36,18 @@ INSTALL_COMMAND: Final = "pip install 'partibus[flight]'"
 _log: Final = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class BulkPath:
     """Bulk, as the other parts of the server ask for it."""
 
-    def __init__(
-        self,
-        settings: ServeSettings,
-        namespace: Namespace,
-        access: AccessControl,
-        clock: Clock,
-        control: ControlHub,
-        memory: MemoryAccount,
-    ) -> None:
-        self._memory = memory
-        self._settings = settings
-        self._namespace = namespace
-        self._access = access
-        self._clock = clock
-        self._control = control
+    settings: ServeSettings
+    namespace: Namespace
+    access: AccessControl
+    clock: Clock
+    control: ControlHub
+    memory: MemoryAccount
+
+    def __post_init__(self) -> None:
         self._server: BulkServer | None = None
         self._starting: asyncio.Task[None] | None = None
         self._failure: str | None = None
@@ -60,7 +55,7 @@ class BulkPath:
         """The server's certificate and its key; without them bulk is for loopback alone."""
         self.owner_of: Callable[[int], int | None] | None = None
         """The node that serves a lane, in a cluster; None: stores have their workers."""
-        control.register(BULK, self._where)
+        self.control.register(BULK, self._where)
 
     # --- this worker ----------------------------------------------------------------------
 
@@ -72,9 +67,9 @@ class BulkPath:
             if self._starting is None:
                 self._starting = asyncio.get_running_loop().create_task(self._start())
             return {"port": None}
-        where = {"port": self._server.port, "tls": not self._settings.loopback_only}
+        where = {"port": self._server.port, "tls": not self.settings.loopback_only}
         # Nodes are on machines of their own; workers are where the client already is.
-        return where if self.owner_of is None else {**where, "host": self._settings.peer_host}
+        return where if self.owner_of is None else {**where, "host": self.settings.peer_host}
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -89,31 +84,31 @@ class BulkPath:
     def _make(self, loop: asyncio.AbstractEventLoop) -> "BulkServer":
         from partibus.bulk.flight_server import BulkServer
 
-        port = self._settings.flight_port
-        host = "[::]" if self._settings.host == EVERY_INTERFACE else self._settings.host
-        offset = self._control.worker if self.owner_of is None else 0
+        port = self.settings.flight_port
+        host = "[::]" if self.settings.host == EVERY_INTERFACE else self.settings.host
+        offset = self.control.worker if self.owner_of is None else 0
         location = f"{host}:{port + offset if port else 0}"
-        services = (BulkService(self._namespace), StagingService(self._namespace))
-        if self._settings.loopback_only:
-            return BulkServer(f"grpc://{location}", loop, *services, self, self._memory)
+        services = (BulkService(self.namespace), StagingService(self.namespace))
+        if self.settings.loopback_only:
+            return BulkServer(f"grpc://{location}", loop, *services, self, self.memory)
         assert self.certificates is not None
         certificates = [self.certificates()]
         return BulkServer(
-            f"grpc+tls://{location}", loop, *services, self, self._memory, certificates
+            f"grpc+tls://{location}", loop, *services, self, self.memory, certificates
         )
 
     def admit(self, token: str) -> None:
         """Raise Unauthorized unless the token is a good one, for whatever it is."""
         if not token:
             raise Unauthorized("A token is needed in the header authorization.")
-        self._access.authenticate_any(token, self._clock.now_ms())
+        self.access.authenticate_any(token, self.clock.now_ms())
 
     def authorize(self, token: str, path: str, right: Rights) -> None:
         """Raise Unauthorized unless the token grants a right on a path."""
         if not token:
             raise Unauthorized("A token is needed in the header authorization.")
-        now_ms = self._clock.now_ms()
-        grant = self._access.authenticate_token(token, path, now_ms)
+        now_ms = self.clock.now_ms()
+        grant = self.access.authenticate_token(token, path, now_ms)
         require([grant], path, right, now_ms)
 
     async def stop(self) -> None:
@@ -130,7 +125,7 @@ class BulkPath:
         """Where each fragment of an entity is read and written in bulk."""
         # First: without a right nobody learns whether the entity exists.
         self._authorize_any(token or "", parse_address(name).path)
-        entity = BulkService(self._namespace).entity(name)
+        entity = BulkService(self.namespace).entity(name)
         record = entity.record
         locations = await self._locations(host)
         owners = [self._owner(placement.store) for placement in record.fragments]
@@ -160,14 +155,14 @@ class BulkPath:
     def _owner(self, store: int) -> int | None:
         """The worker or node that serves a lane; None while it is on its way between two."""
         if self.owner_of is None:
-            return worker_of(store, self._settings.workers)
+            return worker_of(store, self.settings.workers)
         return self.owner_of(store)
 
     async def _locations(self, host: str) -> dict[int, str]:
         """The address of every worker's Flight server, once all that answer have one."""
         deadline = asyncio.get_running_loop().time() + START_S_MAX
         while True:
-            answers: dict[int, dict[str, Any]] = await self._control.ask_all(BULK, {})
+            answers: dict[int, dict[str, Any]] = await self.control.ask_all(BULK, {})
             failures = [answer["failure"] for answer in answers.values() if "failure" in answer]
             if failures:
                 raise NotImplementedHere(failures[0])

@@ -9,6 +9,7 @@ counts only while the server runs: a restart neither forgets it nor adds to it. 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
@@ -31,32 +32,26 @@ forgets. The shortest that can be wished for is five minutes."""
 _log: Final = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class IdleWatch:
     """Tells of this process's fragments and, in the first worker, decides over all."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        live: LiveNamespace,
-        control: ControlHub,
-        clock: Clock,
-        machines: Mapping[int, Machine],
-        decides: Callable[[], bool] | None = None,
-    ) -> None:
-        self._decides = decides
-        """Whether this process decides now, where that changes; None: the first worker does."""
-        self._catalog = catalog
-        self._live = live
-        self._control = control
-        self._clock = clock
-        self._machines = machines
-        self._written = catalog.idle_times()
+    catalog: Catalog
+    live: LiveNamespace
+    control: ControlHub
+    clock: Clock
+    machines: Mapping[int, Machine]
+    decides: Callable[[], bool] | None = None
+    """Whether this process decides now, where that changes; None: the first worker does."""
+
+    def __post_init__(self) -> None:
+        self._written = self.catalog.idle_times()
         self._task: asyncio.Task[None] | None = None
-        control.register(USAGE, self._usage)
+        self.control.register(USAGE, self._usage)
 
     def start(self) -> None:
         """Begin to look, where this is the worker that decides."""
-        if self._decides is not None or self._control.worker == 0:
+        if self.decides is not None or self.control.worker == 0:
             self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def stop(self) -> None:
@@ -67,7 +62,7 @@ class IdleWatch:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_MS / 1000)
-            if self._decides is not None and not self._decides():
+            if self.decides is not None and not self.decides():
                 continue
             try:
                 await self.sweep()
@@ -76,8 +71,8 @@ class IdleWatch:
 
     def _usage(self, payload: Payload) -> Payload:
         """How long each of the fragments asked for has been idle, as far as they are here."""
-        now_ms = self._clock.now_ms()
-        machines = self._machines
+        now_ms = self.clock.now_ms()
+        machines = self.machines
         here = [number for number in payload["fragments"] if number in machines]
         return {str(number): idle_ms(machines[number], now_ms) for number in here}
 
@@ -85,7 +80,7 @@ class IdleWatch:
 
     async def sweep(self) -> list[str]:
         """Delete what has been idle for long enough; answers the paths."""
-        watched = [r for r in self._catalog.entities() if is_watched(r)]
+        watched = [r for r in self.catalog.entities() if is_watched(r)]
         if not watched:
             return []
         idle = await self._idle_times(watched)
@@ -96,7 +91,7 @@ class IdleWatch:
         """The idle time of each entity; without entities of which a fragment did not answer."""
         concerned = {record.entity_id: self._concerned(record) for record in records}
         numbers = sorted({number for numbers in concerned.values() for number in numbers})
-        answers = await self._control.ask_all(USAGE, {"fragments": numbers})
+        answers = await self.control.ask_all(USAGE, {"fragments": numbers})
         reported = {int(number): ms for answer in answers.values() for number, ms in answer.items()}
         return {
             record.entity_id: min([reported[number] for number in concerned[record.entity_id]])
@@ -108,7 +103,7 @@ class IdleWatch:
         """The fragments whose use keeps an entity: a topic's subscriptions are part of it."""
         records = [record]
         if record.kind is EntityKind.TOPIC:
-            records += self._catalog.subscriptions(record.path)
+            records += self.catalog.subscriptions(record.path)
         return [placement.fragment_id for one in records for placement in one.fragments]
 
     async def _write(self, idle: Mapping[int, int]) -> None:
@@ -116,7 +111,7 @@ class IdleWatch:
         steps = {entity_id: ms // SWEEP_MS * SWEEP_MS for entity_id, ms in idle.items()}
         changed = {e: ms for e, ms in steps.items() if self._written.get(e, 0) != ms}
         if changed:
-            await self._live.put_idle_times(changed)
+            await self.live.put_idle_times(changed)
         self._written = steps
 
     async def _delete(self, record: EntityRecord) -> bool:
@@ -124,7 +119,7 @@ class IdleWatch:
             # Asked again: others may have been deleted before it, which takes its time.
             if not is_due(record, await self._idle_times([record])):
                 return False
-            await self._live.delete(record.path)
+            await self.live.delete(record.path)
         except BusError as error:
             _log.warning("the idle '%s' cannot be deleted yet: %s", record.path, error.text)
             return False

@@ -7,6 +7,7 @@ nothing about messages. Made by the node.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.cluster.peers import Peers
@@ -25,29 +26,23 @@ from partibus.server.topics import Topics
 NO_IDLE_TIMES: Final[Mapping[int, int]] = {}
 
 
+@dataclass(eq=False)
 class Lanes:
     """Fragments of this process and the way to all others."""
 
-    def __init__(
-        self,
-        brokers: dict[int, Broker],
-        machines: dict[int, Machine],
-        catalog: Catalog,
-        namespace: Namespace,
-        couriers: Couriers,
-        clock: Clock,
-    ) -> None:
-        self.brokers = brokers
-        """The open lanes by their numbers."""
-        self.machines = machines
-        self.catalog = catalog
-        self.namespace = namespace
+    brokers: dict[int, Broker]
+    """The open lanes by their numbers."""
+    machines: dict[int, Machine]
+    catalog: Catalog
+    namespace: Namespace
+    couriers: Couriers
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self.peers: Peers | None = None
         self.idle_times: Mapping[int, int] = NO_IDLE_TIMES
         """By entity, how long it had been idle when the server last ran."""
-        self._couriers = couriers
-        self._clock = clock
-        self._topics = Topics(catalog)
+        self._topics = Topics(self.catalog)
         self._local: dict[int, LocalFragment] = {}
 
     def attach(self, peers: Peers) -> None:
@@ -80,7 +75,7 @@ class Lanes:
         self.machines[placement.fragment_id] = machine
         fragment = LocalFragment(broker, machine, index)
         self._local[placement.fragment_id] = fragment
-        self._couriers.put(fragment, record)
+        self.couriers.put(fragment, record)
         return fragment
 
     def _here(self, placement: Placement, fragment: LocalFragment) -> None:
@@ -92,7 +87,7 @@ class Lanes:
 
     def _idle_ms(self, record: EntityRecord) -> int:
         """How long an entity had been idle when the server last ran; an update since is use."""
-        since_update_ms = max(0, self._clock.now_ms() - record.updated_ms)
+        since_update_ms = max(0, self.clock.now_ms() - record.updated_ms)
         return min(self.idle_times.get(record.entity_id, 0), since_update_ms)
 
     def changed(self, record: EntityRecord) -> None:
@@ -105,13 +100,13 @@ class Lanes:
         for placement in record.fragments:
             if placement.store in self.brokers:
                 self.brokers[placement.store].change(placement.fragment_id, spec)
-        self._couriers.changed(record)
+        self.couriers.changed(record)
 
     def drop(self, record: EntityRecord) -> None:
         """An entity was deleted: its fragments go, with all their messages."""
         self._topics.leave(record)
         for placement in record.fragments:
-            self._couriers.drop(placement.fragment_id)
+            self.couriers.drop(placement.fragment_id)
             self.namespace.drop_fragment(placement.fragment_id)
             if placement.store in self.brokers:
                 del self.machines[placement.fragment_id]

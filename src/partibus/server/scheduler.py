@@ -7,6 +7,7 @@ server imports asyncio for its timers.
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.fragment.broker import Timer
@@ -15,26 +16,24 @@ IDLE_POLL_S: Final = 0.005
 """How often a stopping node looks whether its brokers have come to rest."""
 
 
+@dataclass(eq=False, slots=True)
 class LoopScheduler:
     """Turns of an asyncio loop."""
 
-    __slots__ = ("_loop",)
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    loop: asyncio.AbstractEventLoop
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Run after what is under way now."""
-        self._loop.call_soon(callback)
+        self.loop.call_soon(callback)
 
     def call_later_ms(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         """Run after this many milliseconds."""
-        return self._loop.call_later(delay_ms / 1000, callback)
+        return self.loop.call_later(delay_ms / 1000, callback)
 
     def call_from_thread(self, callback: Callable[[], None]) -> None:
         """Run on the loop, asked from any thread; a loop that has ended is left alone."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback)
+            self.loop.call_soon_threadsafe(callback)
 
 
 async def until(is_so: Callable[[], bool], limit_s: float) -> None:

@@ -110,23 +110,18 @@ class Endpoints:
         )
 
 
+@dataclass(eq=False)
 class Service:
     """One node with its listener; `start` once, `stop` once."""
 
-    def __init__(
-        self,
-        node: ServedNode,
-        settings: ServeSettings,
-        clock: Clock,
-        sockets_max: int,
-        membership: Membership | None = None,
-    ) -> None:
-        self._node = node
-        self._membership = membership
-        """Given to a worker, whose ports and certificates are shared with others."""
-        self._settings = settings
-        self._clock = clock
-        self._sockets_max = sockets_max
+    node: ServedNode
+    settings: ServeSettings
+    clock: Clock
+    sockets_max: int
+    membership: Membership | None = None
+    """Given to a worker, whose ports and certificates are shared with others."""
+
+    def __post_init__(self) -> None:
         self._cleanup = contextlib.ExitStack()
         self._listener: Listener | None = None
         self._is_stopping = False
@@ -145,7 +140,7 @@ class Service:
         assert self._listener is not None
         self._is_stopping = True
         self._listener.close_ports()
-        await self._node.stop()
+        await self.node.stop()
         await self._listener.drain()
         if self._telemetry is not None:
             await self._telemetry.stop()
@@ -153,7 +148,7 @@ class Service:
 
     async def alive(self) -> dict[int, bool]:
         """Whether the loops of all workers turn; one that is stopping is not asked for others."""
-        return {} if self._is_stopping else await self._node.health.alive()
+        return {} if self._is_stopping else await self.node.health.alive()
 
     async def report(self) -> "HealthReport":
         """What `/health` and `/readyz` go by."""
@@ -161,30 +156,30 @@ class Service:
             from partibus.ops.health import HealthReport
 
             return HealthReport(workers={}, stores={}, is_draining=True)
-        return await self._node.health.report()
+        return await self.node.health.report()
 
     async def _start(self) -> Endpoints:
         loop = asyncio.get_running_loop()
         # A worker's share of the clients goes to the others for as long as it does not listen,
         # so it binds last; a server of one process first, since a busy port ends it anyway.
-        ports = self._bind() if self._membership is None else {}
-        if self._membership is None:  # the supervisor has claimed it for its workers
-            claim_data_directory(self._settings, self._cleanup)
-        identity = identity_of(self._settings, self._tls_directory, self._clock)
+        ports = self._bind() if self.membership is None else {}
+        if self.membership is None:  # the supervisor has claimed it for its workers
+            claim_data_directory(self.settings, self._cleanup)
+        identity = identity_of(self.settings, self._tls_directory, self.clock)
         waiting = self._waiting_room(loop, ports)
         # Making keys loads a large library; the stores open meanwhile.
         making = loop.run_in_executor(None, identity.ensure)
-        started, made = await asyncio.gather(self._node.start(), making, return_exceptions=True)
+        started, made = await asyncio.gather(self.node.start(), making, return_exceptions=True)
         waiting.close()
         if isinstance(started, BaseException):
             raise started
         if isinstance(made, BaseException):
-            await self._node.stop()
+            await self.node.stop()
             raise made
         self._open_telemetry()
         ports = ports or self._bind()
         self._listener = self._listen(loop, identity)
-        self._node.bulk.certificates = identity.server_pair
+        self.node.bulk.certificates = identity.server_pair
         for sockets in ports.values():
             for sock in sockets:
                 self._listener.accept_from(sock)
@@ -192,22 +187,22 @@ class Service:
 
     def _open_telemetry(self) -> None:
         """Export traces and metrics where that is asked for; the SDK is not loaded otherwise."""
-        if not self._settings.otel:
+        if not self.settings.otel:
             return
         from partibus.server.telemetry.export import open_telemetry
 
-        worker = 0 if self._membership is None else self._membership.worker
+        worker = 0 if self.membership is None else self.membership.worker
         self._telemetry = open_telemetry(worker)
         if self._telemetry.tracing is not None:
-            self._node.gateway.trace(self._telemetry.tracing)
-        self._telemetry.start(self._node.administration.signals.gather)
+            self.node.gateway.trace(self._telemetry.tracing)
+        self._telemetry.start(self.node.administration.signals.gather)
 
     def _bind(self) -> dict[str, list[socket.socket]]:
         """The listening sockets by flag, in the order in which a flag stands in for another."""
-        host = self._settings.host
+        host = self.settings.host
         bound = {}
-        for flag, port in wanted_ports(self._settings).items():
-            bound[flag] = bind(host, port, flag, shared=self._membership is not None)
+        for flag, port in wanted_ports(self.settings).items():
+            bound[flag] = bind(host, port, flag, shared=self.membership is not None)
             for sock in bound[flag]:
                 self._cleanup.callback(sock.close)
         return bound
@@ -222,24 +217,24 @@ class Service:
         return room
 
     def _tls_directory(self) -> Path:
-        if self._membership is not None:
-            return self._membership.tls
-        if not self._settings.memory:
-            return self._settings.data / "tls"
+        if self.membership is not None:
+            return self.membership.tls
+        if not self.settings.memory:
+            return self.settings.data / "tls"
         temporary = tempfile.TemporaryDirectory(prefix="partibus-tls-")
         return Path(self._cleanup.enter_context(temporary))
 
     def _listen(self, loop: asyncio.AbstractEventLoop, identity: "Identity") -> Listener:
-        connections_max = self._settings.profile.connections_max
+        connections_max = self.settings.profile.connections_max
         limits = ListenerLimits(
             connections_max=connections_max,
-            sockets_max=min(connections_max + HEADROOM_SOCKETS, self._sockets_max),
+            sockets_max=min(connections_max + HEADROOM_SOCKETS, self.sockets_max),
         )
         return Listener(
             loop=loop,
-            clock=self._clock,
+            clock=self.clock,
             limits=limits,
-            connect=self._node.gateway.connect,
+            connect=self.node.gateway.connect,
             tls_context=identity.context,
             http_application=self._http_application,
         )
@@ -249,20 +244,20 @@ class Service:
         from partibus.console.pages import console_routes
         from partibus.ops.health import operations_application
 
-        routes = [*console_routes(self._settings.console), *self._node.data_routes()]
+        routes = [*console_routes(self.settings.console), *self.node.data_routes()]
         operations = operations_application(
-            self, self._node.administration, routes, self._settings.metrics
+            self, self.node.administration, routes, self.settings.metrics
         )
-        application = with_management(self._node.management(), operations)
-        if self._node.hosted is None:
+        application = with_management(self.node.management(), operations)
+        if self.node.hosted is None:
             return application
         from partibus.server.testing.application import HostedApplication
 
-        return HostedApplication(self._node.hosted, application)
+        return HostedApplication(self.node.hosted, application)
 
     def _endpoints(self, ports: dict[str, list[socket.socket]], ca_path: Path) -> Endpoints:
         numbers = {flag: int(sockets[0].getsockname()[1]) for flag, sockets in ports.items()}
-        return endpoints_of(numbers, self._settings, ca_path, self._node.connection_string)
+        return endpoints_of(numbers, self.settings, ca_path, self.node.connection_string)
 
 
 Identity = DevelopmentAuthority | ServedCertificate

@@ -8,6 +8,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from partibus.domain.errors import ConfigError
 from partibus.fragment.broker import Scheduler
@@ -21,46 +22,40 @@ from partibus.store.memory import MemoryStore
 from partibus.store.sealed import SealedStore
 
 
+@dataclass(eq=False)
 class StoreMaker:
     """Makes stores by their number; keeps the faults of each when faults are wanted."""
 
-    def __init__(
-        self,
-        settings: ServeSettings,
-        notify: Notify,
-        scheduler: Scheduler,
-        vault: Vault | None = None,
-    ) -> None:
-        self._settings = settings
-        self._vault = vault
-        self._notify = notify
-        self._scheduler = scheduler
-        self.faults: dict[int, StoreFaults] = {}
+    settings: ServeSettings
+    notify: Notify
+    scheduler: Scheduler
+    vault: Vault | None = None
+    faults: dict[int, StoreFaults] = field(init=False, default_factory=dict)
 
     def make(self, number: int) -> Store:
         """The store of that number, not open yet."""
-        if self._settings.memory:
+        if self.settings.memory:
             return self._in_memory(number)
-        if number in self._settings.store_databases:
-            return self._in_database(number, self._settings.store_databases[number])
+        if number in self.settings.store_databases:
+            return self._in_database(number, self.settings.store_databases[number])
         store = self._on_disk(number)
-        if self._vault is None:
+        if self.vault is None:
             return store
-        directory = self._settings.store_directories[number]
-        return SealedStore(directory, store, self._vault.store_sealer(number))
+        directory = self.settings.store_directories[number]
+        return SealedStore(directory, store, self.vault.store_sealer(number))
 
     def _on_disk(self, number: int) -> SegmentStore:
-        directory = self._settings.store_directories[number]
-        free_min = self._settings.disk_free_min
-        if not self._settings.faults:
-            return SegmentStore(directory, notify=self._notify, free_min=free_min)
+        directory = self.settings.store_directories[number]
+        free_min = self.settings.disk_free_min
+        if not self.settings.faults:
+            return SegmentStore(directory, notify=self.notify, free_min=free_min)
         disk = FaultyDisk(OsDisk())
-        store = SegmentStore(directory, notify=self._notify, disk=disk, free_min=free_min)
+        store = SegmentStore(directory, notify=self.notify, disk=disk, free_min=free_min)
         self.faults[number] = DiskFaults(store, disk)
         return store
 
     def _in_database(self, number: int, address: str) -> Store:
-        if self._vault is not None:
+        if self.vault is not None:
             raise ConfigError(
                 f"Store {number} is in a database, which is not encrypted by this server: have the "
                 "database encrypt its own disk, and start without an encryption key."
@@ -74,20 +69,20 @@ class StoreMaker:
             ) from error
         owner = f"{socket.gethostname()} process {os.getpid()}"
         # A node of a cluster writes under a lease: its holder opens a lane anew after a failure.
-        is_alone = self._settings.cluster is None
-        return PostgresStore(address, number, notify=self._notify, owner=owner, takes_over=is_alone)
+        is_alone = self.settings.cluster is None
+        return PostgresStore(address, number, notify=self.notify, owner=owner, takes_over=is_alone)
 
     def _in_memory(self, number: int) -> Store:
-        if not self._settings.faults:
-            return MemoryStore(notify=self._notify)
-        faults = MemoryFaults(self._notify, self._later)
+        if not self.settings.faults:
+            return MemoryStore(notify=self.notify)
+        faults = MemoryFaults(self.notify, self._later)
         store = MemoryStore(notify=faults.notify)
         faults.attach(store)
         self.faults[number] = faults
         return store
 
     def _later(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        self._scheduler.call_later_ms(delay_ms, callback)
+        self.scheduler.call_later_ms(delay_ms, callback)
 
 
 def new_first_token() -> int:

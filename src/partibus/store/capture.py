@@ -7,6 +7,7 @@ copy. Takes no lock and copies nothing. Made by the store; used by the server's 
 """
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,28 +20,24 @@ from partibus.store.watermark import WATERMARK_NAME, encode_watermark
 _LEFT_OUT: Final = frozenset({LOCK_NAME, RESERVE_NAME, WATERMARK_NAME})
 
 
+@dataclass(eq=False, slots=True)
 class CapturedFile:
     """A file of a store, up to the length that counts.
 
     `stamp` shows whether a file that was copied before is unchanged; none while it grows."""
 
-    __slots__ = ("length", "name", "stamp")
-
-    def __init__(self, name: str, length: int, stamp: str) -> None:
-        self.name = name
-        self.length = length
-        self.stamp = stamp
+    name: str
+    length: int
+    stamp: str
 
 
+@dataclass(eq=False, slots=True)
 class Capture:
     """What was durable at one moment; `names` are all that lay in the directory then."""
 
-    __slots__ = ("names", "position", "store_id")
-
-    def __init__(self, store_id: bytes, position: int, names: list[str]) -> None:
-        self.store_id = store_id
-        self.position = position
-        self.names = names
+    store_id: bytes
+    position: int
+    names: list[str]
 
     @property
     def watermark(self) -> bytes:

@@ -7,6 +7,7 @@ Does not know what a state contains. Written by the store's housekeeping thread,
 
 import contextlib
 import struct
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -29,22 +30,18 @@ _PAGE: Final = struct.Struct("<QQQII")
 _CRC: Final = struct.Struct("<I")
 
 
+@dataclass(eq=False, slots=True)
 class Checkpoint:
     """States as of `position`; the log was known durable up to `durable` by then.
 
     `places` says where the pages lie that the states mention."""
 
-    __slots__ = ("durable", "file_bytes", "places", "position", "states", "store_id")
-
-    def __init__(
-        self, store_id: bytes, position: int, durable: int, states: dict[int, bytes]
-    ) -> None:
-        self.store_id = store_id
-        self.position = position
-        self.durable = durable
-        self.states = states
-        self.places: dict[int, Place] = {}
-        self.file_bytes = 0  # known once it is written or read
+    store_id: bytes
+    position: int
+    durable: int
+    states: dict[int, bytes]
+    places: dict[int, Place] = field(init=False, default_factory=dict)
+    file_bytes: int = field(init=False, default=0)  # known once it is written or read
 
 
 def checkpoint_path(directory: Path, position: int) -> Path:

@@ -8,6 +8,7 @@ the store on the loop thread, and reports to it there.
 
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -32,29 +33,22 @@ from partibus.store.worker import Worker
 _log: Final = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Housekeeper:
     """Writes checkpoints one after the other; `position` is the latest durable one's."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        directory: Path,
-        table: SegmentTable,
-        notify: Notify,
-        *,
-        room: Room,
-        forget: Callable[[list[str]], None],
-        changed: Callable[[], None],
-    ) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._table = table
-        self._notify = notify
-        self._room = room
-        self._forget = forget
-        self._changed = changed
-        self._worker = Worker(f"store-keep-{directory.name}")
-        self._page_index = PageIndex(disk, directory)
+    disk: Disk
+    directory: Path
+    table: SegmentTable
+    notify: Notify
+    _: KW_ONLY
+    room: Room
+    forget: Callable[[list[str]], None]
+    changed: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self._worker = Worker(f"store-keep-{self.directory.name}")
+        self._page_index = PageIndex(self.disk, self.directory)
         """Of the thread, once it has work."""
         self.position = 0
         self.file_bytes = 0
@@ -64,7 +58,7 @@ class Housekeeper:
 
     def checkpoint(self, checkpoint: Checkpoint, increment: Increment | None, done: Done) -> None:
         """Write it, delete what it makes superfluous, then tell."""
-        empty = self._table.empty_before(checkpoint.position)
+        empty = self.table.empty_before(checkpoint.position)
         self._worker.submit(partial(self._write, checkpoint, increment, empty, done))
 
     def adopt(self, checkpoint: Checkpoint) -> None:
@@ -76,17 +70,17 @@ class Housekeeper:
         """Delete what a crash left beside the latest checkpoint: older ones, and stray pages."""
         self._drop_older_checkpoints()
         for path in self._page_index.strays():
-            self._disk.remove(path)
+            self.disk.remove(path)
 
     def _count(self, checkpoint: Checkpoint, page_bytes: int) -> None:
         self.position = checkpoint.position
         self.file_bytes = checkpoint.file_bytes + page_bytes
 
     def _drop_older_checkpoints(self) -> None:
-        latest = checkpoint_path(self._directory, self.position).name
-        for name in checkpoint_names(self._disk.names(self._directory)):
+        latest = checkpoint_path(self.directory, self.position).name
+        for name in checkpoint_names(self.disk.names(self.directory)):
             if name < latest:
-                self._disk.remove(self._directory / name)
+                self.disk.remove(self.directory / name)
 
     def close(self) -> None:
         """Finish what was begun."""
@@ -98,18 +92,18 @@ class Housekeeper:
         try:
             written = self._write_somehow(checkpoint, increment)
         except Exception as error:
-            _log.error("%s: a checkpoint could not be written: %r", self._directory, error)
-            text = f"The store {self._directory} could not write a checkpoint: {error}."
-            self._notify(partial(self._failed, StoreUnavailable(text), done))
+            _log.error("%s: a checkpoint could not be written: %r", self.directory, error)
+            text = f"The store {self.directory} could not write a checkpoint: {error}."
+            self.notify(partial(self._failed, StoreUnavailable(text), done))
         else:
-            self._notify(partial(self._written, checkpoint, written, empty, done))
+            self.notify(partial(self._written, checkpoint, written, empty, done))
 
     def _write_somehow(self, checkpoint: Checkpoint, increment: Increment | None) -> "_Written":
         """On a full disk at the cost of the reserve: a checkpoint is what gives room."""
         try:
             return self._write_all(checkpoint, increment)
         except OSError as error:
-            if not is_full(error) or not self._room.give_up():
+            if not is_full(error) or not self.room.give_up():
                 raise
             return self._write_all(checkpoint, increment)
 
@@ -120,12 +114,12 @@ class Housekeeper:
         index = self._page_index.write(pages, needed, checkpoint.store_id)
         checkpoint.places = index.places
         try:
-            prepare_checkpoint(self._disk, self._directory, checkpoint)
+            prepare_checkpoint(self.disk, self.directory, checkpoint)
         except BaseException:
             index.file.discard()
             raise
         try:
-            name_checkpoint(self._disk, self._directory, checkpoint)
+            name_checkpoint(self.disk, self.directory, checkpoint)
         except BaseException:
             self._page_index.set_aside(index)
             raise
@@ -134,7 +128,7 @@ class Housekeeper:
 
     def _failed(self, error: BusError, done: Done) -> None:
         self.failing = True
-        self._changed()
+        self.changed()
         tell(done, error)
 
     def _written(
@@ -143,34 +137,32 @@ class Housekeeper:
         self._count(checkpoint, written.page_bytes)
         self.written_bytes = checkpoint.file_bytes + written.new_bytes
         self.failing = False
-        self._changed()
+        self.changed()
         # What an earlier checkpoint gave up meanwhile is gone from the table already.
-        going = [base for base in empty if self._table.holds_nothing(base)]
-        names = [self._table.remove(base).name for base in going]
-        self._forget(names)
-        paths = [self._directory / name for name in names] + written.superfluous
+        going = [base for base in empty if self.table.holds_nothing(base)]
+        names = [self.table.remove(base).name for base in going]
+        self.forget(names)
+        paths = [self.directory / name for name in names] + written.superfluous
         if not self._worker.submit(partial(self._delete, paths, done)):
             tell(done, None)  # closed meanwhile: the next start meets the files again
 
     def _delete(self, paths: list[Path], done: Done) -> None:
         try:
             for path in paths:
-                self._disk.remove(path)
+                self.disk.remove(path)
             self._drop_older_checkpoints()
         except OSError as error:
             # They hold nothing anyone needs; the next start meets them again.
-            _log.warning("%s: obsolete files remain: %r", self._directory, error)
-        self._notify(partial(tell, done, None))
+            _log.warning("%s: obsolete files remain: %r", self.directory, error)
+        self.notify(partial(tell, done, None))
 
 
+@dataclass(eq=False, slots=True)
 class _Written:
     """What became durable with a checkpoint, and what it made superfluous."""
 
-    __slots__ = ("new_bytes", "page_bytes", "superfluous")
-
-    def __init__(self, new_bytes: int, page_bytes: int, superfluous: list[Path]) -> None:
-        self.new_bytes = new_bytes
-        """Of the pages that it wrote."""
-        self.page_bytes = page_bytes
-        """Of all page files."""
-        self.superfluous = superfluous
+    new_bytes: int
+    """Of the pages that it wrote."""
+    page_bytes: int
+    """Of all page files."""
+    superfluous: list[Path]

@@ -8,6 +8,7 @@ same contract tests run.
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 
@@ -49,19 +50,15 @@ class StoreTimings:
         """The sync to disk alone."""
 
 
+@dataclass(eq=False, slots=True)
 class RecoveredRecord:
     """One record found after the checkpoint; its body was verified but is not held."""
 
-    __slots__ = ("body_length", "fragment", "kind", "meta", "position")
-
-    def __init__(
-        self, fragment: int, kind: int, meta: bytes, position: int, body_length: int
-    ) -> None:
-        self.fragment = fragment
-        self.kind = kind
-        self.meta = meta
-        self.position = position
-        self.body_length = body_length
+    fragment: int
+    kind: int
+    meta: bytes
+    position: int
+    body_length: int
 
 
 class Pages(Protocol):
@@ -84,23 +81,19 @@ class NoPages:
         raise StoreCorrupt(f"A checkpoint lacks the page {number}.")
 
 
+@dataclass(eq=False, slots=True)
 class Increment:
     """How a checkpoint differs from the ones before it.
 
     States mention pages by their numbers. A page is given once, with the first checkpoint that
     mentions it, and is kept for as long as later ones do."""
 
-    __slots__ = ("needed", "pages", "position")
-
-    def __init__(
-        self, position: int, pages: dict[int, PageSource], needed: Sequence[Sequence[int]]
-    ) -> None:
-        self.position = position
-        """Where the log stood when the states were as they are written."""
-        self.pages = pages
-        """The pages that no checkpoint has had, by number."""
-        self.needed = needed
-        """The numbers of all pages that the states mention, those of each state together."""
+    position: int
+    """Where the log stood when the states were as they are written."""
+    pages: dict[int, PageSource]
+    """The pages that no checkpoint has had, by number."""
+    needed: Sequence[Sequence[int]]
+    """The numbers of all pages that the states mention, those of each state together."""
 
 
 class Recovered:

@@ -7,6 +7,7 @@ half made. Reads no entry. Called by the store when it opens.
 
 import logging
 import uuid
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ from partibus.store.watermark import WATERMARK_NAME, WatermarkFound, read_waterm
 _log: Final = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, slots=True)
 class Inventory:
     """The files of a store; `bases` is empty when it is new.
 
@@ -39,16 +41,13 @@ class Inventory:
     durable before any entry was read, `may_cut` whether that is all there is to know.
     """
 
-    __slots__ = ("bases", "checkpoint", "compacted", "durable", "may_cut", "sizes", "store_id")
-
-    def __init__(self, store_id: bytes) -> None:
-        self.store_id = store_id
-        self.bases: list[int] = []
-        self.sizes: list[int] = []
-        self.compacted: list[Segment] = []
-        self.checkpoint: Checkpoint | None = None
-        self.durable = 0
-        self.may_cut = True
+    store_id: bytes
+    bases: list[int] = field(init=False, default_factory=list)
+    sizes: list[int] = field(init=False, default_factory=list)
+    compacted: list[Segment] = field(init=False, default_factory=list)
+    checkpoint: Checkpoint | None = field(init=False, default=None)
+    durable: int = field(init=False, default=0)
+    may_cut: bool = field(init=False, default=True)
 
 
 def prepare_log(disk: Disk, directory: Path, segment_bytes: int) -> Inventory:

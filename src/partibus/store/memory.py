@@ -7,6 +7,7 @@ turn of the loop, grouped as the commit thread would group it. Called by the bro
 
 from array import array
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -29,15 +30,13 @@ from partibus.store.record import Record
 FIRST_POSITION: Final = 1
 
 
+@dataclass(eq=False, slots=True)
 class _Waiting:
     """An append whose `done` has not run yet."""
 
-    __slots__ = ("done", "end", "records")
-
-    def __init__(self, records: list[Record], end: int, done: Done) -> None:
-        self.records = records
-        self.end = end
-        self.done = done
+    records: list[Record]
+    end: int
+    done: Done
 
 
 class _KeptPages:

@@ -9,6 +9,7 @@ recovery to read.
 import contextlib
 import struct
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -236,14 +237,12 @@ class PageIndex:
         return moving
 
 
+@dataclass(eq=False, slots=True)
 class NewPageIndex:
     """The pages of a checkpoint that is being written."""
 
-    __slots__ = ("file", "places")
-
-    def __init__(self, places: dict[int, Place], file: "_PageFile") -> None:
-        self.places = places
-        self.file = file
+    places: dict[int, Place]
+    file: "_PageFile"
 
 
 class _PageFile:

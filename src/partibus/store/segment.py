@@ -6,6 +6,7 @@ cache of descriptors for reading. Knows nothing of entries. Called by the commit
 """
 
 import struct
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -141,24 +142,22 @@ def make_segment(disk: Disk, directory: Path, store_id: bytes, base: int, length
     return fd
 
 
+@dataclass(eq=False, slots=True)
 class OpenSegments:
     """Descriptors for reading, the longest unused closed first; one owner thread each."""
 
-    __slots__ = ("_directory", "_disk", "_fds", "_open_max")
-
-    def __init__(self, disk: Disk, directory: Path, open_max: int = OPEN_SEGMENTS_MAX) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._open_max = open_max
-        self._fds: dict[str, int] = {}
+    disk: Disk
+    directory: Path
+    open_max: int = OPEN_SEGMENTS_MAX
+    _fds: dict[str, int] = field(init=False, default_factory=dict)
 
     def descriptor(self, name: str) -> int:
         """The descriptor of a file, opened when it is not."""
         fd = self._fds.pop(name, None)
         if fd is None:
-            fd = self._disk.open(self._directory / name, writable=False)
-            if len(self._fds) >= self._open_max:
-                self._disk.close(self._fds.pop(next(iter(self._fds))))
+            fd = self.disk.open(self.directory / name, writable=False)
+            if len(self._fds) >= self.open_max:
+                self.disk.close(self._fds.pop(next(iter(self._fds))))
         self._fds[name] = fd  # the youngest stands last
         return fd
 
@@ -167,7 +166,7 @@ class OpenSegments:
         for name in names:
             fd = self._fds.pop(name, None)
             if fd is not None:
-                self._disk.close(fd)
+                self.disk.close(fd)
 
     def close(self) -> None:
         """Close everything."""

@@ -7,6 +7,7 @@ file. Lives on the loop thread and is called by the store, its readers and its c
 
 from array import array
 from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -127,20 +128,18 @@ class Segment:
         self.released = self.released[:0]
 
 
+@dataclass(eq=False, slots=True)
 class SegmentTable:
     """Segments in the order of the log, each with its end and its live bytes."""
 
-    __slots__ = ("_bases", "_directory", "_segments", "held", "live_bytes", "sealed_bytes")
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._bases: list[int] = []
-        self._segments: list[Segment] = []
-        self.live_bytes = 0
-        self.sealed_bytes = 0
-        """The size of all files but the last."""
-        self.held: dict[int, int] = {}
-        """Bodies that are being read, and how often; they stay, released or not."""
+    directory: Path
+    _bases: list[int] = field(init=False, default_factory=list)
+    _segments: list[Segment] = field(init=False, default_factory=list)
+    live_bytes: int = field(init=False, default=0)
+    sealed_bytes: int = field(init=False, default=0)
+    """The size of all files but the last."""
+    held: dict[int, int] = field(init=False, default_factory=dict)
+    """Bodies that are being read, and how often; they stay, released or not."""
 
     def add(self, base: int, end: int = OPEN_END) -> None:
         """A segment after all others; its bodies are live as they come."""
@@ -316,7 +315,7 @@ class SegmentTable:
         if index >= 0:
             near, base = self._segments[index].name, self._segments[index].base
         return StoreCorrupt.at(
-            self._directory / near,
+            self.directory / near,
             position - base,
             "a message is expected here, but "
             "this file, or the one after it, is missing or cut short; restore it from a copy.",

@@ -6,19 +6,18 @@ first out, timers by their time. Moves a `ManualClock` along with its timers.
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from partibus.testing.clock import ManualClock
 
 
+@dataclass(eq=False, slots=True)
 class ManualTimer:
     """A timer that can be called off."""
 
-    __slots__ = ("callback", "is_cancelled")
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback = callback
-        self.is_cancelled = False
+    callback: Callable[[], None]
+    is_cancelled: bool = field(init=False, default=False)
 
     def cancel(self) -> None:
         """Never run."""

@@ -7,6 +7,7 @@ a key go alone: a partitioned entity finds the copy by the id of a message, not 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from partibus.amqp.errors import AmqpError
@@ -43,15 +44,13 @@ def describe(access: Access, path: str) -> Entity:
     return Entity(path, 0, "", False, True, bytes_max, {})
 
 
+@dataclass(eq=False, slots=True)
 class Parcel:
     """Letters that travel in one transfer."""
 
-    __slots__ = ("byte_count", "key", "letters")
-
-    def __init__(self, key: Key) -> None:
-        self.key = key
-        self.letters: list[Letter] = []
-        self.byte_count = 0
+    key: Key
+    letters: list[Letter] = field(init=False, default_factory=list)
+    byte_count: int = field(init=False, default=0)
 
     def has_room(self, letter: Letter, bytes_max: int) -> bool:
         size = self.byte_count + len(letter.payload) + SECTION_BYTES

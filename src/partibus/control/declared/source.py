@@ -6,6 +6,7 @@ in the scan that maps paths to lines, and the way it spells a property's place.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from partibus.domain.errors import ConfigError
@@ -30,24 +31,20 @@ def _spell_plainly(property_name: str) -> Where:
     return (property_name,)
 
 
+@dataclass(eq=False, slots=True)
 class DefinitionSource:
     """One file's name and text."""
 
-    __slots__ = ("_lines", "_scan", "_spelling", "file", "text")
-
-    def __init__(
-        self, file: Path, text: str, scan: LineScan, spelling: Spelling = _spell_plainly
-    ) -> None:
-        self.file = file
-        self.text = text
-        self._scan = scan
-        self._spelling = spelling
-        self._lines: dict[Where, int] | None = None
+    file: Path
+    text: str
+    scan: LineScan
+    spelling: Spelling = _spell_plainly
+    _lines: dict[Where, int] | None = field(init=False, default=None)
 
     def line_of(self, where: Where) -> int | None:
         """The line of a path, or of the nearest thing around it that has one."""
         if self._lines is None:
-            self._lines = self._scan(self.text)
+            self._lines = self.scan(self.text)
         for length in range(len(where), 0, -1):
             line = self._lines.get(where[:length])
             if line is not None:
@@ -63,7 +60,7 @@ class DefinitionSource:
 
     def property_error(self, entity: Where, property_name: str, reason: str) -> ConfigError:
         """The error for a property of the entity at `entity`, in the file's own spelling."""
-        return self.error(entity + self._spelling(property_name), reason)
+        return self.error(entity + self.spelling(property_name), reason)
 
 
 def read_text(file: Path) -> str:

@@ -6,24 +6,23 @@ receiver that waits for a session is one as well.
 """
 
 from collections import Counter
+from dataclasses import dataclass, field
 
 from partibus.domain.address import Address, parse_address, path_key
 from partibus.domain.errors import ServerBusy
 from partibus.gateway.namespace import Namespace
 
 
+@dataclass(eq=False, slots=True)
 class Receivers:
     """The receivers of all connections, by queue and topic."""
 
-    __slots__ = ("_counts", "_namespace")
-
-    def __init__(self, namespace: Namespace) -> None:
-        self._namespace = namespace
-        self._counts: Counter[str] = Counter()
+    namespace: Namespace
+    _counts: Counter[str] = field(init=False, default_factory=Counter)
 
     def require_room(self, address: Address) -> None:
         """Raise ServerBusy when the entity has as many receivers as it may."""
-        most = self._namespace.profile.receives_per_entity_max
+        most = self.namespace.profile.receives_per_entity_max
         if self._counts[path_key(address.entity)] >= most:
             raise ServerBusy(
                 f"'{address.entity}' has {most} receivers, which is the maximum; wait until one "

@@ -6,6 +6,7 @@ the first error.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from partibus.domain.errors import BusError
@@ -70,22 +71,20 @@ class FanOut(Generic[Result]):
             self._fail(self._error, self._results)
 
 
+@dataclass(eq=False, slots=True)
 class FragmentPort(Generic[Result]):
     """The port of one of the fragments that were asked."""
 
-    __slots__ = ("_fan_out", "_part")
-
-    def __init__(self, fan_out: FanOut[Result], part: int) -> None:
-        self._fan_out = fan_out
-        self._part = part
+    fan_out: FanOut[Result]
+    part: int
 
     def put(self, result: Result) -> None:
         """The fragment has answered."""
-        self._fan_out.put(self._part, result)
+        self.fan_out.put(self.part, result)
 
     def failed(self, error: BusError) -> None:
         """The fragment could not do its part."""
-        self._fan_out.put_error(self._part, error)
+        self.fan_out.put_error(self.part, error)
 
 
 class MessagesPart(FragmentPort[Messages]):

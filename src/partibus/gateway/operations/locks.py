@@ -7,6 +7,7 @@ tokens of several fragments is split (BAT-4).
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.codec.text import text_of
@@ -38,15 +39,13 @@ _OUTCOMES: Final = {
 }
 
 
+@dataclass(eq=False, slots=True)
 class LockGroup:
     """Locks of one fragment, with their places in the request."""
 
-    __slots__ = ("fragment", "numbers", "places")
-
-    def __init__(self, fragment: Fragment) -> None:
-        self.fragment = fragment
-        self.numbers: list[int] = []
-        self.places: list[int] = []
+    fragment: Fragment
+    numbers: list[int] = field(init=False, default_factory=list)
+    places: list[int] = field(init=False, default_factory=list)
 
 
 def renew_lock(request: "ManagementRequest") -> None:

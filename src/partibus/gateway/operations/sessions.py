@@ -6,6 +6,7 @@ All but the last are for the holder alone, which is a link of the same connectio
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.codec.types import STRING32, Array, Int, Timestamp
@@ -71,52 +72,46 @@ def get_message_sessions(request: "ManagementRequest") -> None:
     _Listing(request, None if is_every else after_ms, skip, min(top, SESSIONS_MAX)).go_on()
 
 
+@dataclass(eq=False, slots=True)
 class _Renewal:
     """The answer to a renewal."""
 
-    __slots__ = ("_request",)
-
-    def __init__(self, request: "ManagementRequest") -> None:
-        self._request = request
+    request: "ManagementRequest"
 
     def renewed(self, until_ms: Sequence[int]) -> None:
         if until_ms[0]:
-            self._request.succeed({"expiration": Timestamp(until_ms[0])})
+            self.request.succeed({"expiration": Timestamp(until_ms[0])})
         else:
-            self._request.fail(SessionLockLost())
+            self.request.fail(SessionLockLost())
 
     def failed(self, error: BusError) -> None:
-        self._request.fail(error)
+        self.request.fail(error)
 
 
+@dataclass(eq=False, slots=True)
 class _StateAnswer:
     """The answer with a session's state."""
 
-    __slots__ = ("_request",)
-
-    def __init__(self, request: "ManagementRequest") -> None:
-        self._request = request
+    request: "ManagementRequest"
 
     def state_found(self, state: bytes | None) -> None:
-        self._request.succeed({"session-state": state})
+        self.request.succeed({"session-state": state})
 
     def failed(self, error: BusError) -> None:
-        self._request.fail(error)
+        self.request.fail(error)
 
 
+@dataclass(eq=False, slots=True)
 class _StateStored:
     """The answer that a session's state is durable."""
 
-    __slots__ = ("_request",)
-
-    def __init__(self, request: "ManagementRequest") -> None:
-        self._request = request
+    request: "ManagementRequest"
 
     def done(self, count: int) -> None:
-        self._request.succeed()
+        self.request.succeed()
 
     def failed(self, error: BusError) -> None:
-        self._request.fail(error)
+        self.request.fail(error)
 
 
 class _Listing:

@@ -6,6 +6,7 @@ numbers at once, since clients wait for them before they commit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from partibus.domain.errors import BusError, InvalidOperation, NotImplementedHere
@@ -27,20 +28,18 @@ Numbers = tuple[int, int]
 """The first of the numbers that were set aside, and the life that they are good for."""
 
 
+@dataclass(eq=False, slots=True)
 class NumbersPart:
     """The port of one fragment that sets numbers aside."""
 
-    __slots__ = ("_fan_out", "_part")
-
-    def __init__(self, fan_out: FanOut[Numbers], part: int) -> None:
-        self._fan_out = fan_out
-        self._part = part
+    fan_out: FanOut[Numbers]
+    part: int
 
     def reserved(self, first_sequence: int, life: int) -> None:
-        self._fan_out.put(self._part, (first_sequence, life))
+        self.fan_out.put(self.part, (first_sequence, life))
 
     def failed(self, error: BusError) -> None:
-        self._fan_out.put_error(self._part, error)
+        self.fan_out.put_error(self.part, error)
 
 
 def update_disposition(request: "ManagementRequest", transaction: Transaction) -> None:

@@ -5,6 +5,7 @@ link that declared it: when that closes, with its connection or alone, what is o
 back (TXN-11). What a transaction does is `transaction`'s.
 """
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from partibus.amqp.codec.decode import DecodeError, decode_value
@@ -43,22 +44,20 @@ def require_transactions(connection: "ClientConnection") -> None:
         raise InvalidOperation("Transactions are not available in the Basic tier (TXN-18).")
 
 
+@dataclass(eq=False, slots=True)
 class CoordinatorLink:
     """One control link of a client."""
 
-    __slots__ = ("_connection", "_credit_used", "_declared", "_is_closed", "_link")
-
-    def __init__(self, connection: "ClientConnection", link: Link) -> None:
-        self._connection = connection
-        self._link = link
-        self._declared: dict[bytes, None] = {}  # in their order
-        """Open transactions of this link."""
-        self._credit_used = 0
-        self._is_closed = False
+    connection: "ClientConnection"
+    link: Link
+    _declared: dict[bytes, None] = field(init=False, default_factory=dict)  # in their order
+    """Open transactions of this link."""
+    _credit_used: int = field(init=False, default=0)
+    _is_closed: bool = field(init=False, default=False)
 
     def open(self) -> None:
         """Let the client begin."""
-        self._link.set_credit(CREDIT)
+        self.link.set_credit(CREDIT)
 
     def transfer(self, event: TransferReceived) -> None:
         """A control message; it is answered with an outcome, so it cannot be settled (TXN-11)."""
@@ -66,7 +65,7 @@ class CoordinatorLink:
             error = InvalidOperation(
                 "Messages to a transaction coordinator must not be sent settled."
             )
-            self._connection.drop(self._link, error)
+            self.connection.drop(self.link, error)
             return
         self._credit_used += 1
         try:
@@ -86,7 +85,7 @@ class CoordinatorLink:
             raise NotImplementedHere(
                 "Transactions with a global id (distributed transactions) are not supported."
             )
-        transaction = self._connection.transactions.declare()
+        transaction = self.connection.transactions.declare()
         self._declared[transaction.txn_id] = None
         self._settle(delivery_id, declared(transaction.txn_id))
 
@@ -102,22 +101,22 @@ class CoordinatorLink:
             self._declared.pop(txn_id, None)
             self._settle(delivery_id, ACCEPTED if error is None else rejection(error))
 
-        self._connection.transactions.discharge(txn_id, fail, answer)
+        self.connection.transactions.discharge(txn_id, fail, answer)
 
     def _settle(self, delivery_id: int, outcome: bytes) -> None:
         if self._is_closed:
             return
-        self._link.settle(delivery_id, outcome)
+        self.link.settle(delivery_id, outcome)
         if self._credit_used * 2 >= CREDIT:
             self._credit_used = 0
-            self._link.set_credit(CREDIT)
-        self._connection.has_output()
+            self.link.set_credit(CREDIT)
+        self.connection.has_output()
 
     def closed(self) -> None:
         """The link is gone, and with it what was not discharged (TXN-11)."""
         self._is_closed = True
         for txn_id in self._declared:
-            self._connection.transactions.roll_back(txn_id)
+            self.connection.transactions.roll_back(txn_id)
         self._declared.clear()
 
 

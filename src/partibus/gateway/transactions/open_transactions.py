@@ -7,6 +7,7 @@ id that comes with their work.
 """
 
 import secrets
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from partibus.domain.errors import (
@@ -29,14 +30,12 @@ message that any profile allows."""
 ID_BYTES: Final = 16
 
 
+@dataclass(eq=False, slots=True)
 class OpenTransactions:
     """The transactions of one connection."""
 
-    __slots__ = ("_by_id", "_connection")
-
-    def __init__(self, connection: "ClientConnection") -> None:
-        self._connection = connection
-        self._by_id: dict[bytes, Transaction] = {}
+    connection: "ClientConnection"
+    _by_id: dict[bytes, Transaction] = field(init=False, default_factory=dict)
 
     def declare(self) -> Transaction:
         """Open another."""
@@ -44,7 +43,7 @@ class OpenTransactions:
             raise QuotaExceeded(
                 f"A connection may have {OPEN_MAX} open transactions; discharge some of them."
             )
-        transaction = Transaction(secrets.token_bytes(ID_BYTES), self._connection.gateway.profile)
+        transaction = Transaction(secrets.token_bytes(ID_BYTES), self.connection.gateway.profile)
         self._by_id[transaction.txn_id] = transaction
         return transaction
 
@@ -53,12 +52,12 @@ class OpenTransactions:
         transaction = self._by_id.get(txn_id)
         if transaction is None or transaction.is_discharged:
             raise TransactionUnknown
-        now_ms = self._connection.gateway.monotonic_ms()
+        now_ms = self.connection.gateway.monotonic_ms()
         if transaction.is_due(now_ms):
             transaction.expire()
         transaction.begin(now_ms)
         assert transaction.deadline_ms is not None
-        self._connection.wake_by(transaction.deadline_ms)
+        self.connection.wake_by(transaction.deadline_ms)
         return transaction
 
     def require_room(self, byte_count: int) -> None:
@@ -69,7 +68,7 @@ class OpenTransactions:
                 f"The messages of this connection's open transactions take {held} bytes, and "
                 f"{BYTES_MAX} are allowed. Commit, or use several connections."
             )
-        if held + byte_count > self._connection.unfinished_bytes_max():
+        if held + byte_count > self.connection.unfinished_bytes_max():
             raise ServerBusy(
                 "The server has no memory left for more messages that wait for a commit. "
                 "Wait a few seconds and try again."
@@ -95,7 +94,7 @@ class OpenTransactions:
         transaction = self._by_id.get(txn_id)
         if transaction is None or transaction.is_discharged:
             raise TransactionUnknown
-        if transaction.is_due(self._connection.gateway.monotonic_ms()):
+        if transaction.is_due(self.connection.gateway.monotonic_ms()):
             transaction.expire()
         if fail:
             del self._by_id[txn_id]

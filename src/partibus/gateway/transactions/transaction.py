@@ -9,6 +9,7 @@ management node add to it through `enlistment`.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from partibus.domain.errors import (
@@ -31,48 +32,33 @@ Answer = Callable[[BusError | None], None]
 """Told once how a discharge ended: None when all is well."""
 
 
+@dataclass(eq=False, slots=True)
 class Transaction:
     """The work of one transaction."""
 
-    __slots__ = (
-        "_answer",
-        "_forgotten",
-        "_message_count",
-        "_operation_count",
-        "_profile",
-        "_under_way",
-        "_work",
-        "byte_count",
-        "deadline_ms",
-        "failure",
-        "is_discharged",
-        "is_submitted",
-        "scope",
-        "txn_id",
+    txn_id: bytes
+    profile: Profile
+    scope: Scope = field(init=False, default_factory=Scope)
+    deadline_ms: int | None = field(init=False, default=None)
+    """When it is rolled back; None before its first operation (TXN-7)."""
+    failure: BusError | None = field(init=False, default=None)
+    """Why it can only be rolled back; None while all is well."""
+    byte_count: int = field(init=False, default=0)
+    is_discharged: bool = field(init=False, default=False)
+    """The client has asked for its commit."""
+    is_submitted: bool = field(init=False, default=False)
+    """Its work has gone to the fragments."""
+    _message_count: int = field(init=False, default=0)
+    _operation_count: int = field(init=False, default=0)
+    _work: list[Part | tuple[int, Command]] = field(init=False, default_factory=list)
+    _forgotten: list[tuple[Fragment, SubQueueType, list[int]]] = field(
+        init=False, default_factory=list
     )
-
-    def __init__(self, txn_id: bytes, profile: Profile) -> None:
-        self.txn_id = txn_id
-        self._profile = profile
-        self.scope = Scope()
-        self.deadline_ms: int | None = None
-        """When it is rolled back; None before its first operation (TXN-7)."""
-        self.failure: BusError | None = None
-        """Why it can only be rolled back; None while all is well."""
-        self.byte_count = 0
-        self.is_discharged = False
-        """The client has asked for its commit."""
-        self.is_submitted = False
-        """Its work has gone to the fragments."""
-        self._message_count = 0
-        self._operation_count = 0
-        self._work: list[Part | tuple[int, Command]] = []
-        self._forgotten: list[tuple[Fragment, SubQueueType, list[int]]] = []
-        """Locks whose deliveries the client has settled with its part of the work."""
-        self._under_way = 0
-        """Operations that a fragment still looks at; a discharge waits for them."""
-        self._answer: Answer | None = None
-        """Of a commit that waits for operations under way."""
+    """Locks whose deliveries the client has settled with its part of the work."""
+    _under_way: int = field(init=False, default=0)
+    """Operations that a fragment still looks at; a discharge waits for them."""
+    _answer: Answer | None = field(init=False, default=None)
+    """Of a commit that waits for operations under way."""
 
     # --- work -------------------------------------------------------------------------------
 
@@ -81,12 +67,12 @@ class Transaction:
         if self.failure is not None:
             raise _rolled_back(self.failure)
         if self.deadline_ms is None:
-            self.deadline_ms = now_ms + self._profile.transaction_ms_max
+            self.deadline_ms = now_ms + self.profile.transaction_ms_max
 
     def count_messages(self, count: int) -> None:
         """Count messages that are sent (TXN-8)."""
         self._message_count += count
-        most = self._profile.transaction_messages_max
+        most = self.profile.transaction_messages_max
         if self._message_count > most:
             raise TransactionSizeExceeded(
                 f"Cannot send more than {most} messages in a single transaction. Use several."
@@ -95,7 +81,7 @@ class Transaction:
     def count_operations(self, count: int) -> None:
         """Count messages that are settled or cancelled (TXN-8)."""
         self._operation_count += count
-        most = self._profile.transaction_operations_max
+        most = self.profile.transaction_operations_max
         if self._operation_count > most:
             raise TransactionSizeExceeded(
                 f"Cannot settle more than {most} messages in a single transaction. Use several."
@@ -141,7 +127,7 @@ class Transaction:
 
     def expire(self) -> None:
         """Its time is up (TXN-7)."""
-        seconds = self._profile.transaction_ms_max // 1000
+        seconds = self.profile.transaction_ms_max // 1000
         self.fail(
             TransactionTimedOut(
                 f"The transaction was rolled back: it was not discharged within {seconds} seconds "
@@ -203,25 +189,23 @@ class Transaction:
         self.byte_count = 0
 
 
+@dataclass(eq=False, slots=True)
 class CommitPort:
     """Hears from the fragment's broker how a commit ended."""
 
-    __slots__ = ("_answer", "_give_back")
-
-    def __init__(self, answer: Answer, give_back: Callable[[Callable[[], None]], None]) -> None:
-        self._answer = answer
-        self._give_back = give_back
+    answer: Answer
+    give_back: Callable[[Callable[[], None]], None]
 
     def done(self, count: int) -> None:
         """All of it is durable."""
-        self._answer(None)
+        self.answer(None)
 
     def failed(self, error: BusError) -> None:
         """Nothing of it happened; or nobody knows, when a worker was lost with it."""
         if isinstance(error, OperationTimeout):
-            self._answer(TransactionTimedOut(f"The transaction is in doubt. {error.text}"))
+            self.answer(TransactionTimedOut(f"The transaction is in doubt. {error.text}"))
         else:
-            self._give_back(partial(self._answer, _rolled_back(error)))
+            self.give_back(partial(self.answer, _rolled_back(error)))
 
 
 def _nothing() -> None:

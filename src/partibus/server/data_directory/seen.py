@@ -75,22 +75,17 @@ def forget_seen(data: Path) -> None:
         file.unlink()
 
 
+@dataclass(eq=False)
 class SeenNotes:
     """The notes of the stores of this process."""
 
-    def __init__(
-        self,
-        data: Path,
-        namespace: bytes,
-        brokers: Mapping[int, Broker],
-        generation: Callable[[], int],
-        scheduler: Scheduler,
-    ) -> None:
-        self._data = data
-        self._namespace = namespace
-        self._brokers = brokers
-        self._generation = generation
-        self._scheduler = scheduler
+    data: Path
+    namespace: bytes
+    brokers: Mapping[int, Broker]
+    generation: Callable[[], int]
+    scheduler: Scheduler
+
+    def __post_init__(self) -> None:
         self._timer: Timer | None = None
         self._worker = Worker("seen")
         self._noted: dict[int, Seen] = {}
@@ -98,7 +93,7 @@ class SeenNotes:
     def start(self) -> None:
         """Note where everything is found, and follow it from now on."""
         self._write_all(self._news(), syncs=True)
-        self._timer = self._scheduler.call_later_ms(NOTE_MS, self._look)
+        self._timer = self.scheduler.call_later_ms(NOTE_MS, self._look)
 
     def stop(self) -> None:
         """Note where everything was left; the stores are closed."""
@@ -114,16 +109,16 @@ class SeenNotes:
             self._worker.submit(partial(self._write_all, news, syncs=False))
 
     def _look(self) -> None:
-        self._timer = self._scheduler.call_later_ms(NOTE_MS, self._look)
+        self._timer = self.scheduler.call_later_ms(NOTE_MS, self._look)
         self.note()
 
     def _news(self) -> dict[int, Seen]:
         news: dict[int, Seen] = {}
-        for number, broker in self._brokers.items():
+        for number, broker in self.brokers.items():
             end = broker.store.log_end
             if end is None:
                 continue
-            seen = Seen(self._namespace, *end, self._generation())
+            seen = Seen(self.namespace, *end, self.generation())
             if self._noted.get(number) != seen:
                 self._noted[number] = news[number] = seen
         return news
@@ -131,7 +126,7 @@ class SeenNotes:
     def _write_all(self, news: Mapping[int, Seen], *, syncs: bool) -> None:
         for number, seen in news.items():
             try:
-                write_seen(self._data, number, seen, syncs=syncs)
+                write_seen(self.data, number, seen, syncs=syncs)
             except OSError as error:
                 # The server needs no note; without it an older store would not be recognised.
-                _log.warning("%s cannot be written: %s", seen_file(self._data, number), error)
+                _log.warning("%s cannot be written: %s", seen_file(self.data, number), error)

@@ -9,6 +9,7 @@ knows how none of them works. Asked through the control hub, in every worker; ma
 import os
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
@@ -37,16 +38,14 @@ KILL_DELAY_MS: Final = 50
 """Time for the answer to leave before the process that gives it is gone."""
 
 
+@dataclass(eq=False, slots=True)
 class Standing:
     """A fault that lasts, and when it ends by itself."""
 
-    __slots__ = ("ends_ms", "request", "throttle", "timer")
-
-    def __init__(self, request: LastingFault, ends_ms: int | None) -> None:
-        self.request = request
-        self.ends_ms = ends_ms
-        self.timer: Timer | None = None
-        self.throttle: Throttle | None = None
+    request: LastingFault
+    ends_ms: int | None
+    timer: Timer | None = field(init=False, default=None)
+    throttle: Throttle | None = field(init=False, default=None)
 
 
 class FaultBox:

@@ -144,7 +144,7 @@ class MovingLanes(Lanes):
             if self.peers is not None:
                 self.peers.let_go(fragments)
         for record, index, placement in self._of(lane):
-            self._couriers.drop(placement.fragment_id)
+            self.couriers.drop(placement.fragment_id)
             self._topics.part(record, index)
             self.machines.pop(placement.fragment_id, None)
             self._local.pop(placement.fragment_id, None)

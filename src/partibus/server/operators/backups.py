@@ -14,6 +14,7 @@ import contextlib
 import datetime
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,17 +55,15 @@ FREEZE_TRIES_MAX: Final = 5
 _log: Final = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, slots=True)
 class Holding:
     """The backup that is being made, as far as the stores of this process are concerned."""
 
-    __slots__ = ("captures", "deadline_ms", "lengths", "name")
-
-    def __init__(self, name: str, deadline_ms: int) -> None:
-        self.name = name
-        self.deadline_ms = deadline_ms
-        self.captures: dict[int, Capture] = {}
-        self.lengths: dict[tuple[int, str], int] = {}
-        """What may be read, by store and name."""
+    name: str
+    deadline_ms: int
+    captures: dict[int, Capture] = field(init=False, default_factory=dict)
+    lengths: dict[tuple[int, str], int] = field(init=False, default_factory=dict)
+    """What may be read, by store and name."""
 
 
 class BackupService:

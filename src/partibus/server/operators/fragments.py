@@ -7,6 +7,7 @@ it (`pipelines`, `stages`).
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from partibus.bulk.answers import Answer
@@ -24,35 +25,31 @@ CommandOf = Callable[[LocalFragment, Payload, Answer[int]], Command | None]
 """The command that makes a change at a fragment; None when there is nothing to change there."""
 
 
+@dataclass(eq=False)
 class FragmentQuestions:
     """One question about the fragments of an entity."""
 
-    def __init__(
-        self,
-        namespace: Namespace,
-        control: ControlHub,
-        question: str,
-        state_of: Callable[[LocalFragment], Payload],
-    ) -> None:
-        self._namespace = namespace
-        self._control = control
-        self._question = question
-        self._state_of = state_of
-        control.register(question, self._told)
+    namespace: Namespace
+    control: ControlHub
+    question: str
+    state_of: Callable[[LocalFragment], Payload]
+
+    def __post_init__(self) -> None:
+        self.control.register(self.question, self._told)
 
     def local(self, path: str) -> list[LocalFragment]:
         """The fragments of an entity that are served here."""
-        fragments = self._namespace.resolve(parse_address(path)).fragments
+        fragments = self.namespace.resolve(parse_address(path)).fragments
         return [local for fragment in fragments if (local := fragment.local) is not None]
 
     def _told(self, payload: Payload) -> Payload:
         """What the fragments here know, by index."""
-        return {str(f.index): self._state_of(f) for f in self.local(payload["entity"])}
+        return {str(f.index): self.state_of(f) for f in self.local(payload["entity"])}
 
     async def ask(self, name: str) -> tuple[str, dict[str, Payload]]:
         """The canonical path of an entity, and what each fragment that is served says."""
-        path = self._namespace.resolve(parse_address(name)).record.path
-        answers = await self._control.ask_all(self._question, {"entity": path})
+        path = self.namespace.resolve(parse_address(name)).record.path
+        answers = await self.control.ask_all(self.question, {"entity": path})
         fragments = {index: found for answer in answers.values() for index, found in answer.items()}
         return path, {index: fragments[index] for index in sorted(fragments, key=int)}
 
@@ -62,7 +59,7 @@ class FragmentQuestions:
         async def change(payload: Payload) -> Payload:
             return await self._change_local(payload, command_of)
 
-        self._control.register(name, change)
+        self.control.register(name, change)
 
     async def _change_local(self, payload: Payload, command_of: CommandOf) -> Payload:
         """Submit the command to every fragment here, and wait for all of their answers."""
@@ -91,8 +88,8 @@ class FragmentQuestions:
 
         None means that no fragment had anything to change. Raises StoreUnavailable with the
         fragments that did not answer."""
-        path = self._namespace.resolve(parse_address(name)).record.path
-        answers = await self._control.ask_all(question, {"entity": path, **payload})
+        path = self.namespace.resolve(parse_address(name)).record.path
+        answers = await self.control.ask_all(question, {"entity": path, **payload})
         failed = [index for answer in answers.values() for index in answer["failed"]]
         if failed:
             raise out_of_reach(path, sorted(failed, key=int))

@@ -7,6 +7,7 @@ since, and at the others in turns, so that looking costs the messages nothing. A
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
@@ -52,20 +53,16 @@ class _Row:
         self.used_ms = machine.used_ms
 
 
+@dataclass(eq=False)
 class LiveSample:
     """The counters of this process, read at most a few times a second."""
 
-    def __init__(
-        self,
-        brokers: Mapping[int, Broker],
-        machines: Mapping[int, Machine],
-        catalog: Catalog,
-        gateway: Gateway,
-    ) -> None:
-        self._brokers = brokers
-        self._machines = machines
-        self._catalog = catalog
-        self._gateway = gateway
+    brokers: Mapping[int, Broker]
+    machines: Mapping[int, Machine]
+    catalog: Catalog
+    gateway: Gateway
+
+    def __post_init__(self) -> None:
         self._rows: dict[int, _Row] = {}
         self._kinds: dict[int, EntityKind] = {}
         self._generation = -1
@@ -82,16 +79,16 @@ class LiveSample:
 
     def answer(self, _payload: Payload) -> Payload:
         """Totals, stores, and the fragments in which something happens."""
-        now_ms = self._gateway.monotonic_ms()
+        now_ms = self.gateway.monotonic_ms()
         if now_ms - self._reported_ms > AGE_MS_MAX:
             self._look(now_ms)
             self._told, self._reported_ms = self._summary(now_ms), now_ms
         return self._told
 
     def _look(self, now_ms: int) -> None:
-        if self._generation != self._catalog.generation:
+        if self._generation != self.catalog.generation:
             self._learn()
-        rows, machines = self._rows, self._machines
+        rows, machines = self._rows, self.machines
         due = [
             fragment_id
             for fragment_id, machine in machines.items()
@@ -133,13 +130,13 @@ class LiveSample:
 
     def _learn(self) -> None:
         """Entities have come or gone."""
-        self._generation = self._catalog.generation
+        self._generation = self.catalog.generation
         self._kinds = {
             placement.fragment_id: record.kind
-            for record in self._catalog.entities()
+            for record in self.catalog.entities()
             for placement in record.fragments
         }
-        self._rows = {n: row for n, row in self._rows.items() if n in self._machines}
+        self._rows = {n: row for n, row in self._rows.items() if n in self.machines}
         self._sums = [0] * len(self._sums)
         for fragment_id, row in self._rows.items():
             self._add(fragment_id, (row.arrived, row.left, *row.counts), 1)
@@ -156,6 +153,6 @@ class LiveSample:
             "left": left,
             "totals": totals,
             "busy": busy,
-            "connections": self._gateway.connection_count,
-            "stores": {str(n): store_fields(broker) for n, broker in self._brokers.items()},
+            "connections": self.gateway.connection_count,
+            "stores": {str(n): store_fields(broker) for n, broker in self.brokers.items()},
         }

@@ -9,6 +9,7 @@ import os
 import resource
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -46,20 +47,14 @@ _PAGE_BYTES: Final = resource.getpagesize()
 _STARTED_S: Final = time.time()
 
 
+@dataclass(eq=False)
 class OwnSignals:
     """The counters of this process."""
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        brokers: Mapping[int, Broker],
-        machines: Mapping[int, Machine],
-        inspection: Inspection,
-    ) -> None:
-        self._gateway = gateway
-        self._brokers = brokers
-        self._machines = machines
-        self._inspection = inspection
+    gateway: Gateway
+    brokers: Mapping[int, Broker]
+    machines: Mapping[int, Machine]
+    inspection: Inspection
 
     def register(self, control: ControlHub) -> None:
         """Answer for this process."""
@@ -71,12 +66,12 @@ class OwnSignals:
             "gateway": self._clients(),
             "errors": [[*key, count] for key, count in sorted(error_counts().items())],
             "stores": self._stores(),
-            "fragments": {str(number): _row(m) for number, m in self._machines.items()},
+            "fragments": {str(number): _row(m) for number, m in self.machines.items()},
             "process": _process(),
         }
 
     def _clients(self) -> Payload:
-        gateway, transports = self._gateway, {"amqp": 0, "amqps": 0, "websocket": 0}
+        gateway, transports = self.gateway, {"amqp": 0, "amqps": 0, "websocket": 0}
         links = 0
         for connection in gateway.connections:
             transports[connection.origin.transport] += 1
@@ -94,8 +89,8 @@ class OwnSignals:
         }
 
     def _stores(self) -> Payload:
-        stores = self._inspection.stores({})
-        for number, broker in self._brokers.items():
+        stores = self.inspection.stores({})
+        for number, broker in self.brokers.items():
             timings = broker.store.timings
             stores[str(number)] |= {
                 "fragments": broker.fragment_count,
@@ -145,22 +140,14 @@ class SignalService:
         }
 
 
+@dataclass(eq=False, slots=True)
 class _Known:
     """An entity as it was reported, and what that was made of."""
 
-    __slots__ = ("_record", "_rows", "_states", "payload")
-
-    def __init__(
-        self,
-        record: EntityRecord,
-        rows: list[tuple[int, list[int]] | None],
-        states: Mapping[int, str],
-        payload: Payload,
-    ) -> None:
-        self._record = record
-        self._rows = rows
-        self._states = states
-        self.payload = payload
+    record: EntityRecord
+    rows: list[tuple[int, list[int]] | None]
+    states: Mapping[int, str]
+    payload: Payload
 
     def is_true(
         self,
@@ -169,7 +156,7 @@ class _Known:
         states: Mapping[int, str],
     ) -> bool:
         """Whether nothing has changed since."""
-        return record is self._record and rows == self._rows and states == self._states
+        return record is self.record and rows == self.rows and states == self.states
 
 
 def _row(machine: Machine) -> list[int]:

@@ -9,6 +9,7 @@ the node, advanced by the clock service.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
 
@@ -25,38 +26,34 @@ SETTLE_POLL_S: Final = 0.002
 made slow, is not waited for any longer."""
 
 
+@dataclass(eq=False, slots=True)
 class FakeClock:
     """The machine's clock, and how much it was advanced."""
 
-    __slots__ = ("_machine", "advanced_ms")
-
-    def __init__(self, machine: Clock) -> None:
-        self._machine = machine
-        self.advanced_ms = 0
+    machine: Clock
+    advanced_ms: int = field(init=False, default=0)
 
     def now_ms(self) -> int:
-        return self._machine.now_ms() + self.advanced_ms
+        return self.machine.now_ms() + self.advanced_ms
 
     def monotonic_ms(self) -> int:
-        return self._machine.monotonic_ms() + self.advanced_ms
+        return self.machine.monotonic_ms() + self.advanced_ms
 
     def follow(self) -> int:
-        return self._machine.follow()
+        return self.machine.follow()
 
     def advance_to(self, monotonic_ms: int) -> None:
         """Let it be that moment, unless it is later already."""
         self.advanced_ms += max(0, monotonic_ms - self.monotonic_ms())
 
 
+@dataclass(eq=False, slots=True)
 class FakeTimer:
     """A timer on fake time."""
 
-    __slots__ = ("at_ms", "callback", "is_cancelled")
-
-    def __init__(self, at_ms: int, callback: Callable[[], None]) -> None:
-        self.at_ms = at_ms
-        self.callback = callback
-        self.is_cancelled = False
+    at_ms: int
+    callback: Callable[[], None]
+    is_cancelled: bool = field(init=False, default=False)
 
     def cancel(self) -> None:
         """Never run."""

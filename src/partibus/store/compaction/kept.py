@@ -9,6 +9,7 @@ Layout: docs/internals/store-format.md.
 import re
 import struct
 from array import array
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -54,16 +55,14 @@ def parse_kept_name(directory: Path, name: str) -> tuple[int, int, int]:
     return int(match[1], 16), int(match[2], 16), int(match[3], 16)
 
 
+@dataclass(eq=False, slots=True)
 class KeptBody:
     """A body in a compacted file."""
 
-    __slots__ = ("length", "offset", "position")
-
-    def __init__(self, position: int, length: int, offset: int) -> None:
-        self.position = position
-        self.length = length
-        self.offset = offset
-        """Where its checksum lies in the file."""
+    position: int
+    length: int
+    offset: int
+    """Where its checksum lies in the file."""
 
 
 class KeptWriter:

@@ -5,6 +5,7 @@ of files. Runs on the compactor's thread. Made by the store.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -104,26 +105,24 @@ class SegmentFiles:
                 pause()
 
 
+@dataclass(eq=False, slots=True)
 class Window:
     """A piece of a segment in memory, which moves with the reads."""
 
-    __slots__ = ("_at", "_data", "_disk", "_fd", "_source", "read_bytes")
-
-    def __init__(self, disk: Disk, fd: int, source: Source) -> None:
-        self._disk = disk
-        self._fd = fd
-        self._source = source
-        self._at = 0
-        self._data = b""
-        self.read_bytes = 0
+    disk: Disk
+    fd: int
+    source: Source
+    _at: int = field(init=False, default=0)
+    _data: bytes = field(init=False, default=b"")
+    read_bytes: int = field(init=False, default=0)
 
     def read(self, position: int, length: int) -> bytes:
         """Bytes of the log; fewer when the segment ends before."""
         first = position - self._at
         if first < 0 or first + length > len(self._data):
             wanted = max(length, WINDOW_BYTES)
-            wanted = min(wanted, self._source.end - position)
-            self._data = self._disk.read(self._fd, wanted, position - self._source.base)
+            wanted = min(wanted, self.source.end - position)
+            self._data = self.disk.read(self.fd, wanted, position - self.source.base)
             self._at = position
             self.read_bytes += len(self._data)
             first = 0

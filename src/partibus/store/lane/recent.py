@@ -5,31 +5,30 @@ Lives on the loop thread; called by the store.
 """
 
 from bisect import bisect_right
+from dataclasses import dataclass, field
 from typing import Final
 
 RECENT_BYTES: Final = 32 << 20
 TRIM_COUNT: Final = 1024
 
 
+@dataclass(eq=False, slots=True)
 class RecentEntries:
     """Entries by position, each with its bytes."""
 
-    __slots__ = ("_entries", "_first", "_limit", "_positions", "held_bytes")
-
-    def __init__(self, limit_bytes: int = RECENT_BYTES) -> None:
-        self._limit = limit_bytes
-        self._positions: list[int] = []
-        self._entries: list[bytes] = []
-        self._first = 0
-        """The index of the oldest that is held; those before it were let go."""
-        self.held_bytes = 0
+    limit_bytes: int = RECENT_BYTES
+    _positions: list[int] = field(init=False, default_factory=list)
+    _entries: list[bytes] = field(init=False, default_factory=list)
+    _first: int = field(init=False, default=0)
+    """The index of the oldest that is held; those before it were let go."""
+    held_bytes: int = field(init=False, default=0)
 
     def add(self, position: int, entry: bytes) -> None:
         """The newest entry."""
         self._positions.append(position)
         self._entries.append(entry)
         self.held_bytes += len(entry)
-        while self.held_bytes > self._limit:
+        while self.held_bytes > self.limit_bytes:
             self._let_oldest_go()
 
     def _let_oldest_go(self) -> None:
