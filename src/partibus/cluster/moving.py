@@ -51,8 +51,8 @@ class MovingFragment:
             relay.leave(was_served)
         self._target = target
         for relay in relays:
-            following = relay.following(target)
-            self._relays[relay.front] = following
+            if relay.front in self._relays:  # a receiver of a session leaves when it is interrupted
+                self._relays[relay.front] = relay.following(target)
         if is_served:
             for relay in relays:
                 if relay.front in self._relays:
@@ -124,7 +124,8 @@ class Relay:
 
     def detach(self) -> None:
         """The receiver itself leaves; what is still under way to it goes there and back."""
-        self.target.submit(Detach(self.back))
+        if not self._is_gone:
+            self.target.submit(Detach(self.back))
 
     def leave(self, was_served: bool) -> None:
         """The lane is served here no more: the receiver hears of it once."""

@@ -7,12 +7,16 @@ from partibus.cluster.remote import RemoteFragment, nobody
 from partibus.domain.errors import StoreUnavailable
 from partibus.fragment.commands import (
     AcceptSession,
+    Command,
     Consumer,
     Demand,
     Detach,
     Enqueue,
     Interest,
     Outcome,
+    Receiver,
+    SessionConsumer,
+    SessionReceiver,
     Settle,
     SubQueueType,
 )
@@ -173,3 +177,48 @@ def test_a_session_is_asked_for_anew() -> None:
     bench.handle.submit(AcceptSession(late, "s", False))
     bench.owner.run()
     assert isinstance(refused.errors[0], StoreUnavailable)
+
+
+class Place:
+    """Where a fragment is served; remembers what it was asked for."""
+
+    is_available = True
+    obstacle = ""
+    fragment_id = 1
+    index = 0
+
+    def __init__(self) -> None:
+        self.asked: list[Command] = []
+
+    def submit(self, command: Command) -> None:
+        self.asked.append(command)
+
+    def consumer(self, receiver: Receiver, subqueue: SubQueueType, deletes: bool) -> Consumer:
+        return Consumer(1, receiver, subqueue, deletes)
+
+    def session_consumer(self, receiver: SessionReceiver, deletes: bool) -> SessionConsumer:
+        return SessionConsumer(1, receiver, deletes)
+
+
+class LeavesWhenInterrupted(SessionInbox):
+    """As the link of a session does: its session is lost."""
+
+    def __init__(self, handle: MovingFragment) -> None:
+        super().__init__()
+        self._handle = handle
+        self._consumer = handle.session_consumer(self, False)
+
+    def interrupted(self) -> None:
+        super().interrupted()
+        self._handle.submit(Detach(self._consumer))
+
+
+def test_a_receiver_that_leaves_when_it_is_interrupted_leaves_once_and_for_good() -> None:
+    first, second = Place(), Place()
+    handle = MovingFragment(1, 0, Place())
+    handle.bind(first, is_served=True)
+    inbox = LeavesWhenInterrupted(handle)
+    handle.bind(second, is_served=True)
+    assert [type(command) for command in first.asked] == [Detach]
+    assert (inbox.interrupted_count, inbox.resumed_count) == (1, 0)
+    assert not second.asked
