@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adversity.waiting import wait_until
+from support.traffic import Traffic
 
 if TYPE_CHECKING:
     from support.cluster import TestCluster
@@ -16,8 +17,6 @@ NewCluster = Callable[[int], "TestCluster"]
 
 
 def test_a_killed_node_s_lanes_move(new_cluster: NewCluster) -> None:
-    from support.cluster import Traffic
-
     cluster = new_cluster(3)
     victim, sender, receiver = cluster.nodes
     lost = victim.number
@@ -33,12 +32,13 @@ def test_a_killed_node_s_lanes_move(new_cluster: NewCluster) -> None:
 
 
 def test_a_frozen_node_is_fenced(new_cluster: NewCluster) -> None:
-    from support.cluster import Traffic
-
     cluster = new_cluster(2)
     frozen, other = cluster.nodes
     number = frozen.number
-    with Traffic("parts", other, other) as traffic, Traffic("parts", frozen, frozen) as own:
+    with (
+        Traffic("parts", other, other) as traffic,
+        Traffic("parts", frozen, frozen, books=traffic.books) as own,
+    ):
         traffic.flows()
         frozen.pause()
         wait_until(
@@ -54,8 +54,6 @@ def test_a_frozen_node_is_fenced(new_cluster: NewCluster) -> None:
 
 
 def test_a_drained_node_has_no_lane_and_serves_on(new_cluster: NewCluster) -> None:
-    from support.cluster import Traffic
-
     cluster = new_cluster(2)
     drained, other = cluster.nodes
     with Traffic("parts", drained, drained) as traffic:
@@ -71,8 +69,6 @@ def test_a_drained_node_has_no_lane_and_serves_on(new_cluster: NewCluster) -> No
 
 
 def test_a_rolling_restart_fails_no_keyless_send(new_cluster: NewCluster) -> None:
-    from support.cluster import Traffic
-
     cluster = new_cluster(3)
     *restarted, stays = cluster.nodes
     with Traffic("parts", stays, stays) as traffic:

@@ -154,6 +154,16 @@ def _has_postgres() -> bool:
 
 
 @cache
+def _has_network() -> bool:
+    tools = ("ip", "nsenter", "unshare")
+    if os.geteuid() != 0 or not all(map(shutil.which, tools)):
+        return False
+    from support.network import can_be_made
+
+    return can_be_made()
+
+
+@cache
 def _has_image_tools() -> bool:
     tools = ("debootstrap", "unshare", "mount", "ip")
     if os.geteuid() != 0 or not all(shutil.which(tool, path=_SYSTEM_PATH) for tool in tools):
@@ -224,6 +234,11 @@ GROUPS: Final = {
             "apt-get install -y util-linux mount iproute2 curl, as a user who may make namespaces"
         ),
         present=_has_namespaces,
+    ),
+    "network": Group(
+        needs="root and iproute2, for networks that are cut",
+        command="apt-get install -y iproute2 util-linux, and run the tests as root",
+        present=_has_network,
     ),
     "postgres": Group(
         needs="PostgreSQL",

@@ -11,12 +11,15 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Final, LiteralString
+from typing import TYPE_CHECKING, Final, LiteralString
 
 import psycopg
 
+if TYPE_CHECKING:
+    from support.network import Machine
+
+LOOPBACK: Final = "127.0.0.1"
 SETTINGS: Final = {
-    "listen_addresses": "127.0.0.1",
     "max_connections": "100",
     "shared_buffers": "64MB",
     "autovacuum": "off",
@@ -38,9 +41,11 @@ def _version(initdb: Path) -> int:
 
 
 class PostgresServer:
-    """One server on a free port of the loopback interface."""
+    """One server on a free port of the loopback interface, or on a machine of a network."""
 
-    def __init__(self, copies: "PostgresServer | None" = None) -> None:
+    def __init__(
+        self, copies: "PostgresServer | None" = None, machine: "Machine | None" = None
+    ) -> None:
         tools = binaries()
         assert tools is not None, "the group postgres is marked as present"
         self._tools = tools
@@ -48,6 +53,8 @@ class PostgresServer:
         self._data = self._root / "data"
         self._process: subprocess.Popen[bytes] | None = None
         self._as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        self._on_machine = () if machine is None else machine.command
+        self._host = LOOPBACK if machine is None else machine.address
         if self._as_user:
             shutil.chown(self._root, "postgres", "postgres")
         if copies is None:
@@ -55,19 +62,23 @@ class PostgresServer:
         else:
             # With -R it is told whom to follow.
             self._run("pg_basebackup", "-D", self._data, "-d", copies.dsn, "-R", "-c", "fast", "-N")
+        if machine is not None:
+            with (self._data / "pg_hba.conf").open("a") as access:
+                access.write("host all all all trust\n")
         self.port = _free_port()
 
     @property
     def dsn(self) -> str:
         """The address of its database."""
-        return f"postgresql://partibus@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://partibus@{self._host}:{self.port}/postgres"
 
     def start(self) -> None:
         """Run it; returns when it takes connections."""
-        options = [f"-c{name}={value}" for name, value in SETTINGS.items()]
+        settings = SETTINGS | {"listen_addresses": self._host}
+        options = [f"-c{name}={value}" for name, value in settings.items()]
         command = [self._tools / "postgres", "-D", self._data, "-k", self._root]
         self._process = subprocess.Popen(
-            [*self._as_user, *command, "-p", str(self.port), *options],
+            [*self._on_machine, *self._as_user, *command, "-p", str(self.port), *options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -66,6 +66,10 @@ class ServerProcess:
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._ready: Ready | None = None
+        self.runs_on: tuple[str, ...] = ()
+        """What the command is begun with, to run it in a network of its own."""
+        self.environment: dict[str, str] = {}
+        """Beside the ordinary one."""
         self.needs_key = True
         """False for who wants the READY line of a later start as it is, without its key."""
 
@@ -99,12 +103,17 @@ class ServerProcess:
         """Start and return once the READY line is out; a restart keeps the port."""
         assert self._process is None, "the server runs already"
         port = str(self._ready.amqp_port) if self._ready else "0"
-        command = [sys.executable, "-m", "partibus", "serve", "--data", str(self.data)]
+        command = [*self.runs_on, sys.executable, "-m", "partibus", "serve"]
+        command += ["--data", str(self.data)]
         command += ["--config", str(self._config), "--port", port]
         command += ["--tls-port", "0", "--http-port", "0", *self._flags]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment()
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment() | self.environment,
             )
         self._lines = queue.SimpleQueue()
         threading.Thread(target=self._read, args=(self._process, self._lines), daemon=True).start()

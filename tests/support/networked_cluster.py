@@ -1,0 +1,70 @@
+"""Nodes and databases, each on a machine of its own, on a network that a test can cut.
+
+Owns the order in which they come and go. The clients of the test are one more end of the network.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from support.chains import check_chains
+from support.cluster import ClusterNode, TestCluster, new_cluster
+from support.network import Machine, Network
+from support.postgres import PostgresServer
+
+
+class NetworkedCluster:
+    """A cluster whose parts can be cut off from each other."""
+
+    def __init__(
+        self,
+        network: Network,
+        cluster: TestCluster,
+        machines: Sequence[Machine],
+        databases: Sequence[PostgresServer],
+        database_machines: Sequence[Machine],
+    ) -> None:
+        self.network = network
+        self.cluster = cluster
+        self.nodes = cluster.nodes
+        self.machines = machines
+        self.databases = databases
+        self.database_machines = database_machines
+
+    def machine_of(self, node: ClusterNode) -> Machine:
+        """Where it runs."""
+        return self.machines[self.nodes.index(node)]
+
+    def check_writers(self) -> None:
+        """There were never two writers of a lane."""
+        for dsn in self.cluster.stores:
+            check_chains(dsn)
+
+
+@contextmanager
+def networked_cluster(
+    directory: Path, nodes: int, databases: int = 1
+) -> Iterator[NetworkedCluster]:
+    """The first database is the cluster's; messages are in all."""
+    with ExitStack() as stack:
+        network = stack.enter_context(Network())
+        machines = [network.machine() for _ in range(nodes)]
+        places = [network.machine() for _ in range(databases)]
+        servers = []
+        for place in places:
+            server = PostgresServer(machine=place)
+            stack.callback(server.remove)
+            server.start()
+            servers.append(server)
+        stores = [server.dsn for server in servers]
+        cluster = new_cluster(directory, servers[0], nodes, stores, machines)
+        made = NetworkedCluster(network, cluster, machines, servers, places)
+        stack.callback(_join_all, network)
+        stack.enter_context(cluster)
+        yield made
+
+
+def _join_all(network: Network) -> None:
+    ends = (network.test, *network.machines)
+    for index, end in enumerate(ends):
+        network.join(end, *ends[index + 1 :])
