@@ -77,6 +77,7 @@ INTERPRETED: Final = {
     "fragment.queue.browsing": "once a request of the management node",
     "fragment.spec": "a frozen dataclass, once an entity",
     "fragment.upkeep.usage": "once a sweep over idle entities",
+    "fragment.upkeep.whole_snapshot": "for copies of a stopped server alone",
     "message.damaged": "for damaged messages alone",
     "message.edits": "for copies that an action changes; the rules that it serves are interpreted",
     "message.forwarded": "called by the courier, which is interpreted",

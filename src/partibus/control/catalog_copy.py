@@ -3,16 +3,40 @@
 Owns what a copy is: every row with its id, the ids that were ever given, and the namespace's own
 identity, so that the lanes of the one belong to the other as well. It is all there at its end, or
 nothing is. Never copies the log of changes: followers of the copy learn of every entity instead.
+A catalog that says that a copy is not complete is not to be served.
 Called by the offline verbs.
 """
+
+from typing import Final
 
 from partibus.control.catalog_rows import COLUMNS, CatalogRows
 from partibus.domain.errors import ConfigError
 
+COPYING: Final = "copying"
+"""The setting of a cluster's catalog that has the id of a copy while that is not complete."""
+
+
+def mark_copying(target: CatalogRows, copy_id: str | None) -> None:
+    """Note that a copy is under way, or with None that it is complete."""
+    with target.transaction():
+        settings = [row for row in target.read_table("setting") if row[0] != COPYING]
+        if copy_id is not None:
+            settings.append((COPYING, copy_id))
+        target.replace_table("setting", settings)
+
+
+def refuse_half_copied(rows: CatalogRows, place: str) -> None:
+    """What was copied in part is never served."""
+    if rows.setting(COPYING):
+        raise ConfigError(
+            f"The {place} holds a copy that is not complete: run the same `partibus store copy` "
+            "again, which begins anew, or drop its schemas. Nothing was changed."
+        )
+
 
 def copy_catalog(source: CatalogRows, target: CatalogRows) -> int:
     """Have `target`, which must not have entities or stores, hold what `source` does; answers how
-    many entities that is."""
+    many entities that is. One that says that it is being copied into goes on saying so."""
     with source.snapshot():
         content = {table: source.read_table(table) for table in COLUMNS}
         entity_last = source.identity.entity_sequence()
@@ -23,10 +47,13 @@ def copy_catalog(source: CatalogRows, target: CatalogRows) -> int:
                 "The catalog to copy into has entities or stores already; nothing was copied. "
                 "Give an empty one."
             )
+        copying = target.setting(COPYING)
         for table in reversed(COLUMNS):
             target.replace_table(table, ())
         for table, rows in content.items():
             target.replace_table(table, rows)
+        if copying:
+            target.put_setting(COPYING, copying)
         target.identity.raise_entity_sequence(entity_last)
         target.identity.raise_fragment_sequence(fragment_last)
         _note_all(target)

@@ -38,15 +38,20 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
     apply(state, kind, meta, position, length)
 
 
-def finish(state: State, fragment_id: int, spec: FragmentSpec, store: Store) -> None:
-    """Make a rebuilt state ready to serve, and have the store count its bodies as live."""
-    state.fragment_id = fragment_id
-    state.spec = spec
+def settle_numbers(state: State) -> None:
+    """Everything was replayed: all numbers that were given are durable."""
     # Snapshots of subscriptions once did not tell how far the topic's numbers had come.
     state.next_sequence = max(state.next_sequence, state.main.ready.last_sequence + 1)
     state.next_sequence_durable = state.next_sequence
     outbox = state.outbox
     outbox.next_number_durable = outbox.recovered_below = outbox.next_number
+
+
+def finish(state: State, fragment_id: int, spec: FragmentSpec, store: Store) -> None:
+    """Make a rebuilt state ready to serve, and have the store count its bodies as live."""
+    state.fragment_id = fragment_id
+    state.spec = spec
+    settle_numbers(state)
     if spec.requires_session:
         state.require_sessions()
     for table in _stored_tables(state):

@@ -2,7 +2,7 @@
 
 Owns a recovery that repairs nothing, and the reading of bodies one after the other with the
 place of each that is damaged. Takes the store's lock for as long as it is looked at. Knows no
-meaning of records. Called by `server.data_directory.check`.
+meaning of records. Called by `server.data_directory.check` and by `server.copying`.
 """
 
 from collections.abc import Iterable
@@ -69,6 +69,10 @@ class StoreUnderCheck:
         """The id of the log, and where it ends once all records were read."""
         return None if self._scan is None else (self._store_id, self._scan.end)
 
+    def bodies(self, refs: list[Ref]) -> list[bytes]:
+        """The bodies in the order asked for; StoreCorrupt names the first that is damaged."""
+        return self._reader.read(refs, plan_runs(self._table, refs))
+
     def damaged_bodies(self, refs: Iterable[Ref]) -> list[str]:
         """What is wrong with the bodies that are, each by its file and offset."""
         ordered = sorted({ref for ref in refs if ref[1]})
@@ -81,7 +85,7 @@ class StoreUnderCheck:
 
     def _damage(self, refs: list[Ref]) -> str | None:
         try:
-            self._reader.read(refs, plan_runs(self._table, refs))
+            self.bodies(refs)
         except (StoreCorrupt, StoreUnavailable) as error:
             return error.text
         return None

@@ -14,6 +14,7 @@ import typer
 
 from partibus.cli.asking import on_server, print_json, server_at
 from partibus.cli.options import AsJson
+from partibus.cli.verbs.store_copy import copy
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -210,6 +211,9 @@ def rekey(
     keys = (encryption_key_file, encryption_key_command)
     _offline(data, None, None, lambda s: change(s, new_key_file, new_key_command), keys)
     print(f"{data} is opened with the new key from now on")
+
+
+app.command("copy")(copy)
 
 
 def _offline(

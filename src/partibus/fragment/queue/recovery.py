@@ -167,7 +167,9 @@ def load_identities(state: State, data: bytes, tables: TableReader) -> None:
 
 
 def dump_kept_locks(state: State, pages: NewPages | None) -> list[Part] | None:
-    """The locks that a clean stop keeps."""
+    """The locks that a clean stop keeps; those of the stop before, while nobody serves."""
+    if state.kept_locks:
+        return [state.kept_locks]
     return [dump_locks(state)] if state.lock_count else None
 
 

@@ -73,6 +73,9 @@ def rebuild(recovered: Recovered, progress: Callable[[], None] = no_progress) ->
             _apply(states, record)
     for fragment_id in dropped:
         states.pop(fragment_id, None)
+    if not rebuilt.was_stopped:
+        for state in states.values():
+            state.kept_locks = b""  # locks of an earlier stop, which a later life has ended
     marks.saw(max(states, default=0))
     return rebuilt
 

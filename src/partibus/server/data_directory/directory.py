@@ -21,8 +21,10 @@ COPY_NAME: Final = "catalog.copy"
 """The catalog as of the last start or end of a server, for a repair."""
 RESTORING_NAME: Final = "restoring"
 """There while a restore is not finished."""
+COPYING_NAME: Final = "copying"
+"""There while a copy into the directory is not finished; names the directories of its stores."""
 _OURS: Final = re.compile(
-    r"catalog\.(db|copy).*|encryption\.key(\.partial)?|lock|restoring|tls|(store|seen)-\d+"
+    r"catalog\.(db|copy).*|copying|encryption\.key(\.partial)?|lock|restoring|tls|(store|seen)-\d+"
 )
 
 
@@ -37,7 +39,7 @@ def claim_data_directory(settings: ServeSettings, cleanup: contextlib.ExitStack)
         cleanup.callback(lock.release)
         _close_to_others(data)
         refuse_links(settings)
-        _refuse_half_restored(data)
+        _refuse_half_made(data)
     except OSError as error:
         reason = "it is a file" if data.is_file() else error.strerror
         where = "" if error.filename in (None, str(data)) else f": {error.filename}"
@@ -46,7 +48,12 @@ def claim_data_directory(settings: ServeSettings, cleanup: contextlib.ExitStack)
         ) from error
 
 
-def _refuse_half_restored(data: Path) -> None:
+def _refuse_half_made(data: Path) -> None:
+    if (data / COPYING_NAME).exists():
+        raise StoreCorrupt(
+            f"{data} holds a copy that is not complete: run the same `partibus store copy` again, "
+            "which begins anew, or delete the directory. Nothing was changed."
+        )
     if (data / RESTORING_NAME).exists():
         raise StoreCorrupt(
             f"{data} holds a restore that was interrupted: delete the directory and restore the "

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from partibus.control.catalog import Catalog
+from partibus.control.catalog_database import CatalogDatabase
 from partibus.control.catalog_sealed import SealedCatalog, working_directory
 from partibus.domain.errors import BusError, ConfigError
 from partibus.fragment.upkeep.recovering import Rebuilt, rebuild
@@ -85,12 +86,19 @@ def catalog_to_read(
     file: Path, stores: int = STORES_MAX, vault: Vault | None = None
 ) -> Iterator[Catalog]:
     """The catalog as a copy, so that reading it changes nothing; an encrypted one in memory."""
+    with catalog_rows_to_read(file, vault) as rows:
+        yield Catalog(stores=stores, rows=rows)
+
+
+@contextlib.contextmanager
+def catalog_rows_to_read(file: Path, vault: Vault | None = None) -> Iterator[CatalogDatabase]:
+    """The rows of that copy."""
     if vault is not None:
         with working_directory(file.parent) as working:
             encrypted = SealedCatalog(file, working, vault.catalog_sealer())
             encrypted.unseal()
-            with contextlib.closing(Catalog(file, stores=stores, encrypted=encrypted)) as catalog:
-                yield catalog
+            with contextlib.closing(CatalogDatabase(file, encrypted)) as rows:
+                yield rows
         return
     with tempfile.TemporaryDirectory(prefix="partibus-check-") as place:
         copy = Path(place) / CATALOG_NAME
@@ -98,11 +106,12 @@ def catalog_to_read(
             with contextlib.suppress(FileNotFoundError):
                 shutil.copyfile(f"{file}{suffix}", f"{copy}{suffix}")
         try:
-            catalog = Catalog(copy, stores=stores)
+            with contextlib.closing(CatalogDatabase(copy)) as rows:
+                yield rows
         except BusError as error:
+            if str(copy) not in error.text:
+                raise
             raise type(error)(error.text.replace(str(copy), str(file))) from error
-        with contextlib.closing(catalog):
-            yield catalog
 
 
 class RebuiltStore:

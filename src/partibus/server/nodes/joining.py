@@ -10,12 +10,13 @@ from functools import partial
 from partibus import __version__
 from partibus.cluster.node_group import NodeGroup
 from partibus.control.catalog import Catalog
+from partibus.control.catalog_copy import refuse_half_copied
 from partibus.control.ownership import NodeAddress
 from partibus.control.postgres.catalog import PostgresCatalog
 from partibus.control.postgres.feed import CatalogFeed
 from partibus.control.postgres.lease_rows import add_lanes, look
 from partibus.control.postgres.ownership import PostgresOwnership
-from partibus.control.postgres.session import ControlSession
+from partibus.control.postgres.session import ControlSession, database_name
 from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
 from partibus.server.config import ServeSettings
@@ -64,5 +65,10 @@ def _open_catalog(
 ) -> Catalog:
     assert settings.cluster is not None
     rows = PostgresCatalog(settings.cluster)
+    try:
+        refuse_half_copied(rows, database_name(settings.cluster))
+    except BaseException:
+        rows.close()
+        raise
     rows.feed = feed
     return Catalog(profile=settings.profile, stores=settings.stores, clock=clock, rows=rows)

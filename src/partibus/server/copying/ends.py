@@ -1,0 +1,103 @@
+"""The two ends of a copy: a data directory, or the databases of a cluster.
+
+Owns how each is claimed for the time of a copy, what makes a source unfit, what makes a target
+empty, and the mark without which half a copy would look like a whole one: a file in a directory, a
+setting in the catalog of a cluster. The mark comes first and goes last. What an interrupted
+copy left is removed by the next one, since the mark says that nothing else was there. Called by
+`copy`.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from partibus.control.catalog_rows import CatalogRows
+from partibus.domain.errors import ConfigError
+from partibus.server.config import ServeSettings
+from partibus.server.copying.lane_reading import LaneReading
+from partibus.store.compaction.importing import LaneImport
+from partibus.store.postgres.address import is_database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A place as the user names it."""
+
+    place: str
+    stores: tuple[str, ...] = ()
+    key_file: Path | None = None
+    key_command: str | None = None
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it is the address of a cluster's database."""
+        return is_database(self.place)
+
+
+class End(Protocol):
+    """A place that can be read."""
+
+    rows: CatalogRows
+    settings: ServeSettings
+
+    @property
+    def catalog_place(self) -> Path:
+        """What errors call its catalog."""
+        ...
+
+    def lane(self, number: int) -> LaneReading:
+        """A lane that was begun."""
+        ...
+
+
+class Source(End, Protocol):
+    """A place that is copied."""
+
+    @property
+    def is_encrypted(self) -> bool: ...
+
+
+class Target(End, Protocol):
+    """A place that is filled; it can be served when `complete` has returned, and not before."""
+
+    def fill(self, number: int) -> LaneImport:
+        """An empty lane."""
+        ...
+
+    def complete(self) -> None:
+        """Everything is there and was compared."""
+        ...
+
+
+def open_source(named: Named, stack: contextlib.ExitStack) -> Source:
+    """Claim a place to read it."""
+    if named.is_cluster:
+        with _driver():
+            from partibus.server.copying.cluster_end import CopiedCluster
+        return CopiedCluster(named, stack)
+    from partibus.server.copying.directory_end import CopiedDirectory
+
+    return CopiedDirectory(named, stack)
+
+
+def open_target(named: Named, lanes: int, stack: contextlib.ExitStack) -> Target:
+    """Claim an empty place to fill it."""
+    if named.is_cluster:
+        with _driver():
+            from partibus.server.copying.cluster_end import FilledCluster
+        return FilledCluster(named, lanes, stack)
+    from partibus.server.copying.directory_end import FilledDirectory
+
+    return FilledDirectory(named, lanes, stack)
+
+
+@contextlib.contextmanager
+def _driver() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "The driver of the database is missing: pip install 'partibus[postgres]'."
+        ) from error

@@ -1,0 +1,113 @@
+"""One lane as a copy sees it: its fragments as of its last record, and their bodies.
+
+Owns the way from a directory or a database to rebuilt fragments. What is encrypted is opened, which
+needs the key of the directory. Changes nothing that a server would miss. Called by the two ends of
+a copy.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from partibus.domain.errors import StoreCorrupt
+from partibus.fragment.replay import settle_numbers
+from partibus.fragment.upkeep.recovering import rebuild
+from partibus.fragment.upkeep.whole_snapshot import take_whole, whole_bodies
+from partibus.sealing.keys import Vault
+from partibus.server.config import ServeSettings
+from partibus.server.data_directory.offline import RebuiltStore
+from partibus.store.checking import StoreUnderCheck
+from partibus.store.compaction.importing import Snapshot
+from partibus.store.interface import Recovered, Ref
+from partibus.store.sealed import SealedPieces, sealed_pieces
+
+
+class Readable(Protocol):
+    """A directory or a lane of a database under check."""
+
+    @property
+    def log_end(self) -> tuple[bytes, int] | None: ...
+
+    def recover(self) -> Recovered: ...
+
+    def bodies(self, refs: list[Ref]) -> list[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class LaneReading(RebuiltStore):
+    """A lane from its opening to `close`."""
+
+    def __init__(
+        self,
+        under_check: Readable,
+        pieces: SealedPieces | None = None,
+        check_held: Callable[[], None] | None = None,
+    ) -> None:
+        self._under_check = under_check
+        self._pieces = pieces
+        self._check_held = check_held
+        try:
+            found = under_check.recover()
+            found = found if pieces is None else pieces.recovered(found)
+            self._pages = found.pages
+            self._rebuilt = rebuild(found)
+            super().__init__(self._rebuilt, under_check.log_end)
+        except BaseException:
+            under_check.close()
+            raise
+        for state in self.states.values():
+            settle_numbers(state)
+
+    @property
+    def end(self) -> int:
+        """The position behind everything that the lane holds."""
+        assert self.log_end is not None
+        return self.log_end[1]
+
+    def snapshot(self) -> Snapshot:
+        """All fragments, as a checkpoint of a log that ends here."""
+        return take_whole(self._rebuilt, self._pages, self.end)
+
+    def refs(self) -> list[Ref]:
+        """Every body that is needed, shared ones as often as they are."""
+        return whole_bodies(self._rebuilt)
+
+    def bodies(self, refs: list[Ref]) -> list[bytes]:
+        """Bodies in the order asked for; StoreCorrupt names the first that is damaged."""
+        pieces = self._pieces
+        if pieces is None:
+            return self._under_check.bodies(refs)
+        found = self._under_check.bodies([pieces.ref(ref) for ref in refs])
+        return [pieces.body(ref, body) for ref, body in zip(refs, found, strict=True)]
+
+    def close(self) -> None:
+        """Give the place back; raises when somebody else has written to it meanwhile."""
+        try:
+            if self._check_held is not None:
+                self._check_held()
+        finally:
+            self._under_check.close()
+
+
+def read_lane(
+    settings: ServeSettings, number: int, owner: str, vault: Vault | None = None
+) -> LaneReading:
+    """The lane of that number, wherever the settings say it is."""
+    if number in settings.store_databases:
+        return _in_database(settings.store_databases[number], number, owner)
+    directory = settings.store_directories[number]
+    pieces = None if vault is None else sealed_pieces(directory, vault.store_sealer(number))
+    return LaneReading(StoreUnderCheck(directory), pieces)
+
+
+def _in_database(dsn: str, number: int, owner: str) -> LaneReading:
+    from partibus.store.postgres.checking import LaneUnderCheck
+    from partibus.store.postgres.importing import lanes_there
+
+    lane = LaneUnderCheck(dsn, number, owner)
+    if number not in lanes_there(dsn, [number]):
+        raise StoreCorrupt(
+            f"The {lane.name} is missing. Give all databases, in the order in which the servers "
+            "were given them; nothing was changed."
+        )
+    return LaneReading(lane, check_held=lane.check_held)

@@ -1,0 +1,131 @@
+"""A bus moves from one machine into a cluster and back, and clients find all of it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+
+from cli.command import Done, Partibus
+from partibus.domain.clock import SystemClock
+from partibus.server.nodes.certificates import make_cluster
+from support.server import ServerProcess
+from upgrade.contents import COMPACTED, FAR, Traffic, namespace, picture
+
+if TYPE_CHECKING:
+    from support.postgres import PostgresServer
+
+pytestmark = [pytest.mark.group("postgres"), pytest.mark.timeout(600)]
+STORES = 3
+
+
+def copy(source: str, target: str, *more: str) -> Done:
+    return Partibus(None).try_("store", "copy", "--from", source, "--to", target, *more)
+
+
+def on(side: str, databases: list[str]) -> list[str]:
+    return [word for database in databases for word in (f"--{side}-store", database)]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "namespace.toml"
+    file.write_text(namespace(COMPACTED), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def databases(postgres: "PostgresServer") -> list[str]:
+    from support.cluster import new_database
+
+    return [new_database(postgres), new_database(postgres)]
+
+
+@contextmanager
+def alone(place: Path, config: Path) -> Iterator[ServerProcess]:
+    """A server on a data directory `data` below a place."""
+    place.mkdir(exist_ok=True)
+    with ServerProcess(place, config, "--stores", str(STORES)) as server:
+        yield server
+
+
+@contextmanager
+def node(place: Path, config: Path, databases: list[str]) -> Iterator[ServerProcess]:
+    """The only node of a cluster."""
+    place.mkdir()
+    make_cluster(place / "tls", "node-1", SystemClock())
+    stores = [word for database in databases for word in ("--store", database)]
+    flags = ["--cluster", databases[0], "--cluster-tls", str(place / "tls"), *stores]
+    with ServerProcess(place, config, *flags, "--lanes", str(STORES)) as server:
+        yield server
+
+
+def work(connection_string: str, turn: str) -> None:
+    """A turn of traffic on everything that the namespace has."""
+    traffic = Traffic(connection_string, COMPACTED)
+    traffic.fill(turn)
+    traffic.close()
+
+
+def seen(server: ServerProcess) -> dict[str, Any]:
+    return picture(server.connection_string, COMPACTED)
+
+
+def use_everything(server: ServerProcess, before: dict[str, Any]) -> None:
+    """What was kept is not only shown: it can be received, settled and continued."""
+    with ServiceBusClient.from_connection_string(server.connection_string) as client:
+        with client.get_queue_sender("once") as sender:
+            sender.send_messages(ServiceBusMessage("a duplicate", message_id="id first"))
+        deferred = [number for number, body, _ in before["plain"] if body == "first defer"]
+        with client.get_queue_receiver("plain") as receiver:
+            for message in receiver.receive_deferred_messages(deferred):
+                assert message.delivery_count == 1
+                receiver.complete_message(message)
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        with client.get_queue_receiver(
+            "plain", sub_queue="deadletter", receive_mode=mode
+        ) as receiver:
+            (dead,) = receiver.receive_messages(1, max_wait_time=60)
+            assert (str(dead), dead.dead_letter_reason) == ("first bury", "test")
+        with client.get_queue_sender("plain") as sender:
+            scheduled = [number for number, body, _ in before["plain"] if body == "first scheduled"]
+            sender.cancel_scheduled_messages(scheduled)
+            sender.schedule_messages(ServiceBusMessage("another scheduled"), FAR)
+
+
+def test_into_a_cluster_of_two_databases_and_back(
+    tmp_path: Path, config: Path, databases: list[str]
+) -> None:
+    with alone(tmp_path / "one", config) as server:
+        work(server.connection_string, "first")
+        server.restart()  # what follows is behind the checkpoint
+        work(server.connection_string, "second")
+        before = seen(server)
+        data = str(server.data)
+    there = copy(data, databases[0], *on("to", databases))
+    assert (there.code, there.err) == (0, ""), there.out + there.err
+    assert "both places hold the same" in there.out
+
+    with node(tmp_path / "two", config, databases) as server:
+        assert seen(server) == before
+        use_everything(server, before)
+        work(server.connection_string, "third")
+        after = seen(server)
+    bodies = [body for _, body, _ in after["plain"]]
+    assert "third lives" in bodies and "first defer" not in bodies
+    assert [body for _, body, _ in after["once"]] == ["first once", "second once", "third once"]
+
+    back = tmp_path / "three"
+    again = copy(databases[0], str(back / "data"), *on("from", databases))
+    assert (again.code, again.err) == (0, ""), again.out + again.err
+    with alone(back, config) as server:
+        assert seen(server) == after
+        work(server.connection_string, "fourth")
+        assert server.stop() == 0
+        server.start()
+        assert len(seen(server)["parted"]) == len(after["parted"]) + 6
+        server.stop()
+    check = Partibus(None).try_("store", "check", "--data", str(back / "data"), "--json").json
+    assert [part["problems"] for part in check["parts"]] == [[]] * (1 + STORES)
