@@ -150,7 +150,9 @@ class TestCluster:
                 answer: Report = await question(at)
                 return answer
 
-        return asyncio.run(ask())
+        # In a thread of its own: a test with a browser has a loop already.
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(asyncio.run, ask()).result()
 
     def owners(self) -> dict[int, int]:
         """The node of each lane that a live node has."""

@@ -45,6 +45,9 @@ export const live = $state<{ frame: Frame | null; entity: any; connected: boolea
 export const series = $state<{ columns: number[][] }>({ columns: [[], [], [], [], []] })
 export const entitySeries = $state<{ name: string; columns: number[][] }>({ name: '', columns: [[], [], [], []] })
 
+/** The cluster, while its page is open. */
+export const cluster = $state<{ status: any; refused: string }>({ status: null, refused: '' })
+
 let source: EventSource | null = null
 let watched = ''
 
@@ -71,6 +74,23 @@ export function stop(): void {
   source?.close()
   source = null
   live.connected = false
+}
+
+/** Follow the cluster; answers what ends it. */
+export function watchCluster(): () => void {
+  const feed = new EventSource('/$partibus/live?cluster=true')
+  feed.addEventListener('cluster', (event) => {
+    cluster.status = JSON.parse(event.data)
+    cluster.refused = ''
+  })
+  feed.addEventListener('refused', (event) => {
+    cluster.refused = JSON.parse(event.data).text
+    feed.close()
+  })
+  feed.onerror = () => {
+    if (feed.readyState === EventSource.CLOSED) cluster.refused = 'This server does not show a cluster.'
+  }
+  return () => feed.close()
 }
 
 function push(columns: number[][], row: number[]): number[][] {

@@ -8,6 +8,7 @@ export interface Identity {
   seconds_left: number | null
   console: 'on' | 'read-only'
   faults: boolean
+  cluster: boolean
   profile: string
   version: string
 }
@@ -33,6 +34,14 @@ export async function signOut(): Promise<void> {
   await ask('DELETE', '/session')
   session.who = null
 }
+
+/** What serves lanes and clients: the nodes of a cluster, or the workers of one server. */
+export const server = () => (session.who?.cluster ? 'node' : 'worker')
+
+/** What fragments lie in: the lanes of a cluster, or the stores of one server. */
+export const place = () => (session.who?.cluster ? 'lane' : 'store')
+
+export const capital = (word: string) => word[0]!.toUpperCase() + word.slice(1)
 
 /** Whether an action may be offered; the server checks again. */
 export function may(right: 'Manage' | 'Send' | 'Listen', changes = true): boolean {

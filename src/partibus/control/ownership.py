@@ -31,6 +31,10 @@ class Ownership(Protocol):
 
     node: int
     """This node's number, unique in the cluster and never reused; 0 before `start`."""
+    takeovers: int
+    """Lanes that were acquired here from a node whose lease had lapsed, since the start."""
+    renewals_failed: int
+    """Renewals that the lease table did not take, since the start."""
     on_change: Callable[[], None] | None
     """Called on the loop when owners, nodes or what is wanted changed; also when a lease lapsed."""
 
@@ -40,6 +44,10 @@ class Ownership(Protocol):
 
     def owned(self) -> frozenset[int]:
         """The lanes whose lease this node holds, by its own monotonic clock."""
+        ...
+
+    def serve_ms_left(self) -> int:
+        """How long the leases of this node last by its own clock; 0 and less: they have lapsed."""
         ...
 
     def nodes(self) -> dict[int, NodeAddress]:

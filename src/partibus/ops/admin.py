@@ -24,6 +24,7 @@ application; the command line is its first user.
     /$partibus/events and /log, what happens: `ops.admin_events`
     /$partibus/backups, the files of a backup: `ops.admin_backup`
     /$partibus/session, the sign-in of the console: `ops.session`; /$partibus/live: `ops.admin_live`
+    /$partibus/cluster, its nodes and lanes: `ops.admin_cluster`
     clock, reset and namespaces of a server for tests: `ops.admin_testing`
 """
 
@@ -44,6 +45,7 @@ from partibus.ops.session import presented_token, refuse_changes, session_routes
 
 if TYPE_CHECKING:
     from partibus.ops.admin_backup import Backups
+    from partibus.ops.admin_cluster import Cluster
     from partibus.ops.admin_connections import Connections
     from partibus.ops.admin_events import Events, Log
     from partibus.ops.admin_messages import MessageService
@@ -167,6 +169,9 @@ class Administration(Protocol):
     def backups(self) -> "Backups": ...
 
     @property
+    def cluster(self) -> "Cluster": ...
+
+    @property
     def connections(self) -> "Connections": ...
 
     @property
@@ -231,6 +236,7 @@ Handler = Callable[[Administration, Request], Awaitable[Answer]]
 def admin_routes(node: Administration) -> list[Route]:
     """The routes that answer for a node."""
     from partibus.ops.admin_backup import begin_backup, end_backup, file_route
+    from partibus.ops.admin_cluster import CLUSTER_ROUTES
     from partibus.ops.admin_connections import CONNECTION_ROUTES
     from partibus.ops.admin_events import LOG_ROUTES, events_route
     from partibus.ops.admin_live import live_endpoint
@@ -243,6 +249,7 @@ def admin_routes(node: Administration) -> list[Route]:
     table: list[tuple[str, str, Handler]] = [
         *NAMESPACE_ROUTES,
         *CONNECTION_ROUTES,
+        *CLUSTER_ROUTES,
         *LOG_ROUTES,
         ("GET", "/entities", _entities),
         ("GET", "/defaults", _defaults),

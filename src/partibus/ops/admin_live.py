@@ -4,6 +4,7 @@ Owns the form of the stream:
 
     GET /$partibus/live              `event: frame` once a second; see docs/reference/http-json.md
     GET /$partibus/live?entity=NAME  the same, and `event: entity` with that entity's fragments
+    GET /$partibus/live?cluster=true the same, and `event: cluster` with nodes and lanes
 
 The token is checked before every frame: who loses the right sees no more. Mounted by `ops.admin`.
 """
@@ -31,21 +32,24 @@ def live_endpoint(node: "Administration") -> Callable[[Request], Awaitable[Respo
     async def endpoint(request: Request) -> Response:
         token, path = presented_token(request), request.scope["path"]
         name = request.query_params.get("entity")
+        has_cluster = request.query_params.get("cluster") == "true"
         try:
             node.authorize(token, path)
             if name is not None:
                 await node.entity(name)
+            if has_cluster:
+                await node.cluster.status()
         except BusError as error:
             return error_response(error)
         return StreamingResponse(
-            _stream(node, token, path, name), 200, _HEADERS, "text/event-stream"
+            _stream(node, token, path, name, has_cluster), 200, _HEADERS, "text/event-stream"
         )
 
     return endpoint
 
 
 async def _stream(
-    node: "Administration", token: str | None, path: str, name: str | None
+    node: "Administration", token: str | None, path: str, name: str | None, has_cluster: bool
 ) -> AsyncIterator[str]:
     try:
         async for frame in node.live_feed.frames():
@@ -53,6 +57,8 @@ async def _stream(
             yield _event("frame", frame)
             if name is not None:
                 yield _event("entity", await node.entity(name))
+            if has_cluster:
+                yield _event("cluster", await node.cluster.status())
     except BusError as error:
         yield _event("refused", {"text": error.text})
 

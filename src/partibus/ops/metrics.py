@@ -161,6 +161,28 @@ WORKER: Final = (
     Series("partibus_worker_start_time_seconds", GAUGE, "started_s",
            "When the process started, in seconds since 1970."),
 )  # fmt: skip
+LANE_LABELS: Final = ("lane", "database")
+LANE: Final = (
+    Series("partibus_lane_owner", GAUGE, "owner",
+           "The node of the cluster that serves the lane; 0 when none does."),
+    Series("partibus_lane_epoch", GAUGE, "epoch",
+           "How many writers the lane has had; 0 when it is not served."),
+)  # fmt: skip
+NODE_LABELS: Final = ("node",)
+NODE: Final = (
+    Series("partibus_node_lanes", GAUGE, "lane_count", "Lanes that the node serves."),
+    Series("partibus_node_lease_seconds", GAUGE, "lease_s",
+           "How long its leases last unless it renews them."),
+    Series("partibus_node_takeovers", COUNTER, "takeovers",
+           "Lanes that it took over from a node whose lease had lapsed."),
+    Series("partibus_node_lease_renewals_failed", COUNTER, "renewals_failed",
+           "Renewals of its leases that the database did not take."),
+    Series("partibus_node_appends_fenced", COUNTER, "fenced",
+           "Lanes whose writes were refused because another node had taken them over."),
+)  # fmt: skip
+CLUSTER: Final = Series(
+    "partibus_cluster_nodes", GAUGE, "states", "Nodes of the cluster that are up, draining or down."
+)
 CONNECTIONS: Final = Series("partibus_connections", GAUGE, "connections",
                             "Open connections.", "ActiveConnections")  # fmt: skip
 ERRORS: Final = Series("partibus_errors", COUNTER, "errors",
@@ -175,6 +197,9 @@ LABELS: Final = {
     **dict.fromkeys(FRAGMENT, FRAGMENT_LABELS),
     **dict.fromkeys(STORE, STORE_LABELS),
     **dict.fromkeys(WORKER, WORKER_LABELS),
+    **dict.fromkeys(LANE, LANE_LABELS),
+    **dict.fromkeys(NODE, NODE_LABELS),
+    CLUSTER: ("state",),
     CONNECTIONS: ("worker", "transport"),
     ERRORS: ("worker", "kind", "condition"),
     AGGREGATED: (),
@@ -324,6 +349,12 @@ def _tails(figures: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
         yield series, _of_stores(series, workers)
     for series in WORKER:
         yield series, _of_workers(series, workers)
+    cluster = figures.get("cluster")
+    for series in LANE:
+        yield series, _of_lanes(series, cluster)
+    for series in NODE:
+        yield series, _of_nodes(series, cluster)
+    yield CLUSTER, _node_states(cluster)
     yield CONNECTIONS, _connections(workers)
     yield ERRORS, _errors(workers)
 
@@ -407,6 +438,24 @@ def _of_workers(series: Series, workers: dict[int, Any]) -> Iterator[Row]:
         elif answer is not None:
             found = {**answer["gateway"], **answer["process"]}
             yield (str(worker),), found[series.key]
+
+
+def _of_lanes(series: Series, cluster: dict[str, Any] | None) -> Iterator[Row]:
+    for lane in () if cluster is None else cluster["lanes"]:
+        yield (str(lane["lane"]), str(lane["database"])), lane[series.key]
+
+
+def _of_nodes(series: Series, cluster: dict[str, Any] | None) -> Iterator[Row]:
+    for number, node in () if cluster is None else cluster["nodes"].items():
+        derived = {"lane_count": len(node["lanes"]), "lease_s": node["serve_ms_left"] / 1000}
+        yield (str(number),), {**node, **derived}[series.key]
+
+
+def _node_states(cluster: dict[str, Any] | None) -> Iterator[Row]:
+    """Every state has a row, so that one that is left behind is 0 and not the last value."""
+    if cluster is not None:
+        for state in ("up", "draining", "down"):
+            yield (state,), cluster["states"].count(state)
 
 
 def _connections(workers: dict[int, Any]) -> Iterator[Row]:

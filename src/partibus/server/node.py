@@ -59,6 +59,7 @@ from partibus.server.lanes import Lanes
 from partibus.server.live import ServerNamespace
 from partibus.server.memory import give_memory_back, memory_limit_bytes
 from partibus.server.nodes.moving_lanes import MovingLanes
+from partibus.server.nodes.picture import ClusterPicture
 from partibus.server.nodes.seat import Seat
 from partibus.server.operators.administration import Administration
 from partibus.server.operators.backups import BackupService
@@ -446,6 +447,12 @@ class Node:
             self.live,
             self._time.clock,
         )
+        if self._seat is not None:
+            picture = ClusterPicture(
+                self._seat, self._settings, self.catalog, self.control, gateway
+            )
+            self.administration.cluster = picture
+            self.administration.signals.cluster = picture.figures
         gateway.at_close(self.administration.events.stop)
         gateway.at_close(self.administration.live_feed.close)
         if self._time.fake is not None:

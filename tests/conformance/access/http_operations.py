@@ -155,6 +155,11 @@ def json_surface(stage: Stage) -> Requests:
         ("list connections", "GET", "/connections", None),
         ("show a connection", "GET", "/connections/0-999999", None),
         ("close a connection", "DELETE", "/connections/0-999999", None),
+        ("show the cluster", "GET", "/cluster", None),
+        ("drain a node", "POST", "/cluster/drain", {"node": 1}),
+        ("resume a node", "POST", "/cluster/resume", {"node": 1}),
+        ("rebalance lanes", "POST", "/cluster/rebalance", {}),
+        ("evict a node", "POST", "/cluster/evict", {"node": 1}),
         ("read the signals", "GET", "/signals", None),
         ("show the log's level", "GET", "/log", None),
         ("set the log's level", "PUT", "/log", {"level": "info"}),
@@ -210,8 +215,8 @@ def message_surface(stage: Stage) -> Requests:
 
 def _json_status(path: str) -> int:
     """What those hear who may ask."""
-    if path.endswith(("/release", "/drop", "/0-999999")):
-        return 404  # there is no such owner, cursor or connection
+    if path.endswith(("/release", "/drop", "/0-999999")) or path.startswith("/cluster"):
+        return 404  # there is no such owner, cursor or connection; the server is alone
     # This server is not one for tests, and makes no such backup.
     return 400 if path.startswith(("/clock", "/reset", "/namespaces", "/backups/")) else 200
 

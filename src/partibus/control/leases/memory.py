@@ -74,6 +74,10 @@ class MemoryLeases:
         self._changed()
         return True
 
+    def holder_of(self, lane: int) -> int | None:
+        """Who acquired a lane last and has not given it back, alive or not."""
+        return self._owners[lane]
+
     def release(self, node: int, lane: int) -> None:
         """Give a lane back, if it is the node's."""
         if self._owners.get(lane) == node:
@@ -127,6 +131,8 @@ class MemoryOwnership:
         self.on_change: Callable[[], None] | None = None
         self.cut_off = False
         self.node = 0
+        self.takeovers = 0
+        self.renewals_failed = 0
 
     def owner_of(self, lane: int) -> int | None:
         """The node that holds a live lease, as far as is known here."""
@@ -135,6 +141,10 @@ class MemoryOwnership:
     def owned(self) -> frozenset[int]:
         """The lanes whose lease this node holds by its own clock."""
         return self._view.owned()
+
+    def serve_ms_left(self) -> int:
+        """How long the leases last by the own clock."""
+        return self._view.serve_ms_left()
 
     def nodes(self) -> dict[int, NodeAddress]:
         """The live nodes."""
@@ -168,9 +178,11 @@ class MemoryOwnership:
         self._view.drop_lapsed()
         if self.cut_off or self._view.serve_ms_left() <= 0:
             return False
+        holder = self._leases.holder_of(lane)
         taken = self._leases.acquire(self.node, lane)
         if taken:
             self._view.acquired(lane)
+            self.takeovers += holder not in (None, self.node)
         return taken
 
     async def release(self, lane: int) -> None:
@@ -181,7 +193,9 @@ class MemoryOwnership:
 
     def renew(self) -> None:
         """Renew and look, as each second; without the database leases only lapse."""
-        if not self.cut_off:
+        if self.cut_off:
+            self.renewals_failed += 1
+        else:
             if self._leases.renew(self.node):
                 self._view.renewed(self._clock.monotonic_ms())
             else:

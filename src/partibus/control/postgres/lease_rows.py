@@ -36,6 +36,8 @@ class LaneRow(NamedTuple):
     number: int
     database: int
     owner: int | None
+    since_ms: int | None = None
+    """For how long it has been so; None when it never had an owner."""
 
 
 class Pulse(NamedTuple):
@@ -114,7 +116,9 @@ async def _ask(connection: AsyncConnection) -> tuple[Any, Any]:
         (LEASE_MS,),
     )
     lanes = await connection.execute(
-        "SELECT number, database, owner FROM partibus_cluster.lane ORDER BY number"
+        "SELECT number, database, owner,"
+        " (extract(epoch FROM clock_timestamp() - since) * 1000)::bigint"
+        " FROM partibus_cluster.lane ORDER BY number"
     )
     return nodes, lanes
 

@@ -7,11 +7,11 @@ by the verbs, with a connection of their own.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from partibus.control.lane_placement import Move, planned_moves
+from partibus.control.lane_placement import Move, place_lanes, planned_moves
 from partibus.control.postgres import lease_rows
 from partibus.control.postgres.lease_rows import LaneRow, LeaseRows, NodeRow
 from partibus.control.postgres.listening import Listening
@@ -28,6 +28,12 @@ class ClusterStatus(NamedTuple):
     lanes: list[LaneRow]
     """The owner of a lane whose lease has lapsed is None."""
     moves: list[Move]
+    holders: Mapping[int, int | None] = {}
+    """By lane, who acquired it and has not given it back, alive or not."""
+
+    def held_by(self, node: int) -> list[int]:
+        """The lanes that the tables have for a node, whether its lease is live or not."""
+        return [lane for lane, holder in self.holders.items() if holder == node]
 
     def lanes_of(self, node: int) -> list[int]:
         """The lanes that a node holds."""
@@ -45,7 +51,7 @@ def status_of(rows: LeaseRows) -> ClusterStatus:
     lanes = [row._replace(owner=table.owners[row.number]) for row in rows.lanes]
     owners = {lane: owner for lane, owner in table.owners.items() if owner is not None}
     moves = planned_moves(owners, owners, table.nodes.keys(), table.draining)
-    return ClusterStatus(rows.nodes, lanes, moves)
+    return ClusterStatus(rows.nodes, lanes, moves, {row.number: row.owner for row in rows.lanes})
 
 
 class ClusterOperations:
@@ -68,8 +74,9 @@ class ClusterOperations:
         """The state of the cluster now."""
         return status_of(await self._session.run(lease_rows.look))
 
-    async def drain(self, node: int) -> None:
-        """Have a node give its lanes away; refused when nobody could take them."""
+    async def drain(self, node: int, *, dry_run: bool = False) -> list[Move]:
+        """Have a node give its lanes away; refused when nobody could take them. Answers what is to
+        move, and in a dry run does nothing else."""
         status = await self.status()
         _find(status, node)
         others = [r for r in status.nodes if r.alive and not r.draining and r.number != node]
@@ -78,21 +85,33 @@ class ClusterOperations:
                 f"No other node can take the lanes of node {node}. Start one, or stop node {node}: "
                 "its lanes then wait for the next node that starts."
             )
-        await self._set_draining(node, True)
+        if not dry_run:
+            await self._set_draining(node, True)
+        return _moves_without(status, node)
 
     async def resume(self, node: int) -> None:
         """Have a node that drains take lanes again."""
         _find(await self.status(), node)
         await self._set_draining(node, False)
 
-    async def rebalance(self) -> list[Move]:
+    async def rebalance(self, *, dry_run: bool = False) -> list[Move]:
         """Wake every node, so that lanes are spread evenly at once; answers what is to move."""
-        await self._session.run(lease_rows.wake)
+        if not dry_run:
+            await self._session.run(lease_rows.wake)
         return (await self.status()).moves
 
     async def evict(self, node: int, *, alive_too: bool = False) -> list[int]:
         """Remove a node that is gone or stuck; its lanes are free at once. Answers which they were.
         One that is alive is refused unless asked for: it stops when it next renews its leases."""
+        status = await self._before_evicting(node, alive_too)
+        await self._session.run(partial(lease_rows.remove, node=node))
+        return status.lanes_of(node)
+
+    async def heirs(self, node: int, *, alive_too: bool = False) -> list[Move]:
+        """Who would get the lanes of a node if it was evicted; refused as that would be."""
+        return _inheritance(await self._before_evicting(node, alive_too), node)
+
+    async def _before_evicting(self, node: int, alive_too: bool) -> ClusterStatus:
         status = await self.status()
         row = _find(status, node)
         if row.alive and not alive_too:
@@ -100,8 +119,7 @@ class ClusterOperations:
                 f"Node {node} is alive: its last heartbeat is {row.heartbeat_age_ms} ms old. Drain "
                 "it, or evict it by force."
             )
-        await self._session.run(partial(lease_rows.remove, node=node))
-        return status.lanes_of(node)
+        return status
 
     async def wait_for(self, holds: Callable[[ClusterStatus], bool]) -> ClusterStatus:
         """Wait until something holds, such as that a drained node has no lanes."""
@@ -120,6 +138,26 @@ class ClusterOperations:
 
     async def _set_draining(self, node: int, draining: bool) -> None:
         await self._session.run(partial(lease_rows.set_draining, node=node, draining=draining))
+
+
+def _moves_without(status: ClusterStatus, node: int) -> list[Move]:
+    """What moves when a node is to have no lanes."""
+    owners = {row.number: row.owner for row in status.lanes if row.owner is not None}
+    alive = [row.number for row in status.nodes if row.alive]
+    draining = {row.number for row in status.nodes if row.draining} | {node}
+    return planned_moves(owners, owners, alive, draining)
+
+
+def _inheritance(status: ClusterStatus, node: int) -> list[Move]:
+    """Who gets the lanes of a node that is gone; nobody when no other node is alive."""
+    owners = {row.number: row.owner for row in status.lanes if row.owner is not None}
+    alive = [row.number for row in status.nodes if row.alive and row.number != node]
+    draining = [row.number for row in status.nodes if row.draining]
+    lanes = [row.number for row in status.lanes]
+    placed = place_lanes(lanes, owners, alive, draining, moves_max=0)
+    mine = set(status.held_by(node))
+    moves = [Move(lane, node, taker) for taker, found in placed.items() for lane in found & mine]
+    return sorted(moves)
 
 
 def _find(status: ClusterStatus, node: int) -> NodeRow:

@@ -37,7 +37,10 @@ class PostgresOwnership:
         self._view = LeaseView(self._clock)
         self._session = ControlSession(dsn, "leases")
         self._address = address
-        self._databases: dict[int, int] = {}
+        self.rows = LeaseRows([], [])
+        """The tables as they were last read, at most `LOOK_MS` ago while the database answers."""
+        self.takeovers = 0
+        self.renewals_failed = 0
         self._pulse: Pulse | None = None
         self._looked_ms = 0
         self._news = asyncio.Event()
@@ -59,6 +62,10 @@ class PostgresOwnership:
         """The lanes whose lease this node holds by its own clock."""
         return self._view.owned()
 
+    def serve_ms_left(self) -> int:
+        """How long the leases last by the own clock."""
+        return self._view.serve_ms_left()
+
     def nodes(self) -> dict[int, NodeAddress]:
         """The live nodes, this one included."""
         return self._view.nodes()
@@ -69,7 +76,7 @@ class PostgresOwnership:
 
     def databases(self) -> dict[int, int]:
         """By lane, the number of the database that it lives in."""
-        return dict(self._databases)
+        return {row.number: row.database for row in self.rows.lanes}
 
     # --- life ---------------------------------------------------------------------------
 
@@ -113,6 +120,7 @@ class PostgresOwnership:
             try:
                 await (self._renew() if is_due else self._look())
             except BusError as error:
+                self.renewals_failed += is_due
                 _log.warning("%s Leases lapse until it does.", error)
             except Exception:  # of a listener; without renewals the node would be lost
                 _log.exception("a change of the leases could not be followed")
@@ -131,7 +139,13 @@ class PostgresOwnership:
             return False
         if taken:
             self._view.acquired(lane)
+            self.takeovers += self._was_left_behind(lane)
         return taken and lane in self._view.owned()
+
+    def _was_left_behind(self, lane: int) -> bool:
+        """Whether another node held it until its lease lapsed: it has not given it back."""
+        holders = [row.owner for row in self.rows.lanes if row.number == lane]
+        return any(holder not in (None, self.node) for holder in holders)
 
     async def release(self, lane: int) -> None:
         """Give a lease back; without the database it is given back at the next look, or lapses."""
@@ -164,7 +178,7 @@ class PostgresOwnership:
         await self._take_over(found)
 
     async def _take_over(self, found: LeaseRows) -> None:
-        self._databases = {row.number: row.database for row in found.lanes}
+        self.rows = found
         self._view.looked(found.table())
         if all(row.number != self.node for row in found.nodes):
             self.evicted = True

@@ -15,6 +15,7 @@ from partibus.control.ownership import NodeAddress
 from partibus.control.postgres.catalog import PostgresCatalog
 from partibus.control.postgres.feed import CatalogFeed
 from partibus.control.postgres.lease_rows import add_lanes, look
+from partibus.control.postgres.operations import ClusterOperations, status_of
 from partibus.control.postgres.ownership import PostgresOwnership
 from partibus.control.postgres.session import ControlSession, database_name
 from partibus.domain.clock import Clock
@@ -32,6 +33,8 @@ def make_seat(settings: ServeSettings, clock: Clock) -> Seat:
     group.nodes = lambda: {n: (a.host, a.port) for n, a in ownership.nodes().items()}
     opened = partial(_open_catalog, settings, clock)
     seat = Seat(ownership, group, opened, partial(_begin, settings, ownership))
+    seat.operations = ClusterOperations(settings.cluster)
+    seat.known_status = lambda: status_of(ownership.rows)
     feed = CatalogFeed(settings.cluster, seat.refresh)
     seat.follow_by(feed, partial(opened, feed))
     return seat

@@ -14,6 +14,7 @@ from typing import Final
 
 from partibus.control.ownership import Ownership
 from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.domain.happenings import HAPPENINGS
 from partibus.fragment.broker import Broker
 from partibus.server.nodes.moving_lanes import MovingLanes
 from partibus.server.scheduler import until
@@ -46,7 +47,12 @@ class LaneKeeping:
         self._keeps_locks = keeps_locks
         self._busy: dict[int, asyncio.Task[None]] = {}
         """Lanes that are being opened or closed."""
+        self.troubles: dict[int, str] = {}
+        """Why a lane could not be opened when that was last tried."""
+        self.fenced = 0
+        """Lanes whose writes were refused here because another node had taken them over."""
         self._retry: dict[int, asyncio.TimerHandle] = {}
+        self._closing: set[int] = set()
         self._is_stopping = False
         self._room = asyncio.Semaphore(OPENING_MAX)
         self.settled = asyncio.Event()
@@ -71,6 +77,10 @@ class LaneKeeping:
         if not self._busy and wanted <= self._lanes.brokers.keys():
             self.settled.set()
 
+    def work(self) -> dict[int, str]:
+        """The lanes that are `opening` or `closing` here now."""
+        return {n: "closing" if n in self._closing else "opening" for n in self._busy}
+
     async def stop(self) -> None:
         """Hand every lane over, cleanly as far as the stores answer."""
         self._is_stopping = True
@@ -93,6 +103,7 @@ class LaneKeeping:
 
     def _done(self, lane: int, task: "asyncio.Future[None]") -> None:
         del self._busy[lane]
+        self._closing.discard(lane)
         if task.cancelled():
             return  # The loop is ending: what would be begun now would never run.
         if task.exception() is not None:
@@ -120,6 +131,7 @@ class LaneKeeping:
                 await self._recover(lane)
             except BusError as error:
                 _log.error("lane %d cannot be opened, and is tried again: %s", lane, error.text)
+                self.troubles[lane] = error.text
                 await self._ownership.release(lane)
                 self._try_later(lane)
 
@@ -137,10 +149,13 @@ class LaneKeeping:
             await self._abandon(broker)
             raise
         self._lanes.begin(lane, epoch)
+        self.troubles.pop(lane, None)
+        HAPPENINGS.note("lane-opened", lane=lane, epoch=epoch)
         _log.info("lane %d is served here, epoch %d", lane, epoch)
 
     async def _hand_over(self, lane: int) -> None:
         """Flush, checkpoint, release: whoever comes next finds a log that was closed."""
+        self._closing.add(lane)
         broker = self._lanes.end(lane)
         assert broker is not None
         await until(lambda: broker.is_at_rest, FLUSH_S_MAX)
@@ -149,6 +164,7 @@ class LaneKeeping:
         else:
             await self._abandon(broker)
         await self._ownership.release(lane)
+        HAPPENINGS.note("lane-handed-over", lane=lane)
         _log.info("lane %d was handed over", lane)
 
     async def _close(self, broker: Broker) -> None:
@@ -159,11 +175,14 @@ class LaneKeeping:
     async def _throw_away(self, lane: int) -> None:
         """The lane is not ours any more, or has to be opened anew: what is in memory may differ
         from its log."""
+        self._closing.add(lane)
         broker = self._lanes.end(lane)
         is_owned = lane in self._ownership.owned()
         why = "its store failed or has another writer" if is_owned else "its lease was lost"
         _log.warning("lane %d is served here no more: %s", lane, why)
+        HAPPENINGS.note("lane-lost", lane=lane, text=why)
         if broker is not None:
+            self.fenced += getattr(broker.store, "is_superseded", False)
             await self._abandon(broker)
 
     async def _abandon(self, broker: Broker) -> None:

@@ -49,7 +49,7 @@ class MovingLanes(Lanes):
         self.number = number
         """Of this node."""
         self._nobody = nobody(scheduler)
-        self._epochs: dict[int, int] = {}
+        self.epochs: dict[int, int] = {}
         """Of the lanes that are served here."""
         self._handles: dict[int, dict[int, MovingFragment]] = {}
         """By lane and fragment."""
@@ -70,13 +70,13 @@ class MovingLanes(Lanes):
 
     def epoch_of(self, lane: int) -> int | None:
         """Under which epoch a lane is served here; None when it is not."""
-        return self._epochs.get(lane)
+        return self.epochs.get(lane)
 
     # --- handles --------------------------------------------------------------------------
 
     def _here(self, placement: Placement, fragment: LocalFragment) -> None:
         self._handle(placement, fragment.index)
-        if placement.store in self._epochs:  # a new entity of a lane that is served
+        if placement.store in self.epochs:  # a new entity of a lane that is served
             self._bind(placement.store, placement.fragment_id)
 
     def _elsewhere(self, placement: Placement, index: int) -> None:
@@ -103,7 +103,7 @@ class MovingLanes(Lanes):
 
     def _bind(self, lane: int, fragment_id: int) -> None:
         handle = self._handles[lane][fragment_id]
-        if lane in self._epochs:
+        if lane in self.epochs:
             handle.bind(self._local[fragment_id], is_served=True)
             return
         server = self.table.server_of(lane)
@@ -130,13 +130,13 @@ class MovingLanes(Lanes):
 
     def begin(self, lane: int, epoch: int) -> None:
         """Serve a lane whose fragments are up."""
-        self._epochs[lane] = epoch
+        self.epochs[lane] = epoch
         self._report()
         self.moved(lane)
 
     def end(self, lane: int) -> Broker | None:
         """Serve a lane no more; its broker, which takes nothing new from now on."""
-        was_served = self._epochs.pop(lane, None) is not None
+        was_served = self.epochs.pop(lane, None) is not None
         broker = self.brokers.get(lane)
         if was_served:
             self.moved(lane)
@@ -161,9 +161,9 @@ class MovingLanes(Lanes):
                     yield record, index, placement
 
     def _report(self) -> None:
-        self.table.reported(self.number, self._epochs)
+        self.table.reported(self.number, self.epochs)
         if self.peers is not None:
-            self.peers.serve_lanes(self._epochs)
+            self.peers.serve_lanes(self.epochs)
 
     def attach(self, peers: Peers) -> None:
         """The other nodes can be asked."""

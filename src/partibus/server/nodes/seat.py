@@ -8,8 +8,8 @@ handed over. Carries no message. Made by the lifecycle for `serve --cluster`, us
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
 from partibus.cluster.node_group import NodeGroup
 from partibus.cluster.peers import Peers
@@ -21,6 +21,9 @@ from partibus.server.data_directory.belonging import Belonging, begin_stores
 from partibus.server.nodes.lane_keeping import LaneKeeping
 from partibus.server.nodes.moving_lanes import MovingLanes
 from partibus.store.interface import Store
+
+if TYPE_CHECKING:
+    from partibus.control.postgres.operations import ClusterOperations, ClusterStatus
 
 OPENING_S_MAX: Final = 30.0
 """How long a starting node waits for its lanes before it lets clients in."""
@@ -59,8 +62,13 @@ class Seat:
         self._catalog: Catalog | None = None
         self.on_evicted: Callable[[], None] | None = None
         """Called once when an operator has removed this node from the cluster."""
-        self._keeping: LaneKeeping | None = None
-        self._lanes: MovingLanes | None = None
+        self.keeping: LaneKeeping | None = None
+        """None until lanes are opened, as are the lanes."""
+        self.lanes: MovingLanes | None = None
+        self.operations: ClusterOperations | None = None
+        """What an operator asks of the cluster, through a connection of its own."""
+        self.known_status: Callable[[], ClusterStatus]
+        """The tables as they were last read, for when they cannot be read now."""
 
     def follow_by(self, feed: Feed, open_followed: Callable[[], Catalog]) -> None:
         """Have a feed that says when there is news, and a catalog that asks it."""
@@ -120,27 +128,34 @@ class Seat:
             peers.watch(lanes.brokers, self._look)
             return epoch
 
-        self._lanes = lanes
-        self._keeping = LaneKeeping(self.ownership, lanes, make, prepare, keeps_locks)
+        self.lanes = lanes
+        self.keeping = LaneKeeping(self.ownership, lanes, make, prepare, keeps_locks)
         self._changed()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OPENING_S_MAX):
-                await self._keeping.settled.wait()
+                await self.keeping.settled.wait()
 
     def decides(self) -> bool:
         """Whether this node does what one alone must do: it serves the first lane."""
-        return self._lanes is not None and self._lanes.epoch_of(0) is not None
+        return self.lanes is not None and self.lanes.epoch_of(0) is not None
+
+    @property
+    def epochs(self) -> Mapping[int, int]:
+        """The lanes that are served here, with the epoch of each."""
+        return {} if self.lanes is None else self.lanes.epochs
 
     async def leave(self) -> None:
         """Hand the lanes over, and go."""
-        if self._keeping is not None:
-            await self._keeping.stop()
+        if self.keeping is not None:
+            await self.keeping.stop()
         await self.ownership.stop()
         await self._feed.stop()
+        if self.operations is not None:
+            await self.operations.close()
 
     def _look(self) -> None:
-        if self._keeping is not None:
-            self._keeping.look()
+        if self.keeping is not None:
+            self.keeping.look()
 
     def _changed(self) -> None:
         self.group.changed()

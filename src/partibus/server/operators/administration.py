@@ -37,6 +37,7 @@ from partibus.gateway.namespace import Namespace
 from partibus.server.bulk import BulkPath
 from partibus.server.config import ServeSettings
 from partibus.server.fault_injection.service import FaultService
+from partibus.server.nodes.office import ClusterOffice, NoCluster
 from partibus.server.operators.backups import BackupService
 from partibus.server.operators.connections import ConnectionService
 from partibus.server.operators.entity_pages import EntityWish
@@ -86,6 +87,7 @@ class Administration:
         """The time of messages, which is another on a server with fake time."""
         self.clock = FixedClockService()
         self.namespaces = NoNamespaces()
+        self.cluster: ClusterOffice = NoCluster()
         self.reset: Callable[[], Awaitable[None]] = _refuse_reset
         self._control = control
         self.bulk = bulk
@@ -95,7 +97,7 @@ class Administration:
         self.stages = StageService(namespace, control)
         self.connections = ConnectionService(control)
         self.signals = SignalService(catalog, control, ENTITIES_MAX)
-        self.events = EventService(control)
+        self.events = EventService(control, "worker" if settings.cluster is None else "node")
         self.log = LogService(control)
         self.console_mode = settings.console
         self.messages = MessageService(door)
@@ -126,6 +128,7 @@ class Administration:
             "seconds_left": None if left_ms is None else left_ms // 1000,
             "console": self._settings.console,
             "faults": self._settings.faults,
+            "cluster": self._settings.cluster is not None,
             "profile": self._settings.profile.name,
             "version": __version__,
         }

@@ -91,8 +91,10 @@ class OwnEvents:
 class EventService:
     """The stream over all workers."""
 
-    def __init__(self, control: ControlHub) -> None:
+    def __init__(self, control: ControlHub, kind: str = "worker") -> None:
         self._control = control
+        self.kind = kind
+        """Whether others are workers of this server or nodes of a cluster."""
         self._streams = 0
         self._stopping = asyncio.Event()
 
@@ -107,7 +109,7 @@ class EventService:
             raise ServerBusy(f"All {STREAMS_MAX} streams of events of this worker are in use.")
         self._streams += 1
         try:
-            cursors = Cursors(self._control.worker)
+            cursors = Cursors(self._control.worker, self.kind)
             cursors.take(self._control.workers, await self._control.ask_all(EVENTS, {}))
             cursors.go_back(min(last, PAGE_MAX))
             while not self._stopping.is_set():
@@ -141,11 +143,13 @@ class EventService:
 class Cursors:
     """How far one reader has come with each worker."""
 
-    def __init__(self, own: int) -> None:
+    def __init__(self, own: int, kind: str = "worker") -> None:
         self._own = own
+        self._kind = kind
         self._last: dict[int, int] = {}
         self._pids: dict[int, int] = {}
         self._lost: set[int] = set()
+        self._is_begun = False
 
     def after(self, worker: int) -> int | None:
         """The number of the last event that was read; None before the first."""
@@ -157,26 +161,39 @@ class Cursors:
 
     def take(self, workers: list[int], answers: Mapping[int, Payload]) -> list[dict[str, Any]]:
         """The events of the answers in the order of their times."""
-        found: list[dict[str, Any]] = []
+        found = [_event(f"{self._kind}-left", gone) for gone in self._pids.keys() - {*workers}]
+        for event in found:
+            self._forget(event["worker"])
         for worker in workers:
             answer = answers.get(worker)
             if answer is None:
                 if worker in self._pids and worker not in self._lost:
                     self._lost.add(worker)
-                    found.append(_event("worker-lost", worker))
+                    found.append(_event(f"{self._kind}-lost", worker))
                 continue
             found += self._of(worker, answer)
+        self._is_begun = True
         return sorted(found, key=lambda event: int(event["time_ms"]))
+
+    def _forget(self, worker: int) -> None:
+        """It has left; a node that was only taken for lost goes on where it was read last."""
+        del self._pids[worker]
+        self._lost.discard(worker)
 
     def _of(self, worker: int, answer: Payload) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         before = self._pids.get(worker)
+        is_joining = self._kind == "node" and before is None and self._is_begun
+        if is_joining:
+            found.append(_event("node-joined", worker))
+        is_new = is_joining and worker not in self._last
         self._pids[worker] = answer["pid"]
-        self._last[worker] = answer["last"]
+        # Nothing of a node that is new was there to be read before.
+        self._last[worker] = 0 if is_new else answer["last"]
         if before is not None and before != answer["pid"]:
-            found.append(_event("worker-restarted", worker, pid=answer["pid"]))
+            found.append(_event(f"{self._kind}-restarted", worker, pid=answer["pid"]))
         elif worker in self._lost:
-            found.append(_event("worker-answers", worker))
+            found.append(_event(f"{self._kind}-answers", worker))
         self._lost.discard(worker)
         if answer["missed"] and before == answer["pid"]:
             found.append(_event("gap", worker, missed=answer["missed"]))

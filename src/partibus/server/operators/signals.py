@@ -8,7 +8,7 @@ written for Prometheus is `ops.metrics`'.
 import os
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -67,7 +67,7 @@ class OwnSignals:
             "errors": [[*key, count] for key, count in sorted(error_counts().items())],
             "stores": self._stores(),
             "fragments": {str(number): _row(m) for number, m in self.machines.items()},
-            "process": _process(),
+            "process": process_figures(),
         }
 
     def _clients(self) -> Payload:
@@ -107,6 +107,8 @@ class SignalService:
         self._catalog = catalog
         self._control = control
         self._entities_max = entities_max
+        self.cluster: Callable[[], Awaitable[Payload]] | None = None
+        """What is counted of nodes and lanes; None when the server is alone."""
         self._known: dict[int, _Known] = {}
         """What was reported of each entity last; most of it is true the next time too."""
 
@@ -137,6 +139,7 @@ class SignalService:
             "workers": {worker: answers.get(worker) for worker in self._control.workers},
             "entities": shown + ([_together(rest)] if rest else []),
             "aggregated": len(rest),
+            "cluster": None if self.cluster is None else await self.cluster(),
         }
 
 
@@ -225,7 +228,8 @@ def _durations(histogram: Histogram) -> Payload:
     return {"counts": list(histogram.counts), "sum_s": histogram.sum_s}
 
 
-def _process() -> dict[str, Any]:
+def process_figures() -> dict[str, Any]:
+    """What the process takes of the machine."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {

@@ -17,6 +17,11 @@ def is_database(place: str) -> bool:
 
 def lane_name(place: str, lane: int) -> str:
     """What a lane is called: its number, the database and the host."""
+    return f"lane {lane} of the database {database_name(place)}"
+
+
+def database_name(place: str) -> str:
+    """What a database is called, without user and password."""
     parts = urlsplit(place)
     hosts = parts.netloc.rpartition("@")[2] or "localhost"
-    return f"lane {lane} of the database {parts.path.strip('/') or 'postgres'} on {hosts}"
+    return f"{parts.path.strip('/') or 'postgres'} on {hosts}"

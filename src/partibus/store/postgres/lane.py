@@ -66,6 +66,8 @@ class Lane:
         """Whether this writer may raise the epoch by itself after a failure; otherwise it runs
         under a lease, and only whoever holds that opens the lane again."""
         self.epoch = 0
+        self.is_superseded = False
+        """Whether the database has refused this writer, because another one came after it."""
 
     @property
     def name(self) -> str:
@@ -195,6 +197,7 @@ class Lane:
 
     def fenced(self) -> Fenced:
         """Why nothing can be written any more."""
+        self.is_superseded = True
         return Fenced(
             f"The {self.name} was taken over by another server, or its database went back to an "
             "earlier state."

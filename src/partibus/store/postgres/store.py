@@ -86,6 +86,11 @@ class PostgresStore(LaneLog):
         """Of this writer; each one that takes the lane over has a higher one."""
         return self._lane.epoch
 
+    @property
+    def is_superseded(self) -> bool:
+        """Whether the database has refused this writer, because another one came after it."""
+        return self._lane.is_superseded
+
     # --- opening and closing ------------------------------------------------------------
 
     def close(self) -> None:

@@ -199,3 +199,22 @@ async def test_a_timer_renews_by_itself() -> None:
     assert node.owned() == {0}
     await node.stop()
     assert not timers
+
+
+async def test_takeovers_and_failed_renewals_are_counted() -> None:
+    cluster = Cluster(2)
+    one, two = await cluster.add(), await cluster.add()
+    assert await one.acquire(0)
+    await one.release(0)
+    assert await two.acquire(0)
+    assert two.takeovers == 0  # it was given back
+    assert await one.acquire(1)
+    one.cut_off = True
+    cluster.pass_ms(RENEW_MS)
+    one.renew()
+    two.renew()
+    cluster.pass_ms(LEASE_MS - RENEW_MS)
+    two.renew()
+    assert await two.acquire(1)
+    assert (two.takeovers, two.renewals_failed) == (1, 0)
+    assert (one.takeovers, one.renewals_failed) == (0, 1)

@@ -159,3 +159,22 @@ async def test_lanes_that_are_there_stay_in_their_database(
     await operations.prepare(LANES + 3, 3)
     databases = [lane.database for lane in (await operations.status()).lanes]
     assert databases == [0, 1, 0, 1, 0, 1, 0, 1, 2]
+
+
+async def test_what_would_move_is_told_and_nothing_moves(
+    operations: ClusterOperations, join: Join
+) -> None:
+    one, two = await join(), await join()
+    status = await operations.wait_for(lambda status: status.is_settled)
+    held = status.lanes_of(one.node)
+    drained = await operations.drain(one.node, dry_run=True)
+    assert sorted(move.lane for move in drained) == held
+    assert {(move.origin, move.target) for move in drained} == {(one.node, two.node)}
+    with pytest.raises(ArgumentError, match="is alive"):
+        await operations.heirs(one.node)
+    heirs = await operations.heirs(one.node, alive_too=True)
+    assert heirs == [Move(lane, one.node, two.node) for lane in held]
+    assert await operations.rebalance(dry_run=True) == []
+    after = await operations.status()
+    assert [node.draining for node in after.nodes] == [False, False]
+    assert after.lanes_of(one.node) == held

@@ -1,0 +1,48 @@
+"""What operators may ask of a cluster over HTTP, and the answer of a server that is alone.
+
+Owns the protocol between `ops.admin_cluster` and the picture of a cluster. Loads nothing of either.
+"""
+
+from typing import Protocol
+
+from partibus.cluster.control_hub import Payload
+from partibus.domain.errors import EntityNotFound
+
+
+class ClusterOffice(Protocol):
+    """What an operator may ask of a cluster."""
+
+    async def status(self) -> Payload: ...
+
+    async def drain(self, node: int, dry_run: bool) -> Payload: ...
+
+    async def resume(self, node: int) -> Payload: ...
+
+    async def rebalance(self, dry_run: bool) -> Payload: ...
+
+    async def evict(self, node: int, force: bool, dry_run: bool) -> Payload: ...
+
+
+class NoCluster:
+    """Stands where a server is alone."""
+
+    async def status(self) -> Payload:
+        raise _alone()
+
+    async def drain(self, node: int, dry_run: bool) -> Payload:
+        raise _alone()
+
+    async def resume(self, node: int) -> Payload:
+        raise _alone()
+
+    async def rebalance(self, dry_run: bool) -> Payload:
+        raise _alone()
+
+    async def evict(self, node: int, force: bool, dry_run: bool) -> Payload:
+        raise _alone()
+
+
+def _alone() -> EntityNotFound:
+    return EntityNotFound(
+        "This server is not part of a cluster; one is started with 'partibus serve --cluster URL'."
+    )

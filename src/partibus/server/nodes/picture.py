@@ -1,0 +1,302 @@
+"""The cluster as its operators see it over HTTP: nodes, lanes, databases, and what moves.
+
+Owns the question `node`, which every node answers for itself, the laying of the answers over the
+tables of the cluster, and the changes that an operator may ask for, each with its preview. The
+tables are read at most once in `FRESH_S`, however many look; while the database does not answer,
+what this node knows is shown, and said to be so. Never moves a lane itself: the nodes do. Made by
+the node of a cluster; asked by `ops.admin_cluster`, the live feed and the metrics.
+"""
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from partibus.cluster.control_hub import ControlHub, Payload
+from partibus.control.catalog import Catalog
+from partibus.control.ownership import LEASE_MS
+from partibus.domain.errors import BusError
+from partibus.server.operators.inspection import is_available, store_fields
+from partibus.server.operators.signals import process_figures
+from partibus.store.postgres.address import database_name
+
+if TYPE_CHECKING:
+    from partibus.control.lane_placement import Move
+    from partibus.control.postgres.operations import ClusterOperations, ClusterStatus
+    from partibus.gateway.gateway import Gateway
+    from partibus.server.config import ServeSettings
+    from partibus.server.nodes.seat import Seat
+
+NODE: Final = "node"
+FRESH_S: Final = 0.8
+"""Several consoles that look at the same time share a reading of the tables."""
+TABLES_S_MAX: Final = 2.0
+"""A database that takes longer is shown as one that does not answer."""
+_TOLD_BY_NODE: Final = (
+    "connections",
+    "started_s",
+    "resident_bytes",
+    "cpu_percent",
+    "takeovers",
+    "renewals_failed",
+    "fenced",
+)
+UNOWNED: Final = "unowned"
+"""The state of a lane that no live node holds."""
+
+
+class OwnNode:
+    """What this node answers of itself."""
+
+    def __init__(self, seat: "Seat", gateway: "Gateway") -> None:
+        self._seat = seat
+        self._gateway = gateway
+        self._cpu = (time.monotonic(), process_figures()["cpu_s"])
+        self._cpu_percent: float | None = None
+
+    def report(self, _payload: Payload) -> Payload:
+        """Its lanes by number, what it works on, and what the process takes."""
+        seat, figures = self._seat, process_figures()
+        keeping, ownership = seat.keeping, seat.ownership
+        return {
+            "lanes": {str(n): self._lane(n) for n in ([] if seat.lanes is None else seat.epochs)},
+            "work": {} if keeping is None else {str(n): w for n, w in keeping.work().items()},
+            "troubles": {} if keeping is None else {str(n): t for n, t in keeping.troubles.items()},
+            "serve_ms_left": max(0, ownership.serve_ms_left()),
+            "connections": self._gateway.connection_count,
+            "pid": figures["pid"],
+            "started_s": figures["started_s"],
+            "resident_bytes": figures["resident_bytes"],
+            "cpu_percent": self._share(figures["cpu_s"]),
+            "takeovers": ownership.takeovers,
+            "renewals_failed": ownership.renewals_failed,
+            "fenced": 0 if keeping is None else keeping.fenced,
+        }
+
+    def _lane(self, lane: int) -> Payload:
+        assert self._seat.lanes is not None
+        broker = self._seat.lanes.brokers[lane]
+        fields = store_fields(broker)
+        return {
+            "epoch": self._seat.epochs[lane],
+            "state": fields["state"],
+            "live_bytes": fields["live_bytes"],
+            "disk_bytes": fields["disk_bytes"],
+            "fragments": broker.fragment_count,
+        }
+
+    def _share(self, cpu_s: float) -> float | None:
+        """Of one core, since it was last asked; several who ask at the same time hear the same."""
+        now_s = time.monotonic()
+        then_s, before_s = self._cpu
+        if now_s - then_s >= FRESH_S:
+            self._cpu = (now_s, cpu_s)
+            self._cpu_percent = round((cpu_s - before_s) / (now_s - then_s) * 100, 1)
+        return self._cpu_percent
+
+
+class ClusterPicture:
+    """The whole cluster, as one of its nodes shows it."""
+
+    def __init__(
+        self,
+        seat: "Seat",
+        settings: "ServeSettings",
+        catalog: Catalog,
+        control: ControlHub,
+        gateway: "Gateway",
+    ) -> None:
+        self._seat = seat
+        self._settings = settings
+        self._catalog = catalog
+        self._control = control
+        self._placed: dict[int, tuple[int, int]] = {}
+        """By lane, how many fragments of how many entities are placed there."""
+        self._generation = -1
+        self._reading: asyncio.Task[Payload] | None = None
+        self._read_s = 0.0
+        control.register(NODE, OwnNode(seat, gateway).report)
+
+    @property
+    def _operations(self) -> "ClusterOperations":
+        assert self._seat.operations is not None
+        return self._seat.operations
+
+    # --- what is shown --------------------------------------------------------------------
+
+    async def status(self) -> Payload:
+        """Every node, lane and database, and what moves."""
+        now_s = time.monotonic()
+        if self._reading is None or now_s - self._read_s > FRESH_S:
+            self._read_s = now_s
+            self._reading = asyncio.ensure_future(self._read())
+        return await asyncio.shield(self._reading)
+
+    async def figures(self) -> Payload:
+        """What is counted of nodes and lanes; asks no database."""
+        answers = await self._control.ask_all(NODE, {})
+        status = self._seat.known_status()
+        return {
+            "nodes": answers,
+            "states": [_state(row.alive, row.draining) for row in status.nodes],
+            "lanes": [
+                {"lane": row.number, "database": row.database, **_server(row.number, answers)}
+                for row in status.lanes
+            ],
+        }
+
+    async def _read(self) -> Payload:
+        answers = await self._control.ask_all(NODE, {})
+        status, trouble = await self._tables()
+        lanes = [self._lane(status, at, answers) for at in range(len(status.lanes))]
+        return {
+            "node": self._control.worker,
+            "database": {"state": "down" if trouble else "up", "text": trouble},
+            "nodes": [
+                self._node(status, at, answers.get(row.number))
+                for at, row in enumerate(status.nodes)
+            ],
+            "lanes": len(lanes),
+            "by_lane": lanes,
+            "databases": self._databases(lanes),
+            "unowned": [lane["lane"] for lane in lanes if lane["owner"] is None],
+            "moves": [_move(move) for move in status.moves],
+            "work": [
+                {"node": node, "lane": int(lane), "what": what}
+                for node, answer in answers.items()
+                for lane, what in answer["work"].items()
+            ],
+        }
+
+    async def _tables(self) -> tuple["ClusterStatus", str]:
+        """What the database says, or else what this node has last read, and why."""
+        try:
+            async with asyncio.timeout(TABLES_S_MAX):
+                return await self._operations.status(), ""
+        except (BusError, TimeoutError) as error:
+            text = error.text if isinstance(error, BusError) else "It does not answer in time."
+            return self._seat.known_status(), text
+
+    def _node(self, status: "ClusterStatus", at: int, answer: Payload | None) -> Payload:
+        row = status.nodes[at]
+        told = {name: None if answer is None else answer[name] for name in _TOLD_BY_NODE}
+        return {
+            "node": row.number,
+            "address": f"{row.address.host}:{row.address.port}",
+            "version": row.address.version,
+            "state": _state(row.alive, row.draining),
+            "heartbeat_ms": row.heartbeat_age_ms,
+            "lease_ms": max(0, LEASE_MS - row.heartbeat_age_ms),
+            "lanes": status.lanes_of(row.number),
+            "is_reached": answer is not None,
+            **told,
+        }
+
+    def _lane(
+        self, status: "ClusterStatus", at: int, answers: dict[int, Payload]
+    ) -> dict[str, Any]:
+        row = status.lanes[at]
+        fragments, entities = self._places().get(row.number, (0, 0))
+        leases = {node.number: LEASE_MS - node.heartbeat_age_ms for node in status.nodes}
+        served = _served(row.number, answers)
+        work = [
+            a["work"][str(row.number)] for a in answers.values() if str(row.number) in a["work"]
+        ]
+        state = UNOWNED if row.owner is None else "not served"
+        troubles = [t for a in answers.values() if (t := a["troubles"].get(str(row.number)))]
+        return {
+            "lane": row.number,
+            "database": row.database,
+            "owner": row.owner,
+            "since_ms": row.since_ms,
+            "lease_ms": None if row.owner is None else max(0, leases.get(row.owner, 0)),
+            "state": served["state"] if served else work[0] if work else state,
+            "trouble": "" if served or not troubles else troubles[0],
+            "fragments": fragments,
+            "entities": entities,
+            **{
+                name: served[name] if served else None
+                for name in ("epoch", "live_bytes", "disk_bytes")
+            },
+        }
+
+    def _databases(self, lanes: list[dict[str, Any]]) -> list[Payload]:
+        """A database is up as long as one of its lanes is served from there."""
+        names: dict[int, str] = {}
+        for lane in lanes:
+            names[lane["database"]] = database_name(self._settings.store_places[lane["lane"]])
+        found: list[Payload] = []
+        for number, name in sorted(names.items()):
+            here = [lane for lane in lanes if lane["database"] == number]
+            up = [lane["lane"] for lane in here if lane["epoch"] is not None and _is_up(lane)]
+            found.append(
+                {
+                    "database": number,
+                    "name": name,
+                    "state": "up" if up else "down",
+                    "lanes": [lane["lane"] for lane in here],
+                    "lanes_up": up,
+                }
+            )
+        return found
+
+    def _places(self) -> dict[int, tuple[int, int]]:
+        if self._generation != self._catalog.generation:
+            self._generation = self._catalog.generation
+            fragments: dict[int, int] = {}
+            entities: dict[int, set[int]] = {}
+            for record in self._catalog.entities():
+                for placement in record.fragments:
+                    fragments[placement.store] = fragments.get(placement.store, 0) + 1
+                    entities.setdefault(placement.store, set()).add(record.entity_id)
+            self._placed = {lane: (count, len(entities[lane])) for lane, count in fragments.items()}
+        return self._placed
+
+    # --- what is changed ------------------------------------------------------------------
+
+    async def drain(self, node: int, dry_run: bool) -> Payload:
+        """Have a node hand its lanes over; the nodes go on after the answer."""
+        return self._asked(dry_run, await self._operations.drain(node, dry_run=dry_run))
+
+    async def resume(self, node: int) -> Payload:
+        """Have a node that drains take lanes again."""
+        await self._operations.resume(node)
+        return self._asked(False, [])
+
+    async def rebalance(self, dry_run: bool) -> Payload:
+        """Have the nodes spread the lanes evenly."""
+        return self._asked(dry_run, await self._operations.rebalance(dry_run=dry_run))
+
+    async def evict(self, node: int, force: bool, dry_run: bool) -> Payload:
+        """Remove a node."""
+        heirs = await self._operations.heirs(node, alive_too=force)
+        if not dry_run:
+            await self._operations.evict(node, alive_too=force)
+        return self._asked(dry_run, heirs)
+
+    def _asked(self, dry_run: bool, moves: "list[Move]") -> Payload:
+        self._reading = None  # whoever looks now is to see the change
+        return {"done": not dry_run, "moves": [_move(move) for move in moves]}
+
+
+def _state(alive: bool, draining: bool) -> str:
+    return "down" if not alive else "draining" if draining else "up"
+
+
+def _served(lane: int, answers: dict[int, Payload]) -> Payload | None:
+    """What the node says that serves a lane; of two the one that came later has it."""
+    found = [answer["lanes"].get(str(lane)) for answer in answers.values()]
+    return max((one for one in found if one), key=lambda one: int(one["epoch"]), default=None)
+
+
+def _server(lane: int, answers: dict[int, Payload]) -> Payload:
+    served = _served(lane, answers)
+    nodes = [n for n, answer in answers.items() if answer["lanes"].get(str(lane)) is served]
+    return {"owner": nodes[0] if served else 0, "epoch": served["epoch"] if served else 0}
+
+
+def _is_up(lane: dict[str, Any]) -> bool:
+    return is_available(lane["state"])
+
+
+def _move(move: "Move") -> Payload:
+    return {"lane": move.lane, "from": move.origin, "to": move.target}
