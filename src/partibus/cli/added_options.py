@@ -1,8 +1,8 @@
 """Options that a verb has without naming each: a command line that stands for a verb.
 
 Owns the signature and the words that such a command shows, which is all that Typer reads of it.
-The code that adds the options also reads them: `on_server` makes a place of them, and
-`runs_pipeline` how a pipeline is run.
+The code that adds the options also reads them: `on_server` makes a place of them, `runs_pipeline`
+how a pipeline is run, and `gathers` whatever a function makes of its own parameters.
 """
 
 import inspect
@@ -21,6 +21,32 @@ def options_of(
         inspect.Parameter(name, _KEYWORD, default=known.get(name), annotation=kind)
         for name, kind in kinds.items()
     ]
+
+
+def gathers(
+    name: str, make: Callable[..., object]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """For a verb with a parameter of this name: its value is what `make` makes of options that are
+    declared once, as the parameters of `make`, and shown in its place."""
+    options = list(inspect.signature(make).parameters.values())
+
+    def added(verb: Callable[..., Any]) -> Callable[..., Any]:
+        def command(*place: Any, **given: Any) -> Any:
+            made = make(**{option.name: given.pop(option.name) for option in options})
+            return verb(*place, **{name: made}, **given)
+
+        return stands_for(command, verb, in_place_of(name, verb, options))
+
+    return added
+
+
+def in_place_of(
+    name: str, verb: Callable[..., Any], options: Iterable[inspect.Parameter]
+) -> list[inspect.Parameter]:
+    """The parameters of a verb, one of them replaced by these options."""
+    own = list(inspect.signature(verb).parameters.values())
+    place = next(at for at, parameter in enumerate(own) if parameter.name == name)
+    return [*own[:place], *options, *own[place + 1 :]]
 
 
 def stands_for(

@@ -23,7 +23,6 @@ from partibus.cluster.lane_table import LaneTable
 from partibus.cluster.membership import PeerGroup
 from partibus.cluster.remote import FarBroker, RemoteFragment
 from partibus.cluster.rows import LANES, PING, QUIET, ROW_BYTES, STORES_DOWN, Row, StoreFacts
-from partibus.cluster.store_facts import LIVE_BYTES, facts_of
 from partibus.cluster.transport import PeerDoor
 from partibus.control.record import Placement
 from partibus.domain.errors import BusError, OperationTimeout
@@ -122,21 +121,10 @@ class Peers:
         far = self._owner(store)
         return far is not None and far.is_available(store)
 
-    def is_down(self, store: int) -> bool:
-        """Whether another worker has said that a store of its own does not answer, or nobody has
-        it."""
-        far = self._owner(store)
-        return far is None or far.is_down(store)
-
     def live_bytes(self, store: int) -> int:
         """What a store of another worker holds, as of its last answer."""
-        return self.facts(store)[LIVE_BYTES]
-
-    def facts(self, store: int) -> StoreFacts:
-        """How a store of another worker is, as of its last answer."""
         far = self._owner(store)
-        nothing = (store, 0, 0, 0)
-        return nothing if far is None else far.store_facts.get(store, nothing)
+        return 0 if far is None else far.live_bytes.get(store, 0)
 
     # --- life -----------------------------------------------------------------------------
 
@@ -278,7 +266,7 @@ class Peers:
         return (STORES_DOWN, 0, [n for n, b in brokers if b.store.state is StoreState.DOWN])
 
     def _store_facts(self) -> list[StoreFacts]:
-        return [facts_of(number, broker) for number, broker in self._brokers.items()]
+        return [(number, broker.store.live_bytes) for number, broker in self._brokers.items()]
 
     def _store_changed(self, _state: StoreState) -> None:
         for guest in self._guests:

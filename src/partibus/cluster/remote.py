@@ -37,7 +37,6 @@ from partibus.cluster.rows import (
     UNSENDABLE,
     PeerWriter,
     Row,
-    StoreFacts,
     is_request,
     to_error,
     to_held,
@@ -104,8 +103,8 @@ class FarBroker:
         """Why nothing can be asked of it while there is no connection."""
         self._outbox: PeerWriter | None = None
         self._stores_down: frozenset[int] = frozenset()
-        self.store_facts: dict[int, StoreFacts] = {}
-        """How the stores of the far process were when it was last heard of, by their numbers."""
+        self.live_bytes: dict[int, int] = {}
+        """What the stores of the far process held when it was last heard of, by their numbers."""
         self._next_number = 1
         self._pending: dict[int, Command] = {}
         self._unanswered: dict[int, int] = {}
@@ -146,10 +145,6 @@ class FarBroker:
         """Whether a store of the far process takes messages, as far as is known here."""
         outbox = self._outbox
         return outbox is not None and store not in self._stores_down and not outbox.is_full
-
-    def is_down(self, store: int) -> bool:
-        """Whether the far process has said that its store does not answer."""
-        return store in self._stores_down
 
     @property
     def _reach(self) -> str:
@@ -414,7 +409,7 @@ class FarBroker:
         self._forget(self._by_number[row[1]])
 
     def _pong(self, row: Row) -> None:
-        self.store_facts = {facts[0]: facts for facts in row[2]}
+        self.live_bytes = {facts[0]: facts[1] for facts in row[2]}
 
     def _lanes_changed(self, row: Row) -> None:
         self._report_lanes(dict(row[2]))

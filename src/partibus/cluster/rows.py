@@ -23,7 +23,7 @@ from partibus.fragment.outbox.commands import Transfer
 Row = Sequence[Any]
 """A code, a number, and the fields of one command or answer."""
 StoreFacts = Sequence[int]
-"""How a store is: its number, its live bytes, its damaged messages, 1 when its disk is full."""
+"""How a store is: its number and its live bytes."""
 
 
 class PeerWriter(Protocol):

@@ -73,11 +73,6 @@ def check_policy(policy: AccessPolicy) -> None:
         )
 
 
-def roll_key(policy: AccessPolicy) -> AccessPolicy:
-    """A new primary key; the old one goes on as the secondary (SAS-7)."""
-    return replace(policy, primary_key=new_key(), secondary_key=policy.primary_key)
-
-
 KeyName = Literal["primary", "secondary"]
 
 

@@ -8,6 +8,7 @@ key is right is access control's to say. Called by the connection and by `$cbs`.
 
 from typing import TYPE_CHECKING
 
+from partibus.amqp.sasl import parse_plain
 from partibus.control.sas import key_name
 from partibus.domain.errors import InvalidOperation, Unauthorized
 from partibus.domain.notices import refused
@@ -17,17 +18,14 @@ if TYPE_CHECKING:
 
 
 def put_plain(connection: "ClientConnection", response: bytes) -> bool:
-    """RFC 4616: authorization identity, name and password between zero bytes."""
-    parts = response.split(b"\0")
-    if len(parts) != 3:
+    """Let a client in by the name and the key of a policy."""
+    plain = parse_plain(response)
+    if plain is None:
         return False
-    name = ""
+    name, key = plain
     try:
-        name, key = parts[1].decode(), parts[2].decode()
         enter(connection, name)
         connection.grants.put_plain(name, key)
-    except UnicodeDecodeError:
-        return False
     except Unauthorized as error:
         refused("key refused", error, policy=name, **connection.origin.facts())
         return False

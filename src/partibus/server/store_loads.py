@@ -2,14 +2,12 @@
 
 Owns the way from a store's number to the broker here or to the worker that has it; what other
 workers' stores hold is as of their last answer to a ping. The placement of new entities, the
-refusal of changes and the health of the server go by it. Made by the node.
+refusal of changes go by it. Made by the node.
 """
 
 from collections.abc import Mapping
 
 from partibus.cluster.peers import Peers
-from partibus.cluster.rows import StoreFacts
-from partibus.cluster.store_facts import DAMAGED, IS_SHORT, facts_of
 from partibus.fragment.broker import Broker
 from partibus.store.interface import StoreState
 
@@ -35,27 +33,3 @@ class ServerLoads:
         if broker is not None:
             return broker.store.live_bytes
         return 0 if self.peers is None else self.peers.live_bytes(store)
-
-    def damaged(self, stores: int) -> int:
-        """How many damaged messages were found in `stores` stores, of all workers."""
-        return sum(self._facts(store)[DAMAGED] for store in range(stores))
-
-    def short(self, stores: int) -> list[int]:
-        """The stores, of this many, whose disks are almost full."""
-        return [store for store in range(stores) if self._facts(store)[IS_SHORT]]
-
-    def down(self, stores: int) -> list[int]:
-        """The stores, of this many, that do not answer."""
-        return [store for store in range(stores) if self._is_down(store)]
-
-    def _is_down(self, store: int) -> bool:
-        broker = self._brokers.get(store)
-        if broker is not None:
-            return broker.store.state is StoreState.DOWN
-        return self.peers is not None and self.peers.is_down(store)
-
-    def _facts(self, store: int) -> StoreFacts:
-        broker = self._brokers.get(store)
-        if broker is not None:
-            return facts_of(store, broker)
-        return (store, 0, 0, 0) if self.peers is None else self.peers.facts(store)

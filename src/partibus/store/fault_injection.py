@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from partibus.domain.errors import BusError
-from partibus.store.disk import Claim, Disk, Mapped
+from partibus.store.disk import Disk
 from partibus.store.interface import Notify, Store, StoreState
 from partibus.store.memory import MemoryStore
 
@@ -31,6 +31,8 @@ class FaultyDisk:
         self.read_errno = 0
         self.space_bytes: int | None = None  # what may still be written or reserved
         self.room: Callable[[Path], tuple[int, int]] = disk.room
+        self.claim, self.close, self.map = disk.claim, disk.close, disk.map
+        self.size, self.length, self.written_end = disk.size, disk.length, disk.written_end
         self.delay_s = 0.0  # before every write and sync
         self.sync_delay_s = 0.0  # before every sync, of which a commit has one
 
@@ -45,9 +47,6 @@ class FaultyDisk:
         if create:
             self._fail(self.write_errno)
         return self._disk.open(path, writable=writable, create=create)
-
-    def close(self, fd: int) -> None:
-        self._disk.close(fd)
 
     def read(self, fd: int, length: int, offset: int) -> bytes:
         self._fail(self.read_errno)
@@ -84,21 +83,6 @@ class FaultyDisk:
     def truncate(self, fd: int, length: int) -> None:
         self._fail(self.write_errno)
         self._disk.truncate(fd, length)
-
-    def size(self, fd: int) -> int:
-        return self._disk.size(fd)
-
-    def claim(self, directory: Path) -> Claim:
-        return self._disk.claim(directory)
-
-    def length(self, path: Path) -> int:
-        return self._disk.length(path)
-
-    def map(self, fd: int, length: int) -> Mapped:
-        return self._disk.map(fd, length)
-
-    def written_end(self, fd: int) -> int:
-        return self._disk.written_end(fd)
 
     def names(self, directory: Path) -> list[str]:
         self._fail(self.read_errno)

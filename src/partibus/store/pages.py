@@ -62,30 +62,30 @@ def page_files(names: Iterable[str]) -> list[int]:
     return sorted(found)
 
 
+@dataclass(eq=False)
 class PageReader:
     """Reads the pages that a checkpoint names; `last` is the highest of their numbers."""
 
-    def __init__(
-        self, disk: Disk, directory: Path, places: dict[int, Place], store_id: bytes
-    ) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._places = places
-        self._store_id = store_id
+    disk: Disk
+    directory: Path
+    places: dict[int, Place]
+    store_id: bytes
+
+    def __post_init__(self) -> None:
         self._file = -1
         self._fd = -1
-        self.last = max(places, default=0)
+        self.last = max(self.places, default=0)
 
     def read(self, number: int) -> bytes:
         """A page; StoreCorrupt when it is not what was written."""
-        place = self._places.get(number)
+        place = self.places.get(number)
         if place is None:
-            raise StoreCorrupt.at(self._directory, None, f"a checkpoint lacks the page {number}.")
+            raise StoreCorrupt.at(self.directory, None, f"a checkpoint lacks the page {number}.")
         if place.file != self._file:
             self._turn_to(place.file)
-        data = self._disk.read(self._fd, place.length, place.offset)
+        data = self.disk.read(self._fd, place.length, place.offset)
         if len(data) != place.length or crc32c(data) != place.crc:
-            path = pages_path(self._directory, place.file)
+            path = pages_path(self.directory, place.file)
             raise StoreCorrupt.at(
                 path,
                 place.offset,
@@ -97,14 +97,14 @@ class PageReader:
     def close(self) -> None:
         """Let go of the file that was read last."""
         if self._fd >= 0:
-            self._disk.close(self._fd)
+            self.disk.close(self._fd)
         self._file = self._fd = -1
 
     def _turn_to(self, file: int) -> None:
         self.close()
-        path = pages_path(self._directory, file)
+        path = pages_path(self.directory, file)
         try:
-            fd = self._disk.open(path, writable=False)
+            fd = self.disk.open(path, writable=False)
         except FileNotFoundError as error:
             raise StoreCorrupt.at(
                 path,
@@ -113,9 +113,9 @@ class PageReader:
                 "Restore it from a copy; nothing was changed.",
             ) from error
         try:
-            _check_header(path, self._disk.read(fd, _HEADER.size, 0), file, self._store_id)
+            _check_header(path, self.disk.read(fd, _HEADER.size, 0), file, self.store_id)
         except BaseException:
-            self._disk.close(fd)
+            self.disk.close(fd)
             raise
         self._file, self._fd = file, fd
 
@@ -245,25 +245,27 @@ class NewPageIndex:
     file: "_PageFile"
 
 
+@dataclass(eq=False)
 class _PageFile:
     """A page file that is being written; it is made with its first page."""
 
-    def __init__(self, disk: Disk, directory: Path, number: int, store_id: bytes) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._path = pages_path(directory, number)
-        self._store_id = store_id
+    disk: Disk
+    directory: Path
+    number: int
+    store_id: bytes
+
+    def __post_init__(self) -> None:
+        self._path = pages_path(self.directory, self.number)
         self._fd = -1
         self._parts: list[bytes] = []
         self._waiting_bytes = 0
-        self.number = number
         self.size = 0
 
     def add(self, parts: list[bytes]) -> Place:
         """One more page."""
         if self._fd < 0:
-            self._fd = self._disk.open(self._path, writable=True, create=True)
-            self._put(_pack_header(self.number, self._store_id))
+            self._fd = self.disk.open(self._path, writable=True, create=True)
+            self._put(_pack_header(self.number, self.store_id))
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         place = Place(self.number, self.size, len(data), crc32c(data))
         self._put(data)
@@ -276,18 +278,18 @@ class _PageFile:
         if self._fd >= 0:
             self._flush()
             fd, self._fd = self._fd, -1
-            self._disk.close(fd)
-            self._disk.sync_directory(self._directory)
+            self.disk.close(fd)
+            self.disk.sync_directory(self.directory)
 
     def discard(self) -> None:
         """Nothing of it counts; on a full disk it would keep the room that is missing."""
         fd, self._fd = self._fd, -1
         with contextlib.suppress(OSError):
             if fd >= 0:
-                self._disk.close(fd)
+                self.disk.close(fd)
         if self.size:
             with contextlib.suppress(OSError):
-                self._disk.remove(self._path)
+                self.disk.remove(self._path)
 
     def _put(self, data: bytes) -> None:
         self._parts.append(data)
@@ -295,7 +297,7 @@ class _PageFile:
         self.size += len(data)
 
     def _flush(self) -> None:
-        write_all(self._disk, self._fd, self._parts, self.size - self._waiting_bytes)
-        self._disk.sync(self._fd)
+        write_all(self.disk, self._fd, self._parts, self.size - self._waiting_bytes)
+        self.disk.sync(self._fd)
         self._parts = []
         self._waiting_bytes = 0

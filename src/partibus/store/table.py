@@ -196,11 +196,6 @@ class SegmentTable:
         segment.counted_from = min(segment.counted_from, tail)
         self.sealed_bytes = sum(s.file_bytes for s in self._segments)
 
-    def locate(self, position: int) -> tuple[int, int]:
-        """Base and end of the segment that holds a position."""
-        segment = self.segment_at(position)
-        return segment.base, segment.end
-
     def segment_at(self, position: int) -> Segment:
         """The segment that holds a position."""
         index = bisect_right(self._bases, position) - 1

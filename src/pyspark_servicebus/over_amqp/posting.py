@@ -74,7 +74,7 @@ class AmqpTarget(Target):
 
     def _found(self) -> Entity:
         if self._entity is None:
-            self._entity = describe(self._access, self._path)
+            self._entity = describe(self.access, self.path)
         return self._entity
 
     def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
@@ -109,11 +109,11 @@ class AmqpTarget(Target):
         window = WINDOW if any(len(parcel.letters) > 1 for parcel in parcels) else SINGLES_WINDOW
 
         async def offer(wire: Wire) -> None:
-            sender = await wire.sender(self._path)
+            sender = await wire.sender(self.path)
             await sender.offer((parcel.encode() for parcel in parcels), outcomes, window=window)
 
         try:
-            wire_of(self._access).call(offer)
+            wire_of(self.access).call(offer)
         except BulkError as error:
             if not error.retryable:
                 raise
@@ -122,7 +122,7 @@ class AmqpTarget(Target):
 
     def _parcels(self, entity: Entity, letters: list[Letter]) -> list[Parcel]:
         """Letters put together by key, the order within each kept."""
-        bytes_max = min(self._batch_bytes, entity.message_bytes_max) - ENVELOPE_BYTES
+        bytes_max = min(self.batch_bytes, entity.message_bytes_max) - ENVELOPE_BYTES
         columns = MessageColumns(frozenset(("session_id", "partition_key")))
         for letter in letters:
             columns.add(letter.payload)
@@ -131,7 +131,7 @@ class AmqpTarget(Target):
         sessions, keys = columns.lists["session_id"], columns.lists["partition_key"]
         for letter, session_id, partition_key in zip(letters, sessions, keys, strict=True):
             key = (_text(session_id), _text(partition_key))
-            if self._needs_ids and key == (None, None):
+            if self.needs_ids and key == (None, None):
                 done.append(_single(letter))
                 continue
             parcel = filling.get(key)

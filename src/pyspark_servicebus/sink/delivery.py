@@ -40,18 +40,18 @@ Refuse = Callable[[Letter, str, str], None]
 """What to do with a letter that is refused for good: condition and text say why."""
 
 
+@dataclass(eq=False)
 class Target:
     """One entity that a task writes to."""
 
-    def __init__(
-        self, path: str, access: Access, batch_bytes: int, needs_ids: bool, refuse: Refuse
-    ) -> None:
-        self._path = path
-        self._access = access
-        self._batch_bytes = batch_bytes
-        self._needs_ids = needs_ids
-        self._refuse = refuse
-        self._patience = Patience(access.patience_s)
+    path: str
+    access: Access
+    batch_bytes: int
+    needs_ids: bool
+    refuse: Refuse
+
+    def __post_init__(self) -> None:
+        self._patience = Patience(self.access.patience_s)
         self._entity: Entity | None = None
         self._letters: list[Letter] = []
         self._byte_count = 0
@@ -63,7 +63,7 @@ class Target:
         """Take a message; many go at once."""
         self._letters.append(letter)
         self._byte_count += len(letter.payload)
-        if self._byte_count >= self._batch_bytes * BATCHES_PER_CALL:
+        if self._byte_count >= self.batch_bytes * BATCHES_PER_CALL:
             self.flush()
 
     def flush(self) -> None:
@@ -88,8 +88,8 @@ class Target:
 
     def _found(self) -> Entity:
         if self._entity is None:
-            self._entity = discover(self._access, self._path)
-            if self._needs_ids and not self._entity.detects_duplicates:
+            self._entity = discover(self.access, self.path)
+            if self.needs_ids and not self._entity.detects_duplicates:
                 raise no_detection(self._entity.path)
         return self._entity
 
@@ -104,7 +104,7 @@ class Target:
         locations = sorted({place for place in entity.locations.values() if place is not None})
         if not locations:
             raise BulkError(UNREACHABLE, f"No worker of '{entity.path}' answers.", True)
-        flight = flight_of(entity.path, self._access)
+        flight = flight_of(entity.path, self.access)
         batches = list(self._batches(letters))
         again: list[Letter] = []
         error: BulkError | None = None
@@ -137,7 +137,7 @@ class Target:
         for letter in letters:
             batch.append(letter)
             byte_count += len(letter.payload)
-            if byte_count >= self._batch_bytes:
+            if byte_count >= self.batch_bytes:
                 yield batch
                 batch, byte_count = [], 0
         if batch:
@@ -150,7 +150,7 @@ class Target:
 
     def _refuse_one(self, letter: Letter, condition: str, text: str) -> None:
         self.refused += 1
-        refuse_for_good(self._refuse, letter, condition, text)
+        refuse_for_good(self.refuse, letter, condition, text)
 
 
 class _Broken(Exception):

@@ -69,16 +69,18 @@ class Staged:
     count: int
 
 
+@dataclass(eq=False)
 class StagedTarget:
     """One entity that a task writes to, and the stage for it."""
 
-    def __init__(self, path: str, home: Home, epoch: int, batch_bytes: int, refuse: Refuse) -> None:
-        self._path = path
-        self._home = home
-        self._epoch = epoch
-        self._batch_bytes = batch_bytes
-        self._refuse = refuse
-        self._patience = Patience(home.access.patience_s)
+    path: str
+    home: Home
+    epoch: int
+    batch_bytes: int
+    refuse: Refuse
+
+    def __post_init__(self) -> None:
+        self._patience = Patience(self.home.access.patience_s)
         self._entity: Entity | None = None
         self._location: str | None = None
         self._name = uuid.uuid4().hex
@@ -104,7 +106,7 @@ class StagedTarget:
         """Take a message; many go at once."""
         self._letters.append(letter)
         self._byte_count += len(letter.payload)
-        if self._byte_count >= self._batch_bytes:
+        if self._byte_count >= self.batch_bytes:
             self._close_chunk()
             if len(self._chunks) >= BATCHES_PER_CALL:
                 self._send_all()
@@ -135,28 +137,28 @@ class StagedTarget:
     def _require_room(self) -> None:
         """Take out what the target does not accept, before it is sent for nothing."""
         if self._entity is None:
-            self._entity = discover(self._home.access, self._path)
+            self._entity = discover(self.home.access, self.path)
         most = self._entity.message_bytes_max
         for chunk in self._chunks:
             large = [letter for letter in chunk if len(letter.payload) > most]
             for letter in large:
                 chunk.remove(letter)
-                refuse_for_good(self._refuse, letter, *too_large(letter, self._entity))
+                refuse_for_good(self.refuse, letter, *too_large(letter, self._entity))
 
     def _send(self) -> None:
         if self._location is None:
-            self._location = self._home.location()
-        flight = flight_of(self._home.path, self._home.access)
+            self._location = self.home.location()
+        flight = flight_of(self.home.path, self.home.access)
         payloads = [[letter.payload for letter in chunk] for chunk in self._chunks]
         answers = flight.put(
             self._location,
             payloads,
             deliver="staged",
-            writer=self._home.writer,
-            epoch=self._epoch,
+            writer=self.home.writer,
+            epoch=self.epoch,
             stage=self._name,
             chunk=self._chunk,
-            target=self._path,
+            target=self.path,
         )
         for answer in answers:
             chunk = self._chunks.pop(0)
@@ -164,14 +166,14 @@ class StagedTarget:
             self.accepted += answer["accepted"]
             self._patience.renew()
             for row, condition, text, _ in answer["refused"]:
-                refuse_for_good(self._refuse, chunk[row], condition, text)
+                refuse_for_good(self.refuse, chunk[row], condition, text)
 
     def _refuse_all(self, error: BulkError) -> None:
         """An entity that a row names and that is not there is the row's fault."""
         chunks, self._chunks = self._chunks, []
         for chunk in chunks:
             for letter in chunk:
-                refuse_for_good(self._refuse, letter, error.condition, error.text)
+                refuse_for_good(self.refuse, letter, error.condition, error.text)
 
 
 def query_series() -> str:

@@ -17,16 +17,14 @@ from partibus.domain.errors import (
     BusError,
     NotImplementedHere,
     OperationTimeout,
-    StoreCorrupt,
     StoreUnavailable,
 )
 from partibus.fragment.broker import Broker
 from partibus.fragment.commands import Enqueue
 from partibus.fragment.handle import Fragment, LocalFragment
-from partibus.fragment.message import Held, NewMessage
+from partibus.fragment.message import NewMessage
 from partibus.fragment.spec import FragmentSpec
 from partibus.server.scheduler import LoopScheduler
-from partibus.server.store_loads import ServerLoads
 from partibus.store.interface import StoreState
 from partibus.store.memory import MemoryStore
 from partibus.testing.clock import ManualClock
@@ -134,22 +132,6 @@ async def test_a_store_that_goes_down_is_known_everywhere(workers: list[Worker])
     two.store.state = StoreState.UP
     two.store.on_state(StoreState.UP)
     await until(lambda: fragment.is_available)
-
-
-async def test_what_is_wrong_with_a_store_is_known_everywhere(workers: list[Worker]) -> None:
-    """Health is asked of one worker and speaks for all stores."""
-    one, two = workers
-    loads = ServerLoads({0: one.broker})
-    loads.peers = one.peers
-    assert (loads.damaged(2), loads.short(2), loads.down(2)) == (0, [], [])
-    two.broker.damage.note([Held(1, 0, 5, 0, 0, 0, None)], StoreCorrupt("offset 0: damaged"))
-    two.store.shortage = "The disk is full."
-    await until(lambda: loads.damaged(2) == 1)
-    assert loads.short(2) == [1]
-    two.store.state = StoreState.DOWN
-    assert two.store.on_state is not None
-    two.store.on_state(StoreState.DOWN)
-    await until(lambda: loads.down(2) == [1])
 
 
 async def test_a_worker_that_goes_and_comes_back(

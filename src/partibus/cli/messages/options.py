@@ -1,16 +1,20 @@
 """Options that give fields to messages: for `send` and `schedule`, in the same words.
 
-Owns the flags, their help and their reading into typed values. A verb uses them as the types
-of its parameters and hands their values to `make_template`.
+Owns the flags, their help and their reading into typed values. A verb has all of them by gathering
+a `message_template`.
 """
 
+import time
 from functools import partial
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from partibus.cli.options import PROPERTY_HELP
 from partibus.cli.quantities import moment_ms, span_ms
+
+if TYPE_CHECKING:
+    from partibus.client.message import OutgoingMessage
 
 _fields_option: Final = partial(typer.Option, rich_help_panel="Fields of each message")
 
@@ -50,3 +54,38 @@ Delay = Annotated[
     int | None,
     _fields_option(metavar="DURATION", parser=span_ms, help="It becomes active after this delay."),
 ]
+
+
+def message_template(
+    message_id: MessageId = None,
+    session_id: SessionId = None,
+    partition_key: PartitionKey = None,
+    subject: Subject = None,
+    content_type: ContentType = None,
+    correlation_id: CorrelationId = None,
+    reply_to: ReplyTo = None,
+    to: ToAddress = None,
+    properties: Properties = None,
+    ttl: TimeToLive = None,
+    at: At = None,
+    delay: Delay = None,
+) -> "OutgoingMessage":
+    """A message without a body, with the fields that the options give."""
+    from partibus.cli.messages.typed_properties import read_properties
+    from partibus.client.message import OutgoingMessage
+
+    if at is not None and delay is not None:
+        raise typer.BadParameter("give --at or --delay, not both.")
+    return OutgoingMessage(
+        message_id=message_id,
+        session_id=session_id,
+        partition_key=partition_key,
+        subject=subject,
+        content_type=content_type,
+        correlation_id=correlation_id,
+        reply_to=reply_to,
+        to=to,
+        properties=read_properties(properties or ()),
+        time_to_live_ms=ttl,
+        scheduled_ms=at if delay is None else round(time.time() * 1000) + delay,
+    )

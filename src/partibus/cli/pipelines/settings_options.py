@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from partibus.cli.added_options import stands_for
+from partibus.cli.added_options import in_place_of, stands_for
 from partibus.cli.completion import complete_entity
 from pyspark_servicebus.pipelines.run.settings_table import Setting, settings_of
 
@@ -37,11 +37,9 @@ def with_settings(
     settings = [found for found in settings_of(kind) if found.key not in without]
 
     def added(verb: Verb) -> Verb:
-        own = list(inspect.signature(verb).parameters.values())
-        place = next(at for at, parameter in enumerate(own) if parameter.name == name)
-        before, behind = own[:place], own[place + 1 :]
         made = [_parameter(found) for found in settings]
-        parameters = [*before, *behind, *made] if at_end else [*before, *made, *behind]
+        own = in_place_of(name, verb, () if at_end else made)
+        parameters = [*own, *made] if at_end else own
 
         def command(*place: Any, **given: Any) -> None:
             run(verb, *place, **{name: dict(_given(settings, given))}, **given)

@@ -65,21 +65,21 @@ class KeptBody:
     """Where its checksum lies in the file."""
 
 
+@dataclass(eq=False)
 class KeptWriter:
     """Writes one compacted file; it has its name when `finish` returns."""
 
-    def __init__(
-        self, disk: Disk, directory: Path, store_id: bytes, base: int, end: int, generation: int
-    ) -> None:
-        self._disk = disk
-        self._directory = directory
-        self._store_id = store_id
-        self._base = base
-        self._end = end
-        self._generation = generation
-        self.name = kept_name(base, end, generation)
-        self._beside = directory / f"{self.name}.tmp"
-        self._fd = disk.open(self._beside, writable=True, create=True)
+    disk: Disk
+    directory: Path
+    store_id: bytes
+    base: int
+    end: int
+    generation: int
+
+    def __post_init__(self) -> None:
+        self.name = kept_name(self.base, self.end, self.generation)
+        self._beside = self.directory / f"{self.name}.tmp"
+        self._fd = self.disk.open(self._beside, writable=True, create=True)
         self._parts: list[bytes] = []
         self._waiting_bytes = 0
         self._offset = KEPT_HEADER_BYTES
@@ -105,8 +105,8 @@ class KeptWriter:
     def flush(self) -> None:
         """Make durable what waits."""
         if self._parts:
-            write_all(self._disk, self._fd, [b"".join(self._parts)], self._offset)
-            self._disk.sync(self._fd)
+            write_all(self.disk, self._fd, [b"".join(self._parts)], self._offset)
+            self.disk.sync(self._fd)
             self._offset += self._waiting_bytes
             self._parts = []
             self._waiting_bytes = 0
@@ -120,31 +120,31 @@ class KeptWriter:
             KEPT_VERSION,
             0,
             KEPT_HEADER_BYTES,
-            self._base,
-            self._end,
-            self._store_id,
+            self.base,
+            self.end,
+            self.store_id,
             self._offset,
             len(self._positions),
             crc32c(index),
         )
-        write_all(self._disk, self._fd, [index], self._offset)
-        write_all(self._disk, self._fd, [head + _CRC.pack(crc32c(head)) + _PADDING], 0)
-        self._disk.sync(self._fd)
+        write_all(self.disk, self._fd, [index], self._offset)
+        write_all(self.disk, self._fd, [head + _CRC.pack(crc32c(head)) + _PADDING], 0)
+        self.disk.sync(self._fd)
         self.close()
-        self._disk.replace(self._beside, self._directory / self.name)
-        self._disk.sync_directory(self._directory)
+        self.disk.replace(self._beside, self.directory / self.name)
+        self.disk.sync_directory(self.directory)
         self.file_bytes = self._offset + len(index)
 
     def close(self) -> None:
         """Give the descriptor back."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            self._disk.close(fd)
+            self.disk.close(fd)
 
     def drop(self) -> None:
         """It was for nothing."""
         self.close()
-        self._disk.remove(self._beside)
+        self.disk.remove(self._beside)
 
 
 def _pack_index(positions: "array[int]", lengths: "array[int]") -> bytes:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
+from partibus.cli.added_options import gathers
 from partibus.cli.asking import perhaps_on_server
 from partibus.cli.options import PROPERTY_HELP, AsJson
 
@@ -27,8 +28,8 @@ _MESSAGE: Final = "The message"
 _message_option: Final = partial(typer.Option, rich_help_panel=_MESSAGE)
 
 
-def _flag(help_text: str, *names: str) -> Any:
-    return typer.Option(*names, metavar="TEXT", help=help_text, rich_help_panel=_MESSAGE)
+def _flag(help_text: str) -> Any:
+    return typer.Option(metavar="TEXT", help=help_text, rich_help_panel=_MESSAGE)
 
 
 Config = Annotated[
@@ -51,40 +52,53 @@ Message = Annotated[
         "override it.",
     ),
 ]
-Subject = Annotated[str | None, _flag("Subject (label).")]
-MessageId = Annotated[str | None, _flag("MessageId.")]
-CorrelationId = Annotated[str | None, _flag("CorrelationId.")]
-SessionId = Annotated[str | None, _flag("SessionId.")]
-To = Annotated[str | None, _flag("To.")]
-ReplyTo = Annotated[str | None, _flag("ReplyTo.")]
-ReplyToSessionId = Annotated[str | None, _flag("ReplyToSessionId.")]
-ContentType = Annotated[str | None, _flag("ContentType.")]
-PartitionKey = Annotated[str | None, _flag("PartitionKey.")]
-TimeToLive = Annotated[str | None, _flag("TimeToLive, for example PT5M.", "--ttl")]
-Scheduled = Annotated[str | None, _flag("ScheduledEnqueueTimeUtc, in ISO 8601.", "--at")]
+
+
+def _described(
+    prop: Properties = None,
+    message: Message = None,
+    subject: Annotated[str | None, _flag("Subject (label).")] = None,
+    message_id: Annotated[str | None, _flag("MessageId.")] = None,
+    correlation_id: Annotated[str | None, _flag("CorrelationId.")] = None,
+    session_id: Annotated[str | None, _flag("SessionId.")] = None,
+    to: Annotated[str | None, _flag("To.")] = None,
+    reply_to: Annotated[str | None, _flag("ReplyTo.")] = None,
+    reply_to_session_id: Annotated[str | None, _flag("ReplyToSessionId.")] = None,
+    content_type: Annotated[str | None, _flag("ContentType.")] = None,
+    partition_key: Annotated[str | None, _flag("PartitionKey.")] = None,
+    ttl: Annotated[str | None, _flag("TimeToLive, for example PT5M.")] = None,
+    at: Annotated[str | None, _flag("ScheduledEnqueueTimeUtc, in ISO 8601.")] = None,
+) -> "MappingView":
+    """The message that the flags describe, as rules see it."""
+    from partibus.cli.messages.flags import message_view
+
+    system = {
+        "label": subject,
+        "messageid": message_id,
+        "correlationid": correlation_id,
+        "sessionid": session_id,
+        "to": to,
+        "replyto": reply_to,
+        "replytosessionid": reply_to_session_id,
+        "contenttype": content_type,
+        "partitionkey": partition_key,
+        "timetolive": ttl,
+        "scheduledenqueuetimeutc": at,
+    }
+    return message_view(message, prop or [], system)
 
 
 @app.command()
 @perhaps_on_server
+@gathers("view", _described)
 def test(
     find: "Callable[[], Place]",
     config: Config = None,
     topic: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only the subscriptions of this topic.")
     ] = None,
-    prop: Properties = None,
-    message: Message = None,
-    subject: Subject = None,
-    message_id: MessageId = None,
-    correlation_id: CorrelationId = None,
-    session_id: SessionId = None,
-    to: To = None,
-    reply_to: ReplyTo = None,
-    reply_to_session_id: ReplyToSessionId = None,
-    content_type: ContentType = None,
-    partition_key: PartitionKey = None,
-    time_to_live: TimeToLive = None,
-    scheduled_enqueue_time: Scheduled = None,
+    *,
+    view: "MappingView",
     json: AsJson = False,
 ) -> None:
     """Show which subscriptions a message would reach, and why.
@@ -99,7 +113,6 @@ def test(
     """
     from partibus.cli.entities.rule_report import print_reaches
 
-    view = _view(message, prop, locals())
     source = _source(find, config, topic)
     if topic is not None and not source.has_topic(topic):
         _not_found(topic, source)
@@ -116,6 +129,7 @@ def test(
 
 @app.command()
 @perhaps_on_server
+@gathers("view", _described)
 def explain(
     find: "Callable[[], Place]",
     subscription: Annotated[
@@ -129,19 +143,8 @@ def explain(
     action: Annotated[
         str | None, typer.Option(metavar="SQL", help="With --sql-filter: an action to try with it.")
     ] = None,
-    prop: Properties = None,
-    message: Message = None,
-    subject: Subject = None,
-    message_id: MessageId = None,
-    correlation_id: CorrelationId = None,
-    session_id: SessionId = None,
-    to: To = None,
-    reply_to: ReplyTo = None,
-    reply_to_session_id: ReplyToSessionId = None,
-    content_type: ContentType = None,
-    partition_key: PartitionKey = None,
-    time_to_live: TimeToLive = None,
-    scheduled_enqueue_time: Scheduled = None,
+    *,
+    view: "MappingView",
     json: AsJson = False,
 ) -> None:
     """Show why a subscription's rules select a message, or why not, term by term.
@@ -159,7 +162,6 @@ def explain(
     """
     from partibus.cli.entities.rule_report import print_explanations
 
-    view = _view(message, prop, locals())
     if sql is not None:
         reach = _tried(sql, action or "", view)
     elif subscription is not None:
@@ -172,30 +174,6 @@ def explain(
         print_explanations(reach)
     if not any(match.error is None for match in reach.matches):
         raise typer.Exit(1)
-
-
-# --- the message and the rules ------------------------------------------------------------------
-
-_SYSTEM_FLAGS: Final = {
-    "subject": "label",
-    "message_id": "messageid",
-    "correlation_id": "correlationid",
-    "session_id": "sessionid",
-    "to": "to",
-    "reply_to": "replyto",
-    "reply_to_session_id": "replytosessionid",
-    "content_type": "contenttype",
-    "partition_key": "partitionkey",
-    "time_to_live": "timetolive",
-    "scheduled_enqueue_time": "scheduledenqueuetimeutc",
-}
-
-
-def _view(message: Path | None, prop: list[str] | None, given: dict[str, Any]) -> "MappingView":
-    from partibus.cli.messages.flags import message_view
-
-    system = {name: given[flag] for flag, name in _SYSTEM_FLAGS.items()}
-    return message_view(message, prop or [], system)
 
 
 def _source(find: "Callable[[], Place]", config: Path | None, topic: str | None) -> "RuleSource":

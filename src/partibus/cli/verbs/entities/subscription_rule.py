@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.completion import complete_entity
 from partibus.cli.options import AsJson, Yes
@@ -59,17 +60,33 @@ def rule() -> None:
     """
 
 
-@app.command()
-@on_server
-def create(
-    place: "Place",
-    topic: Topic,
-    subscription: Subscription,
+def _rule_fields(
     name: Name,
     sql_filter: SqlFilter = None,
     correlation: Correlation = None,
     properties: Property = None,
     action: Action = None,
+) -> dict[str, Any]:
+    if sql_filter is not None and (correlation or properties):
+        raise typer.BadParameter("give --sql-filter, or --correlation and --property, not both.")
+    fields: dict[str, Any] = {"name": name}
+    if sql_filter is not None:
+        fields["sql_filter"] = sql_filter
+    if correlation or properties:
+        fields["correlation_filter"] = _conditions(correlation or [], properties or [])
+    if action is not None:
+        fields["action"] = action
+    return fields
+
+
+@app.command()
+@on_server
+@gathers("fields", _rule_fields)
+def create(
+    place: "Place",
+    topic: Topic,
+    subscription: Subscription,
+    fields: dict[str, Any],
     json: AsJson = False,
 ) -> None:
     """Create a rule; without a filter it takes every message.
@@ -79,12 +96,11 @@ def create(
         partibus rule create news mine big --sql-filter 'amount > 100'
         partibus rule create news mine red --correlation label=red -p size:int=5
     """
-    fields = _fields(name, sql_filter, correlation, properties, action)
     from partibus.cli.managing import atom_at
 
     with atom_at(place) as atom:
         made = atom.put_rule(topic, subscription, fields)
-    _tell(made, json, f"rule {name} of {topic}/Subscriptions/{subscription} created")
+    _tell(made, json, f"rule {fields['name']} of {topic}/Subscriptions/{subscription} created")
 
 
 @app.command()
@@ -140,15 +156,12 @@ def list_rules(
 
 @app.command()
 @on_server
+@gathers("fields", _rule_fields)
 def update(
     place: "Place",
     topic: Topic,
     subscription: Subscription,
-    name: Name,
-    sql_filter: SqlFilter = None,
-    correlation: Correlation = None,
-    properties: Property = None,
-    action: Action = None,
+    fields: dict[str, Any],
     json: AsJson = False,
 ) -> None:
     """Replace the filter and the action of a rule.
@@ -157,12 +170,11 @@ def update(
 
         partibus rule update news mine big --sql-filter 'amount > 200'
     """
-    fields = _fields(name, sql_filter, correlation, properties, action)
     from partibus.cli.managing import atom_at
 
     with atom_at(place) as atom:
         made = atom.change_rule(topic, subscription, fields)
-    _tell(made, json, f"rule {name} of {topic}/Subscriptions/{subscription} updated")
+    _tell(made, json, f"rule {fields['name']} of {topic}/Subscriptions/{subscription} updated")
 
 
 @app.command()
@@ -184,25 +196,6 @@ def delete(
         confirm(f"Delete rule '{name}' of {topic}/Subscriptions/{subscription}?", yes)
         atom.delete_rule(topic, subscription, name)
     typer.echo(f"rule {name} of {topic}/Subscriptions/{subscription} deleted")
-
-
-def _fields(
-    name: str,
-    sql_filter: str | None,
-    correlation: list[str] | None,
-    properties: list[str] | None,
-    action: str | None,
-) -> dict[str, Any]:
-    if sql_filter is not None and (correlation or properties):
-        raise typer.BadParameter("give --sql-filter, or --correlation and --property, not both.")
-    fields: dict[str, Any] = {"name": name}
-    if sql_filter is not None:
-        fields["sql_filter"] = sql_filter
-    if correlation or properties:
-        fields["correlation_filter"] = _conditions(correlation or [], properties or [])
-    if action is not None:
-        fields["action"] = action
-    return fields
 
 
 def _conditions(correlation: list[str], properties: list[str]) -> dict[str, Any]:

@@ -9,25 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, print_json
-from partibus.cli.messages.options import (
-    At,
-    ContentType,
-    CorrelationId,
-    Delay,
-    MessageId,
-    PartitionKey,
-    Properties,
-    ReplyTo,
-    SessionId,
-    Subject,
-    TimeToLive,
-    ToAddress,
-)
+from partibus.cli.messages.options import message_template
 from partibus.cli.options import AsJson, Destination, LookOption
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
+    from partibus.client.message import OutgoingMessage
 
 app = typer.Typer(help="Send messages for later, list and cancel them.", no_args_is_help=True)
 
@@ -39,6 +28,7 @@ def schedule() -> None:
 
 @app.command()
 @on_server
+@gathers("message", message_template)
 async def create(
     place: "Place",
     entity: Destination,
@@ -46,18 +36,8 @@ async def create(
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Read the body from this file.")
     ] = None,
-    at: At = None,
-    delay: Delay = None,
-    message_id: MessageId = None,
-    session_id: SessionId = None,
-    partition_key: PartitionKey = None,
-    subject: Subject = None,
-    content_type: ContentType = None,
-    correlation_id: CorrelationId = None,
-    reply_to: ReplyTo = None,
-    to: ToAddress = None,
-    properties: Properties = None,
-    ttl: TimeToLive = None,
+    *,
+    message: "OutgoingMessage",
     json: AsJson = False,
 ) -> None:
     """Send a message that becomes active later, and print the number that cancels it.
@@ -71,27 +51,13 @@ async def create(
     """
     import uuid
 
-    from partibus.cli.verbs.messages.send import make_template
     from partibus.domain.quantities import format_moment
 
     if (body is None) == (file is None):
         raise typer.BadParameter("give a body, or --file.")
-    if (at is None) == (delay is None):
+    if message.scheduled_ms is None:
         raise typer.BadParameter("give the time: --at or --delay.")
-    message = make_template(
-        message_id=message_id or uuid.uuid4().hex,
-        session_id=session_id,
-        partition_key=partition_key,
-        subject=subject,
-        content_type=content_type,
-        correlation_id=correlation_id,
-        reply_to=reply_to,
-        to=to,
-        properties=properties,
-        ttl=ttl,
-        at=at,
-        delay=delay,
-    )
+    message.message_id = message.message_id or uuid.uuid4().hex
     message.body = file.read_bytes() if file is not None else (body or "").encode()
     async with place.open() as bus:
         (number,) = await (await bus.management(entity)).schedule([message])

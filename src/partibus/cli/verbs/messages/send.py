@@ -12,21 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, print_json
-from partibus.cli.messages.options import (
-    At,
-    ContentType,
-    CorrelationId,
-    Delay,
-    MessageId,
-    PartitionKey,
-    Properties,
-    ReplyTo,
-    SessionId,
-    Subject,
-    TimeToLive,
-    ToAddress,
-)
+from partibus.cli.messages.options import message_template
 from partibus.cli.options import AsJson, Destination
 from partibus.cli.quantities import rate_per_s
 
@@ -41,6 +29,7 @@ PLACEHOLDER: Final = "{n}"
 
 
 @on_server
+@gathers("template", message_template)
 async def send(
     place: "Place",
     entity: Destination,
@@ -77,18 +66,8 @@ async def send(
             help="Send the body this many times; {n} in body, id, session and key is the number.",
         ),
     ] = 1,
-    message_id: MessageId = None,
-    session_id: SessionId = None,
-    partition_key: PartitionKey = None,
-    subject: Subject = None,
-    content_type: ContentType = None,
-    correlation_id: CorrelationId = None,
-    reply_to: ReplyTo = None,
-    to: ToAddress = None,
-    properties: Properties = None,
-    ttl: TimeToLive = None,
-    at: At = None,
-    delay: Delay = None,
+    *,
+    template: "OutgoingMessage",
     rate: Annotated[
         float | None,
         _how_option(
@@ -119,20 +98,6 @@ async def send(
         partibus receive orders --max 10 | partibus send archive --jsonl
     """
     check_input(body, file, input, jsonl, count)
-    template = make_template(
-        message_id=message_id,
-        session_id=session_id,
-        partition_key=partition_key,
-        subject=subject,
-        content_type=content_type,
-        correlation_id=correlation_id,
-        reply_to=reply_to,
-        to=to,
-        properties=properties,
-        ttl=ttl,
-        at=at,
-        delay=delay,
-    )
     if file is not None:
         content: bytes | None = file.read_bytes()
     else:
@@ -167,29 +132,6 @@ def check_input(
             raise typer.BadParameter(
                 "there is no body: give one (partibus send ENTITY 'hello'), or pipe lines in."
             )
-
-
-def make_template(
-    *,
-    properties: list[str] | None,
-    ttl: int | None,
-    at: int | None,
-    delay: int | None,
-    **fields: str | None,
-) -> "OutgoingMessage":
-    """The fields that the options give to each message."""
-    from partibus.cli.messages.typed_properties import read_properties
-    from partibus.client.message import OutgoingMessage
-
-    if at is not None and delay is not None:
-        raise typer.BadParameter("give --at or --delay, not both.")
-    scheduled_ms = at if delay is None else round(time.time() * 1000) + delay
-    return OutgoingMessage(
-        properties=read_properties(properties or ()),
-        time_to_live_ms=ttl,
-        scheduled_ms=scheduled_ms,
-        **fields,  # type: ignore[arg-type]  # texts by the names of the fields
-    )
 
 
 async def numbered(
