@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from partibus.cluster.control_hub import ControlHub, Payload
@@ -28,6 +28,8 @@ WRITE_S_MAX: Final = 2.0
 """A store that has not made an entry durable by then is stuck."""
 ANSWER_S_MAX: Final = 3.0
 """A worker that has not answered by then does not answer; more than a stuck store takes."""
+ALIVE_S_MAX: Final = 0.5
+"""As long as the liveness probe waits for other workers: probes give up after a second."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -129,15 +131,17 @@ class HealthService:
         self._control = control
         self._is_node = is_node
         self._stores = range(0 if is_node else stores)
+        self.is_supervised: Callable[[], bool] = lambda: True
+        """Whether the process that replaces workers is at work."""
 
     async def alive(self) -> dict[int, bool]:
-        """Whether the loop of each worker answers."""
-        answers = await self._ask_all(ALIVE)
+        """Whether the loop of each worker answers, without waiting long for it."""
+        answers = await self._ask_all(ALIVE, ALIVE_S_MAX)
         return {worker: answer is not None for worker, answer in answers.items()}
 
     async def report(self) -> HealthReport:
         """What every worker finds in its stores."""
-        answers = await self._ask_all(PROBE)
+        answers = await self._ask_all(PROBE, ANSWER_S_MAX)
         found = [answer for answer in answers.values() if answer is not None]
         stores = {n: StoreHealth(state=UNREACHABLE) for n in self._stores}
         for answer in found:
@@ -149,14 +153,14 @@ class HealthService:
             reads_catalog=all(answer["catalog"] for answer in found),
         )
 
-    async def _ask_all(self, name: str) -> dict[int, Payload | None]:
+    async def _ask_all(self, name: str, within_s: float) -> dict[int, Payload | None]:
         workers = [self._control.worker] if self._is_node else self._control.workers
-        answers = await asyncio.gather(*(self._ask(worker, name) for worker in workers))
+        answers = await asyncio.gather(*(self._ask(worker, name, within_s) for worker in workers))
         return dict(zip(workers, answers, strict=True))
 
-    async def _ask(self, worker: int, name: str) -> Payload | None:
+    async def _ask(self, worker: int, name: str, within_s: float) -> Payload | None:
         try:
-            async with asyncio.timeout(ANSWER_S_MAX):
+            async with asyncio.timeout(within_s):
                 return await self._control.ask(worker, name, {})
         except (BusError, TimeoutError):
             return None

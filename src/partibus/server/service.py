@@ -146,6 +146,10 @@ class Service:
             await self._telemetry.stop()
         self._cleanup.close()
 
+    def is_supervised(self) -> bool:
+        """Whether the process that replaces workers is at work."""
+        return self._node.health.is_supervised()
+
     async def alive(self) -> dict[int, bool]:
         """Whether the loops of all workers turn; one that is stopping is not asked for others."""
         return {} if self._is_stopping else await self.node.health.alive()

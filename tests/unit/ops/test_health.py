@@ -49,7 +49,11 @@ class Found:
     def __init__(self, *stores: StoreHealth, workers: int = 1, lost: int = 0, **rest: bool) -> None:
         answering = {number: number < workers - lost for number in range(workers)}
         numbered = dict(enumerate(stores or (UP,)))
+        self.supervised = rest.pop("supervised", True)
         self._report = HealthReport(workers=answering, stores=numbered, **rest)
+
+    def is_supervised(self) -> bool:
+        return self.supervised
 
     async def alive(self) -> dict[int, bool]:
         return dict(self._report.workers)
@@ -147,10 +151,17 @@ async def test_a_sick_node_is_alive() -> None:
     )
 
 
-async def test_a_worker_that_does_not_answer_is_not_alive() -> None:
-    status, body = await answer(Found(UP, workers=2, lost=1), "/livez")
-    assert (status, body["status"]) == (503, "not alive")
+async def test_a_server_whose_worker_restarts_is_alive_and_not_ready() -> None:
+    found = Found(UP, workers=2, lost=1)
+    status, body = await answer(found, "/livez")
+    assert (status, body["status"]) == (200, "alive")
     assert body["workers"] == {"0": "answers", "1": "does not answer"}
+    assert (await answer(found, "/readyz"))[0] == 503
+
+
+async def test_a_server_whose_supervisor_hangs_is_not_alive() -> None:
+    status, body = await answer(Found(UP, workers=2, supervised=False), "/livez")
+    assert (status, body["status"]) == (503, "not alive")
 
 
 @pytest.mark.parametrize("path", ["/$servicebus/websocket", "/$servicebus/websocket/"])

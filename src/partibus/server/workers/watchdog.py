@@ -19,7 +19,28 @@ START_LIMITS: Final = 12
 """A starting worker may be silent for this many limits: 60 s by default. Between two signs
 it reads a checkpoint, brings one large fragment up, or waits for a slow disk."""
 
+SUPERVISOR_SILENT_S: Final = 30.0
+"""A supervisor that has asked, and has not asked again for so long, hangs: nobody would replace a
+worker. Many times the pause between its questions, since a loaded machine delays them."""
+
 log = logging.getLogger(__name__)
+
+
+class SupervisorHeard:
+    """The supervisor, as a worker hears it: does it go on asking for signs of life?"""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._asked_s: float | None = None
+
+    def asks(self) -> None:
+        """A question came."""
+        self._asked_s = self._now_s()
+
+    def is_at_work(self) -> bool:
+        """Whether it asks; one that watches nobody (a limit of 0) never has, and its end would be
+        noticed by the pipe."""
+        return self._asked_s is None or self._now_s() - self._asked_s < SUPERVISOR_SILENT_S
 
 
 class Watched(Protocol):

@@ -42,6 +42,7 @@ from partibus.server.workers.process import (
     READY_WORD,
     STARTING_WORD,
 )
+from partibus.server.workers.watchdog import SupervisorHeard
 
 # Not `__name__`, which is `__main__` here.
 log = logging.getLogger("partibus.server.workers.worker")
@@ -76,12 +77,14 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
     orphaned = asyncio.Event()
     going = asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping, orphaned, going)
+    supervisor = SupervisorHeard(loop.time)
+    loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping, orphaned, going, supervisor)
     clock = SystemClock()
     settings, membership = assignment.settings, assignment.membership
     pulse = Pulse(partial(_say, STARTING_WORD + b"\n"))
     gate = partial(_pass, going, stopping)
     node = Node(settings, clock, membership=membership, gate=gate, progress=pulse.step)
+    node.health.is_supervised = supervisor.is_at_work
     service = Service(node, settings, clock, sockets_max, membership)
     async with pulse.with_the_loop():
         await service.start()
@@ -111,6 +114,7 @@ def _on_stdin(
     stopping: asyncio.Event,
     orphaned: asyncio.Event,
     going: asyncio.Event,
+    supervisor: SupervisorHeard,
 ) -> None:
     """What the supervisor writes: that all may go on, and pings, which are answered from the loop
     itself; the end of the pipe is its end."""
@@ -118,6 +122,7 @@ def _on_stdin(
     if GO_WORD in words:
         going.set()
     if PING_LINE in words:
+        supervisor.asks()
         _say(ALIVE_LINE)
     if words:
         return

@@ -2,7 +2,13 @@
 
 import pytest
 
-from partibus.server.workers.watchdog import PING_S, START_LIMITS, Watchdog
+from partibus.server.workers.watchdog import (
+    PING_S,
+    START_LIMITS,
+    SUPERVISOR_SILENT_S,
+    SupervisorHeard,
+    Watchdog,
+)
 
 
 class Scripted:
@@ -59,3 +65,17 @@ async def test_a_start_may_take_as_long_as_it_gets_on(caplog: pytest.LogCaptureF
     assert worker.was_killed
     assert seconds == 960 + 5 * START_LIMITS
     assert "worker 3 (process 7) has not got on for 60 s while it was starting" in caplog.text
+
+
+def test_a_supervisor_that_asks_no_more_hangs() -> None:
+    now_s = 100.0
+    supervisor = SupervisorHeard(lambda: now_s)
+    assert supervisor.is_at_work(), "it may watch nobody"
+    now_s += SUPERVISOR_SILENT_S
+    assert supervisor.is_at_work()
+    supervisor.asks()
+    assert supervisor.is_at_work()
+    now_s += SUPERVISOR_SILENT_S
+    assert not supervisor.is_at_work()
+    supervisor.asks()
+    assert supervisor.is_at_work()
