@@ -14,26 +14,9 @@ from partibus.bulk.answers import Answer, Messages, MessagesAnswer
 from partibus.bulk.filter import compile_filter
 from partibus.domain.address import parse_address
 from partibus.domain.errors import ArgumentError, BusError, EntityNotFound, StoreUnavailable
-from partibus.fragment.claims.commands import (
-    ClaimMessages,
-    ClaimSummary,
-    ListClaims,
-    ReadClaim,
-    ReleaseClaim,
-    RenewClaim,
-    SettleClaim,
-)
+from partibus.fragment.claims import commands as claims
 from partibus.fragment.commands import SubQueueType
-from partibus.fragment.cursors.commands import (
-    CursorSummary,
-    DropCursor,
-    FindTime,
-    ListCursors,
-    PlaceCursor,
-    PlanRange,
-    RangePlan,
-    ReadRange,
-)
+from partibus.fragment.cursors import commands as cursors
 from partibus.fragment.handle import LocalFragment
 from partibus.gateway.namespace import Entity, Namespace
 
@@ -87,10 +70,10 @@ class BulkService:
         whole = asked.Limits(request.max_messages, request.max_bytes)
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[RangePlan]()
+            answer = Answer[cursors.RangePlan]()
             start = request.start[fragment.index]
             own = request.limits.get(fragment.index, whole)
-            fragment.submit(PlanRange(answer, subqueue, start, own.messages, own.bytes))
+            fragment.submit(cursors.PlanRange(answer, subqueue, start, own.messages, own.bytes))
             plan = await answer.value
             return {
                 "earliest": plan.earliest,
@@ -107,7 +90,7 @@ class BulkService:
 
         async def ask(fragment: LocalFragment) -> Fields:
             answer = Answer[int]()
-            fragment.submit(FindTime(answer, request.timestamp_ms))
+            fragment.submit(cursors.FindTime(answer, request.timestamp_ms))
             return {"number": await answer.value}
 
         return await _each(self._local(request.entity, request.fragments), ask)
@@ -122,10 +105,10 @@ class BulkService:
         """Hold messages."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[ClaimSummary]()
+            answer = Answer[claims.ClaimSummary]()
             limits = request.limits[fragment.index]
             fragment.submit(
-                ClaimMessages(
+                claims.ClaimMessages(
                     answer,
                     request.owner,
                     request.epoch,
@@ -143,9 +126,9 @@ class BulkService:
         """Hold them for longer."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[ClaimSummary]()
+            answer = Answer[claims.ClaimSummary]()
             claim = (request.owner, request.epoch, request.start)
-            fragment.submit(RenewClaim(answer, *claim, request.duration_ms))
+            fragment.submit(claims.RenewClaim(answer, *claim, request.duration_ms))
             return _claim(await answer.value)
 
         return await _each(self._local(request.entity, request.fragments), ask)
@@ -155,7 +138,7 @@ class BulkService:
 
         async def ask(fragment: LocalFragment) -> Fields:
             answer = Answer[int]()
-            fragment.submit(SettleClaim(answer, request.owner, request.epoch, request.start))
+            fragment.submit(claims.SettleClaim(answer, request.owner, request.epoch, request.start))
             return {"count": await answer.value}
 
         return await _each(self._local(request.entity, request.fragments), ask)
@@ -165,7 +148,9 @@ class BulkService:
 
         async def ask(fragment: LocalFragment) -> Fields:
             answer = Answer[int]()
-            fragment.submit(ReleaseClaim(answer, request.owner, request.epoch, request.forget))
+            fragment.submit(
+                claims.ReleaseClaim(answer, request.owner, request.epoch, request.forget)
+            )
             return {"count": await answer.value}
 
         return await _each(self._local(request.entity, request.fragments), ask)
@@ -174,8 +159,8 @@ class BulkService:
         """Who holds what."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[list[ClaimSummary]]()
-            fragment.submit(ListClaims(answer))
+            answer = Answer[list[claims.ClaimSummary]]()
+            fragment.submit(claims.ListClaims(answer))
             return {"claims": [_claim(summary) for summary in await answer.value]}
 
         return await _each(self._local(request.entity, request.fragments), ask)
@@ -184,10 +169,10 @@ class BulkService:
         """Make a cursor, or move it."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[CursorSummary]()
+            answer = Answer[cursors.CursorSummary]()
             position = request.positions[fragment.index]
             limits = (request.retain_ms, request.retain_bytes)
-            fragment.submit(PlaceCursor(answer, request.name, position, *limits))
+            fragment.submit(cursors.PlaceCursor(answer, request.name, position, *limits))
             return _cursor(await answer.value)
 
         return await _each(self._local(request.entity, request.positions), ask)
@@ -197,7 +182,7 @@ class BulkService:
 
         async def ask(fragment: LocalFragment) -> Fields:
             answer = Answer[int]()
-            fragment.submit(DropCursor(answer, request.name))
+            fragment.submit(cursors.DropCursor(answer, request.name))
             try:
                 return {"count": await answer.value}
             except EntityNotFound:
@@ -209,8 +194,8 @@ class BulkService:
         """Every cursor."""
 
         async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[list[CursorSummary]]()
-            fragment.submit(ListCursors(answer))
+            answer = Answer[list[cursors.CursorSummary]]()
+            fragment.submit(cursors.ListCursors(answer))
             return {"cursors": [_cursor(cursor) for cursor in await answer.value]}
 
         return await _each(self._local(request.entity, request.fragments), ask)
@@ -224,10 +209,10 @@ class BulkService:
         answer = MessagesAnswer()
         limits = (_MESSAGES_PER_BATCH, most_bytes)
         if ticket.mode == "claim":
-            fragment.submit(ReadClaim(answer, ticket.owner, ticket.start, first, *limits))
+            fragment.submit(claims.ReadClaim(answer, ticket.owner, ticket.start, first, *limits))
         else:
             subqueue = _SUBQUEUES[ticket.sub_queue]
-            fragment.submit(ReadRange(answer, subqueue, first, ticket.last, *limits))
+            fragment.submit(cursors.ReadRange(answer, subqueue, first, ticket.last, *limits))
         messages, bodies = await answer.value
         if ticket.mode == "claim" and messages and messages[-1].sequence >= ticket.last:
             count = sum([held.sequence < ticket.last for held in messages])
@@ -275,7 +260,7 @@ def _status(fragment: LocalFragment) -> Fields:
     }
 
 
-def _claim(summary: ClaimSummary) -> Fields:
+def _claim(summary: claims.ClaimSummary) -> Fields:
     return {
         "owner": summary.owner,
         "epoch": summary.epoch,
@@ -289,7 +274,7 @@ def _claim(summary: ClaimSummary) -> Fields:
     }
 
 
-def _cursor(cursor: CursorSummary) -> Fields:
+def _cursor(cursor: cursors.CursorSummary) -> Fields:
     return {
         "name": cursor.name,
         "position": cursor.position,

@@ -17,13 +17,7 @@ from partibus.domain.errors import BusError, StoreUnavailable
 from partibus.domain.partition_key import fragment_index
 from partibus.fragment.handle import LocalFragment
 from partibus.fragment.message import NewMessage
-from partibus.fragment.stages.commands import (
-    DropStages,
-    ListWriters,
-    PublishStages,
-    StageMessages,
-    WriterSummary,
-)
+from partibus.fragment.stages import commands as stages
 from partibus.gateway.namespace import Entity, Namespace, require_sendable
 
 
@@ -85,7 +79,7 @@ class StagingService:
         size = sum([len(message.body) for message in messages])
         answer = StagedAnswer()
         who = (request.writer, request.epoch, request.stage)
-        command = StageMessages(answer, *who, target.record.path, chunk, messages, [0], size)
+        command = stages.StageMessages(answer, *who, target.record.path, chunk, messages, [0], size)
         self._home(request.entity, request.writer).submit(command)
         await answer.value
         return refusals
@@ -96,7 +90,7 @@ class StagingService:
         """Send a batch off, once."""
         answer = PublishedAnswer()
         batch = (request.writer, request.series, request.epoch, request.batch)
-        command = PublishStages(answer, *batch, request.stages)
+        command = stages.PublishStages(answer, *batch, request.stages)
         self._home(request.entity, request.writer).submit(command)
         count, is_repeated = await answer.value
         return {"published": count, "repeated": is_repeated}
@@ -105,19 +99,19 @@ class StagingService:
         """Forget what was staged."""
         answer = Answer[int]()
         what = (request.writer, request.epoch, request.stages, request.forget)
-        command = DropStages(answer, *what)
+        command = stages.DropStages(answer, *what)
         self._home(request.entity, request.writer).submit(command)
         return {"dropped": await answer.value}
 
     async def writer(self, request: asked.WriterRequest) -> dict[str, object]:
         """What is known of a writer."""
-        answer = Answer[list[WriterSummary]]()
-        self._home(request.entity, request.writer).submit(ListWriters(answer))
+        answer = Answer[list[stages.WriterSummary]]()
+        self._home(request.entity, request.writer).submit(stages.ListWriters(answer))
         found = [one for one in await answer.value if one.name == request.writer]
         return {"writer": writer_fields(found[0]) if found else None}
 
 
-def writer_fields(writer: WriterSummary) -> dict[str, object]:
+def writer_fields(writer: stages.WriterSummary) -> dict[str, object]:
     """A writer as it is reported."""
     return {
         "writer": writer.name,

@@ -12,25 +12,9 @@ from contextlib import asynccontextmanager
 from ssl import SSLContext
 from typing import Final, Self
 
-from partibus.amqp import conditions
+from partibus.amqp import conditions, events
 from partibus.amqp.connection import Connection
 from partibus.amqp.errors import AmqpError
-from partibus.amqp.events import (
-    AttachConfirmed,
-    CloseReceived,
-    ConnectionFailed,
-    DetachReceived,
-    DispositionReceived,
-    EndReceived,
-    Event,
-    FlowReceived,
-    IncomingSettled,
-    LinkFailed,
-    OpenReceived,
-    SaslOutcomeReceived,
-    SessionFailed,
-    TransferReceived,
-)
 from partibus.amqp.session import Session
 from partibus.amqp.settings import ConnectionSettings
 from partibus.amqp.terminus import encode_source, encode_target
@@ -245,25 +229,25 @@ class BusClient(asyncio.Protocol):
 
     # --- events -------------------------------------------------------------------------------
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, TransferReceived):
+    def _take(self, event: events.Event) -> None:
+        if isinstance(event, events.TransferReceived):
             owner = event.link.context
             if isinstance(owner, Receiver):
                 owner.take(event)
-        elif isinstance(event, DispositionReceived):
+        elif isinstance(event, events.DispositionReceived):
             self._settled(event)
-        elif isinstance(event, IncomingSettled):
+        elif isinstance(event, events.IncomingSettled):
             owner = event.session.context
             if isinstance(owner, Receiver):
                 owner.settled(event.first, event.last, event.state)
-        elif isinstance(event, FlowReceived):
+        elif isinstance(event, events.FlowReceived):
             owner = event.link.context
             if isinstance(owner, LinkOwner):
                 owner.wake()
         else:
             self._take_control(event)
 
-    def _settled(self, event: DispositionReceived) -> None:
+    def _settled(self, event: events.DispositionReceived) -> None:
         owner = event.deliveries[0].link.context
         if isinstance(owner, Sender):
             if not event.settled:
@@ -271,23 +255,23 @@ class BusClient(asyncio.Protocol):
                     delivery.link.settle_sent(delivery, b"\x40")
             owner.settled(event.deliveries, event.state)
 
-    def _take_control(self, event: Event) -> None:
-        if isinstance(event, OpenReceived):
+    def _take_control(self, event: events.Event) -> None:
+        if isinstance(event, events.OpenReceived):
             self._connection_moved.wake()
-        elif isinstance(event, AttachConfirmed):
+        elif isinstance(event, events.AttachConfirmed):
             owner = event.link.context
             if isinstance(owner, LinkOwner) and _is_granted(event):
                 owner.attached(event.link)
                 owner.wake()
-        elif isinstance(event, DetachReceived | LinkFailed):
+        elif isinstance(event, events.DetachReceived | events.LinkFailed):
             self._end_link(event.link.context, event.error, event.link.name)
             event.link.session.end()
-        elif isinstance(event, EndReceived | SessionFailed):
+        elif isinstance(event, events.EndReceived | events.SessionFailed):
             for owner in self._owners_in(event.session):
                 self._end_link(owner, event.error, "session")
-        elif isinstance(event, CloseReceived | ConnectionFailed):
+        elif isinstance(event, events.CloseReceived | events.ConnectionFailed):
             self._fail(event.error)
-        elif isinstance(event, SaslOutcomeReceived) and event.code != 0:
+        elif isinstance(event, events.SaslOutcomeReceived) and event.code != 0:
             self._fail(AmqpError(conditions.UNAUTHORIZED_ACCESS, "SASL was refused."))
 
     def _owners_in(self, session: Session) -> list[object]:
@@ -309,7 +293,7 @@ class BusClient(asyncio.Protocol):
         self._connection_moved.fail(error, "The connection ended")
 
 
-def _is_granted(event: AttachConfirmed) -> bool:
+def _is_granted(event: events.AttachConfirmed) -> bool:
     """A refusal attaches without the end that we asked for, and a detach follows."""
     link = event.link
     return link.target is not None if link.is_sender else link.source is not None

@@ -20,14 +20,7 @@ from partibus.fragment.broker import Scheduler
 from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.message import NewMessage
-from partibus.fragment.outbox.commands import (
-    BringBack,
-    Collect,
-    Fetch,
-    Forwarded,
-    ForwardWaiting,
-    Redirect,
-)
+from partibus.fragment.outbox import commands as outbox
 from partibus.fragment.outbox.state import Parcel, Purpose
 from partibus.fragment.ports import AnswerPort
 from partibus.gateway.namespace import Entity, Namespace, require_sendable
@@ -74,7 +67,7 @@ class Courier:
     def start(self, forward_to: str, forward_dead_letters_to: str) -> None:
         """Begin with what is in the outbox."""
         self._set_routes(forward_to, forward_dead_letters_to)
-        self.fragment.submit(ForwardWaiting(False))
+        self.fragment.submit(outbox.ForwardWaiting(False))
         self.collect()
 
     def follow(self, forward_to: str, forward_dead_letters_to: str) -> None:
@@ -82,7 +75,7 @@ class Courier:
         before = self._routes[Purpose.DEAD_LETTER]
         self._set_routes(forward_to, forward_dead_letters_to)
         has_changed = path_key(forward_dead_letters_to) != path_key(before)
-        self.fragment.submit(ForwardWaiting(has_changed))
+        self.fragment.submit(outbox.ForwardWaiting(has_changed))
         for leg in list(self._legs.values()):
             leg.go()
 
@@ -112,7 +105,7 @@ class Courier:
             return
         self._is_collecting = True
         count = 1 if self._next_number <= self._singly_up_to else COLLECT_MESSAGES_MAX
-        self.fragment.submit(Collect(self, self._next_number, count, COLLECT_BYTES_MAX))
+        self.fragment.submit(outbox.Collect(self, self._next_number, count, COLLECT_BYTES_MAX))
 
     def collected(self, parcels: Sequence[Parcel], bodies: Sequence[bytes]) -> None:
         """Put parcels on their legs, in order."""
@@ -213,10 +206,10 @@ class Courier:
         """Have a verdict carried out by the outbox."""
         command: Command
         if outcome.path:
-            command = Redirect(port, numbers, outcome.path)
+            command = outbox.Redirect(port, numbers, outcome.path)
         else:
             overlay = None if outcome.reason is None else outcome.reason.overlay()
-            command = BringBack(port, numbers, outcome.subqueue, overlay)
+            command = outbox.BringBack(port, numbers, outcome.subqueue, overlay)
         self.fragment.submit(command)
 
     def _return_unrouted(self, numbers: list[int], outcome: ParcelOutcome) -> None:
@@ -246,7 +239,7 @@ class Courier:
         if self._delivered and not self._is_telling:
             self._is_telling = True
             numbers, self._delivered = self._delivered, []
-            self.fragment.submit(Forwarded(_Told(self, numbers), numbers))
+            self.fragment.submit(outbox.Forwarded(_Told(self, numbers), numbers))
 
     def reported(self, untold: list[int]) -> None:
         """The outbox has dropped parcels; after a failure the report is repeated."""
@@ -259,7 +252,7 @@ class Courier:
 
     def refetch(self, leg: Leg, numbers: list[int]) -> None:
         """Read parcels again that a leg has let go of."""
-        self.fragment.submit(Fetch(leg, numbers))
+        self.fragment.submit(outbox.Fetch(leg, numbers))
 
 
 @dataclass(eq=False, slots=True)

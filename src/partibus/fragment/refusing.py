@@ -7,39 +7,23 @@ the two ends of a far one do, and they call it.
 from typing import Final
 
 from partibus.domain.errors import BusError
-from partibus.fragment.commands import (
-    CancelScheduled,
-    Command,
-    Enqueue,
-    FindOldestSession,
-    GetSessionState,
-    ListSessions,
-    Peek,
-    Pick,
-    Purge,
-    Question,
-    ReceiveDeferred,
-    Renew,
-    RenewSession,
-    SetSessionState,
-    Settle,
-)
+from partibus.fragment import commands
 from partibus.fragment.outbox.commands import Fence, Transfer
 from partibus.fragment.transactions.commands import CheckLocks, ReserveNumbers, Transact
 
 WITH_FAILURE: Final = (
-    Renew,
-    CancelScheduled,
-    Pick,
-    ReceiveDeferred,
-    Peek,
-    Purge,
-    Question,
-    FindOldestSession,
-    RenewSession,
-    GetSessionState,
-    SetSessionState,
-    ListSessions,
+    commands.Renew,
+    commands.CancelScheduled,
+    commands.Pick,
+    commands.ReceiveDeferred,
+    commands.Peek,
+    commands.Purge,
+    commands.Question,
+    commands.FindOldestSession,
+    commands.RenewSession,
+    commands.GetSessionState,
+    commands.SetSessionState,
+    commands.ListSessions,
     Transact,
     CheckLocks,
     ReserveNumbers,
@@ -48,11 +32,11 @@ WITH_FAILURE: Final = (
 """Commands whose port hears a failure as `failed`."""
 
 
-def fail(command: Command, error: BusError) -> None:
+def fail(command: commands.Command, error: BusError) -> None:
     """Tell the port of a command that it cannot be carried out."""
-    if isinstance(command, Enqueue | Transfer):
+    if isinstance(command, commands.Enqueue | Transfer):
         command.port.refused(command.requests, error)
-    elif isinstance(command, Settle):
+    elif isinstance(command, commands.Settle):
         if command.port is not None:
             command.port.settled(command.request, (), error)
     elif isinstance(command, WITH_FAILURE):

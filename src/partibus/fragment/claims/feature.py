@@ -6,22 +6,7 @@ Owns its declaration, in the shape that `fragment.feature` explains; only `machi
 from collections.abc import Iterator
 from typing import Final
 
-from partibus.fragment.claims import behaviour, records
-from partibus.fragment.claims.changes import (
-    Claiming,
-    ClaimLapse,
-    ClaimRelease,
-    ClaimRenewal,
-    ClaimSettlement,
-)
-from partibus.fragment.claims.commands import (
-    ClaimMessages,
-    ListClaims,
-    ReadClaim,
-    ReleaseClaim,
-    RenewClaim,
-    SettleClaim,
-)
+from partibus.fragment.claims import behaviour, changes, commands, records
 from partibus.fragment.feature import CLAIMS_SECTION, Feature, SnapshotSection
 from partibus.fragment.state import State
 
@@ -45,19 +30,19 @@ def bodies(state: State) -> Iterator[tuple[int, int]]:
 
 CLAIMS: Final = Feature(
     {
-        ClaimMessages: behaviour.claim_messages,
-        RenewClaim: behaviour.renew_claim,
-        SettleClaim: behaviour.settle_claim,
-        ReleaseClaim: behaviour.release_claim,
-        ReadClaim: behaviour.read_claim,
-        ListClaims: behaviour.list_claims,
+        commands.ClaimMessages: behaviour.claim_messages,
+        commands.RenewClaim: behaviour.renew_claim,
+        commands.SettleClaim: behaviour.settle_claim,
+        commands.ReleaseClaim: behaviour.release_claim,
+        commands.ReadClaim: behaviour.read_claim,
+        commands.ListClaims: behaviour.list_claims,
     },
     {
-        Claiming: (behaviour.claim_taken, behaviour.abort_claim),
-        ClaimRenewal: (behaviour.claim_renewed, behaviour.abort_renewal),
-        ClaimSettlement: (behaviour.claim_settled, behaviour.abort_claim_settlement),
-        ClaimRelease: (behaviour.claim_released, behaviour.abort_release),
-        ClaimLapse: (behaviour.claim_lapsed, behaviour.abort_lapse),
+        changes.Claiming: (behaviour.claim_taken, behaviour.abort_claim),
+        changes.ClaimRenewal: (behaviour.claim_renewed, behaviour.abort_renewal),
+        changes.ClaimSettlement: (behaviour.claim_settled, behaviour.abort_claim_settlement),
+        changes.ClaimRelease: (behaviour.claim_released, behaviour.abort_release),
+        changes.ClaimLapse: (behaviour.claim_lapsed, behaviour.abort_lapse),
     },
     on_tick=behaviour.lapse_claims,
     deadlines=deadlines,

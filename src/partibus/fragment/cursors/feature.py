@@ -5,16 +5,7 @@ Owns its declaration, in the shape that `fragment.feature` explains; only `machi
 
 from typing import Final
 
-from partibus.fragment.cursors import behaviour, retention
-from partibus.fragment.cursors.changes import CursorDrop, CursorPlacement, Trim
-from partibus.fragment.cursors.commands import (
-    DropCursor,
-    FindTime,
-    ListCursors,
-    PlaceCursor,
-    PlanRange,
-    ReadRange,
-)
+from partibus.fragment.cursors import behaviour, changes, commands, retention
 from partibus.fragment.effects import Effects
 from partibus.fragment.feature import CURSORS_SECTION, Feature, SnapshotSection
 from partibus.fragment.state import State
@@ -33,17 +24,17 @@ def deadlines(state: State) -> list[int | None]:
 
 CURSORS: Final = Feature(
     {
-        PlaceCursor: behaviour.place_cursor,
-        DropCursor: behaviour.drop_cursor,
-        ListCursors: behaviour.list_cursors,
-        PlanRange: behaviour.plan_range,
-        FindTime: behaviour.find_time,
-        ReadRange: behaviour.read_range,
+        commands.PlaceCursor: behaviour.place_cursor,
+        commands.DropCursor: behaviour.drop_cursor,
+        commands.ListCursors: behaviour.list_cursors,
+        commands.PlanRange: behaviour.plan_range,
+        commands.FindTime: behaviour.find_time,
+        commands.ReadRange: behaviour.read_range,
     },
     {
-        CursorPlacement: (behaviour.cursor_placed, behaviour.abort_placement),
-        CursorDrop: (behaviour.cursor_dropped, behaviour.abort_drop),
-        Trim: (behaviour.trimmed, behaviour.abort_trim),
+        changes.CursorPlacement: (behaviour.cursor_placed, behaviour.abort_placement),
+        changes.CursorDrop: (behaviour.cursor_dropped, behaviour.abort_drop),
+        changes.Trim: (behaviour.trimmed, behaviour.abort_trim),
     },
     on_tick=on_tick,
     deadlines=deadlines,

@@ -12,25 +12,7 @@ from partibus.fragment.feature import (
     Feature,
     SnapshotSection,
 )
-from partibus.fragment.outbox import departures, fencing, records, transfers
-from partibus.fragment.outbox.changes import (
-    BroughtBack,
-    Departure,
-    Fencing,
-    HandedOver,
-    Redirection,
-    TransferArrival,
-)
-from partibus.fragment.outbox.commands import (
-    BringBack,
-    Collect,
-    Fence,
-    Fetch,
-    Forwarded,
-    ForwardWaiting,
-    Redirect,
-    Transfer,
-)
+from partibus.fragment.outbox import changes, commands, departures, fencing, records, transfers
 from partibus.fragment.queue.table import MessageTable
 from partibus.fragment.records import (
     BROUGHT_BACK,
@@ -51,22 +33,22 @@ def tables(state: State) -> list[MessageTable]:
 
 OUTBOX: Final = Feature(
     {
-        Collect: transfers.collect,
-        Fetch: transfers.fetch,
-        Forwarded: transfers.forwarded,
-        BringBack: transfers.bring_back,
-        Redirect: transfers.redirect,
-        ForwardWaiting: transfers.forward_waiting,
-        Transfer: transfers.transfer,
-        Fence: fencing.fence,
+        commands.Collect: transfers.collect,
+        commands.Fetch: transfers.fetch,
+        commands.Forwarded: transfers.forwarded,
+        commands.BringBack: transfers.bring_back,
+        commands.Redirect: transfers.redirect,
+        commands.ForwardWaiting: transfers.forward_waiting,
+        commands.Transfer: transfers.transfer,
+        commands.Fence: fencing.fence,
     },
     {
-        Departure: (departures.departed, departures.abort_departure),
-        TransferArrival: (transfers.transfer_arrived, transfers.abort_transfer),
-        HandedOver: (transfers.handed_over, transfers.abort_decision),
-        BroughtBack: (transfers.brought_back, transfers.abort_decision),
-        Redirection: (transfers.redirected, transfers.abort_decision),
-        Fencing: (fencing.fenced, fencing.abort_fence),
+        changes.Departure: (departures.departed, departures.abort_departure),
+        changes.TransferArrival: (transfers.transfer_arrived, transfers.abort_transfer),
+        changes.HandedOver: (transfers.handed_over, transfers.abort_decision),
+        changes.BroughtBack: (transfers.brought_back, transfers.abort_decision),
+        changes.Redirection: (transfers.redirected, transfers.abort_decision),
+        changes.Fencing: (fencing.fenced, fencing.abort_fence),
     },
     replays={
         DEPARTED: records.replay_departed,

@@ -5,50 +5,12 @@ Owns its declaration, in the shape that `fragment.feature` explains; only `machi
 
 from typing import Final
 
-from partibus.fragment.changes import (
-    Activation,
-    Answer,
-    Arrival,
-    Cancellation,
-    Consumption,
-    DeadLettering,
-    Deferral,
-    DeferredConsumption,
-    Removal,
-    Return,
-)
-from partibus.fragment.commands import (
-    CancelScheduled,
-    Demand,
-    Detach,
-    Enqueue,
-    Interest,
-    Peek,
-    Pick,
-    Purge,
-    ReceiveDeferred,
-    Renew,
-    Settle,
-    Undelivered,
-)
+from partibus.fragment import changes, commands, records
 from partibus.fragment.effects import Effects
 from partibus.fragment.feature import IDENTITIES_SECTION, LOCKS_SECTION, Feature, SnapshotSection
 from partibus.fragment.queue import arrivals, browsing, dispatch, recovery, scheduling, settlement
 from partibus.fragment.queue.duplicates import replay_identities
 from partibus.fragment.queue.expiry import expire, next_sweep_ms
-from partibus.fragment.records import (
-    ACTIVATED,
-    DEAD_LETTERED,
-    DEFERRED,
-    DEFERRED_COUNTED,
-    ENQUEUED,
-    ENQUEUED_DUE,
-    IDENTIFIED,
-    REMOVED,
-    RETURNED,
-    RETURNED_UNCOUNTED,
-    SCHEDULED,
-)
 from partibus.fragment.state import State
 from partibus.fragment.upkeep.slices import Allowance
 
@@ -85,46 +47,49 @@ def shift(state: State, delta_ms: int) -> None:
 
 QUEUE: Final = Feature(
     {
-        Enqueue: arrivals.enqueue,
-        Settle: settlement.settle,
-        Demand: dispatch.demand,
-        Interest: dispatch.interest,
-        Detach: dispatch.detach,
-        Renew: settlement.renew,
-        CancelScheduled: scheduling.cancel,
-        ReceiveDeferred: browsing.receive_deferred,
-        Peek: browsing.peek,
-        Pick: browsing.pick,
-        Purge: browsing.purge,
-        Undelivered: dispatch.undelivered,
+        commands.Enqueue: arrivals.enqueue,
+        commands.Settle: settlement.settle,
+        commands.Demand: dispatch.demand,
+        commands.Interest: dispatch.interest,
+        commands.Detach: dispatch.detach,
+        commands.Renew: settlement.renew,
+        commands.CancelScheduled: scheduling.cancel,
+        commands.ReceiveDeferred: browsing.receive_deferred,
+        commands.Peek: browsing.peek,
+        commands.Pick: browsing.pick,
+        commands.Purge: browsing.purge,
+        commands.Undelivered: dispatch.undelivered,
     },
     {
-        Arrival: (arrivals.arrived, arrivals.abort_arrival),
-        Activation: (scheduling.activated, scheduling.abort_activation),
-        Cancellation: (scheduling.cancelled, scheduling.abort_cancellation),
-        Removal: (settlement.removed, settlement.abort_held),
-        Consumption: (dispatch.consumed, dispatch.abort_consumption),
-        DeferredConsumption: (browsing.deferred_consumed, browsing.abort_deferred_consumption),
-        Return: (settlement.returned, settlement.abort_held),
-        Deferral: (settlement.deferred, settlement.abort_held),
-        DeadLettering: (settlement.dead_lettered, settlement.abort_held),
-        Answer: (settlement.answered, settlement.abort_answer),
+        changes.Arrival: (arrivals.arrived, arrivals.abort_arrival),
+        changes.Activation: (scheduling.activated, scheduling.abort_activation),
+        changes.Cancellation: (scheduling.cancelled, scheduling.abort_cancellation),
+        changes.Removal: (settlement.removed, settlement.abort_held),
+        changes.Consumption: (dispatch.consumed, dispatch.abort_consumption),
+        changes.DeferredConsumption: (
+            browsing.deferred_consumed,
+            browsing.abort_deferred_consumption,
+        ),
+        changes.Return: (settlement.returned, settlement.abort_held),
+        changes.Deferral: (settlement.deferred, settlement.abort_held),
+        changes.DeadLettering: (settlement.dead_lettered, settlement.abort_held),
+        changes.Answer: (settlement.answered, settlement.abort_answer),
     },
     on_tick=on_tick,
     deadlines=deadlines,
     shift=shift,
     replays={
-        ENQUEUED: recovery.replay_enqueued,
-        ENQUEUED_DUE: recovery.replay_enqueued,
-        REMOVED: recovery.replay_removed,
-        RETURNED: recovery.replay_returned,
-        RETURNED_UNCOUNTED: recovery.replay_returned,
-        DEAD_LETTERED: recovery.replay_dead_lettered,
-        DEFERRED: recovery.replay_deferred,
-        DEFERRED_COUNTED: recovery.replay_deferred,
-        SCHEDULED: recovery.replay_scheduled,
-        ACTIVATED: recovery.replay_activated,
-        IDENTIFIED: replay_identities,
+        records.ENQUEUED: recovery.replay_enqueued,
+        records.ENQUEUED_DUE: recovery.replay_enqueued,
+        records.REMOVED: recovery.replay_removed,
+        records.RETURNED: recovery.replay_returned,
+        records.RETURNED_UNCOUNTED: recovery.replay_returned,
+        records.DEAD_LETTERED: recovery.replay_dead_lettered,
+        records.DEFERRED: recovery.replay_deferred,
+        records.DEFERRED_COUNTED: recovery.replay_deferred,
+        records.SCHEDULED: recovery.replay_scheduled,
+        records.ACTIVATED: recovery.replay_activated,
+        records.IDENTIFIED: replay_identities,
     },
     sections=(
         SnapshotSection(IDENTITIES_SECTION, recovery.load_identities, recovery.dump_identities),

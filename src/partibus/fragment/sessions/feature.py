@@ -5,16 +5,7 @@ Owns its declaration, in the shape that `fragment.feature` explains; only `machi
 
 from typing import Final
 
-from partibus.fragment.changes import SessionStateChange
-from partibus.fragment.commands import (
-    AcceptSession,
-    DropLocks,
-    FindOldestSession,
-    GetSessionState,
-    ListSessions,
-    RenewSession,
-    SetSessionState,
-)
+from partibus.fragment import changes, commands
 from partibus.fragment.effects import Effects
 from partibus.fragment.feature import SESSIONS_SECTION, Feature, SnapshotSection
 from partibus.fragment.records import IN_SESSIONS, SESSION_STATE
@@ -37,15 +28,15 @@ def shift(state: State, delta_ms: int) -> None:
 
 SESSIONS: Final = Feature(
     {
-        AcceptSession: locks.accept,
-        FindOldestSession: locks.find_oldest,
-        RenewSession: locks.renew_session,
-        DropLocks: locks.drop_locks,
-        GetSessionState: session_state.get_state,
-        SetSessionState: session_state.set_state,
-        ListSessions: session_state.list_sessions,
+        commands.AcceptSession: locks.accept,
+        commands.FindOldestSession: locks.find_oldest,
+        commands.RenewSession: locks.renew_session,
+        commands.DropLocks: locks.drop_locks,
+        commands.GetSessionState: session_state.get_state,
+        commands.SetSessionState: session_state.set_state,
+        commands.ListSessions: session_state.list_sessions,
     },
-    {SessionStateChange: (session_state.state_was_set, session_state.abort_state)},
+    {changes.SessionStateChange: (session_state.state_was_set, session_state.abort_state)},
     on_tick=on_tick,
     shift=shift,
     replays={IN_SESSIONS: records.replay_in_sessions, SESSION_STATE: records.replay_state},

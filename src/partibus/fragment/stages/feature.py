@@ -7,14 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from partibus.fragment.feature import STAGES_SECTION, Feature, SnapshotSection
-from partibus.fragment.stages import behaviour, departures, records
-from partibus.fragment.stages.changes import (
-    StageArrival,
-    StageDeparture,
-    StageDrop,
-    StagePublication,
-)
-from partibus.fragment.stages.commands import DropStages, ListWriters, PublishStages, StageMessages
+from partibus.fragment.stages import behaviour, changes, commands, departures, records
 from partibus.fragment.state import State
 
 
@@ -37,16 +30,16 @@ def bodies(state: State) -> Iterator[tuple[int, int]]:
 
 STAGES: Final = Feature(
     {
-        StageMessages: behaviour.stage_messages,
-        PublishStages: behaviour.publish_stages,
-        DropStages: behaviour.drop_stages,
-        ListWriters: behaviour.list_writers,
+        commands.StageMessages: behaviour.stage_messages,
+        commands.PublishStages: behaviour.publish_stages,
+        commands.DropStages: behaviour.drop_stages,
+        commands.ListWriters: behaviour.list_writers,
     },
     {
-        StageArrival: (behaviour.stage_arrived, behaviour.abort_stage_arrival),
-        StagePublication: (behaviour.stages_published, behaviour.abort_publication),
-        StageDrop: (behaviour.stages_dropped, behaviour.abort_drop),
-        StageDeparture: (departures.stage_has_departed, departures.abort_stage_departure),
+        changes.StageArrival: (behaviour.stage_arrived, behaviour.abort_stage_arrival),
+        changes.StagePublication: (behaviour.stages_published, behaviour.abort_publication),
+        changes.StageDrop: (behaviour.stages_dropped, behaviour.abort_drop),
+        changes.StageDeparture: (departures.stage_has_departed, departures.abort_stage_departure),
     },
     on_tick=behaviour.drop_abandoned,
     deadlines=deadlines,

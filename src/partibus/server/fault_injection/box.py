@@ -19,16 +19,7 @@ from partibus.fragment.broker import Scheduler, Timer
 from partibus.fragment.commands import DropLocks
 from partibus.gateway.fault_injection import ClientFaults, Throttle
 from partibus.gateway.gateway import Gateway
-from partibus.server.fault_injection.requests import (
-    ConnectionsFault,
-    LastingFault,
-    LatencyFault,
-    LocksFault,
-    StoreFault,
-    ThrottleFault,
-    read_request,
-    write_request,
-)
+from partibus.server.fault_injection import requests
 from partibus.store.fault_injection import StoreFaults
 
 SET_FAULT: Final = "set-fault"
@@ -42,7 +33,7 @@ KILL_DELAY_MS: Final = 50
 class Standing:
     """A fault that lasts, and when it ends by itself."""
 
-    request: LastingFault
+    request: requests.LastingFault
     ends_ms: int | None
     timer: Timer | None = field(init=False, default=None)
     throttle: Throttle | None = field(init=False, default=None)
@@ -78,12 +69,12 @@ class FaultBox:
 
     def set(self, payload: Payload) -> Payload:
         """Make a fault, as far as it concerns this process; answers how much it touched."""
-        request = read_request(payload)
-        if isinstance(request, LastingFault):
+        request = requests.read_request(payload)
+        if isinstance(request, requests.LastingFault):
             return {"count": int(self._begin(request))}
-        if isinstance(request, LocksFault):
+        if isinstance(request, requests.LocksFault):
             return {"count": self._drop_locks(request.entity)}
-        if isinstance(request, ConnectionsFault):
+        if isinstance(request, requests.ConnectionsFault):
             reason = "The server closes all connections on request; reconnect."
             return {"count": self._gateway.close_connections(reason)}
         self._scheduler.call_later_ms(KILL_DELAY_MS, self._kill)
@@ -94,7 +85,7 @@ class FaultBox:
         now_ms = self._now_ms()
         return {
             key: {
-                **write_request(standing.request),
+                **requests.write_request(standing.request),
                 "left_ms": None if standing.ends_ms is None else max(0, standing.ends_ms - now_ms),
                 "refused": None if standing.throttle is None else standing.throttle.refused_count,
             }
@@ -111,12 +102,12 @@ class FaultBox:
 
     # --- beginning and ending ---------------------------------------------------------------
 
-    def _begin(self, request: LastingFault) -> bool:
+    def _begin(self, request: requests.LastingFault) -> bool:
         """Put a fault in the place of the one with the same key; False when it is not ours."""
-        if isinstance(request, StoreFault) and request.store not in self._stores:
+        if isinstance(request, requests.StoreFault) and request.store not in self._stores:
             return False
         had_one = self._end(request.key)
-        if isinstance(request, StoreFault) and request.mode == "up":
+        if isinstance(request, requests.StoreFault) and request.mode == "up":
             return had_one
         ends_ms = None if request.for_ms is None else self._now_ms() + request.for_ms
         standing = self._standing[request.key] = Standing(request, ends_ms)
@@ -128,13 +119,13 @@ class FaultBox:
 
     def _apply(self, standing: Standing) -> None:
         request = standing.request
-        if isinstance(request, StoreFault) and request.mode == "down":
+        if isinstance(request, requests.StoreFault) and request.mode == "down":
             self._stores[request.store].fail()
-        elif isinstance(request, StoreFault) and request.mode == "full":
+        elif isinstance(request, requests.StoreFault) and request.mode == "full":
             self._stores[request.store].fill()
-        elif isinstance(request, LatencyFault):
+        elif isinstance(request, requests.LatencyFault):
             self._client_faults.rtt_ms = request.rtt_ms
-        elif isinstance(request, ThrottleFault):
+        elif isinstance(request, requests.ThrottleFault):
             standing.throttle = Throttle(request.rate_per_s, self._gateway.monotonic_ms())
             self._client_faults.set_throttle(request.entity, standing.throttle)
         self._set_delays()
@@ -151,9 +142,9 @@ class FaultBox:
         if standing.timer is not None:
             standing.timer.cancel()
         request = standing.request
-        if isinstance(request, StoreFault):
+        if isinstance(request, requests.StoreFault):
             self._stores[request.store].heal()
-        elif isinstance(request, LatencyFault):
+        elif isinstance(request, requests.LatencyFault):
             self._client_faults.rtt_ms = 0
         else:
             self._client_faults.set_throttle(request.entity, None)
@@ -165,9 +156,9 @@ class FaultBox:
         delays = dict.fromkeys(self._stores, 0)
         for standing in self._standing.values():
             request = standing.request
-            if isinstance(request, LatencyFault):
+            if isinstance(request, requests.LatencyFault):
                 delays = {store: delay + request.store_ms for store, delay in delays.items()}
-            elif isinstance(request, StoreFault):
+            elif isinstance(request, requests.StoreFault):
                 delays[request.store] += request.delay_ms
         for store, delay_ms in delays.items():
             self._stores[store].delay(delay_ms)

@@ -13,16 +13,8 @@ from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog import Catalog
 from partibus.domain.errors import ArgumentError, EntityNotFound, InvalidOperation
 from partibus.server.config import ServeSettings
+from partibus.server.fault_injection import requests
 from partibus.server.fault_injection.box import CLEAR_FAULTS, LIST_FAULTS, SET_FAULT
-from partibus.server.fault_injection.requests import (
-    FaultRequest,
-    LocksFault,
-    StoreFault,
-    ThrottleFault,
-    WorkerFault,
-    read_request,
-    write_request,
-)
 from partibus.server.operators.inspection import STORES, is_available
 
 NOTICE_POLL_MS: Final = 5
@@ -45,13 +37,13 @@ class FaultService:
     async def set(self, payload: object) -> Payload:
         """Make a fault; answers what was asked and how much it touched."""
         self._require_switched_on()
-        request = self._checked(read_request(payload))
-        written = write_request(request)
-        if isinstance(request, WorkerFault):
+        request = self._checked(requests.read_request(payload))
+        written = requests.write_request(request)
+        if isinstance(request, requests.WorkerFault):
             answer = await self._control.ask(request.worker, SET_FAULT, written)
             return {**written, "count": answer["count"]}
         answers = await self._control.ask_all(SET_FAULT, written)
-        if isinstance(request, StoreFault) and request.mode in ("down", "full"):
+        if isinstance(request, requests.StoreFault) and request.mode in ("down", "full"):
             await self._until_down(request.store)
         return {**written, "count": sum(answer["count"] for answer in answers.values())}
 
@@ -86,14 +78,17 @@ class FaultService:
         if not self._settings.faults:
             raise InvalidOperation(SWITCHED_OFF)
 
-    def _checked(self, request: FaultRequest) -> FaultRequest:
+    def _checked(self, request: requests.FaultRequest) -> requests.FaultRequest:
         """The request with names as the catalog spells them; what is not there is an error."""
-        if isinstance(request, StoreFault) and not 0 <= request.store < self._settings.stores:
+        if (
+            isinstance(request, requests.StoreFault)
+            and not 0 <= request.store < self._settings.stores
+        ):
             last = self._settings.stores - 1
             raise EntityNotFound(f"There is no store {request.store}; there are 0 to {last}.")
-        if isinstance(request, WorkerFault):
+        if isinstance(request, requests.WorkerFault):
             self._check_worker(request.worker)
-        if isinstance(request, ThrottleFault | LocksFault):
+        if isinstance(request, requests.ThrottleFault | requests.LocksFault):
             request.entity = self._catalog.entity(request.entity).path
         return request
 

@@ -19,29 +19,13 @@ from functools import partial
 from partibus.domain.clock import SystemClock
 from partibus.domain.errors import BusError
 from partibus.ops.logging import configure_logging
+from partibus.server import lifecycle
 from partibus.server.failure import EXIT_CLEAN, EXIT_FAILED, report
-from partibus.server.lifecycle import (
-    DESCRIPTORS_RESERVED,
-    PRIVATE_UMASK,
-    SOCKETS_MIN,
-    SWITCH_INTERVAL_S,
-    calm_collector,
-    log_loop_exception,
-    new_event_loop,
-    raise_descriptor_limit,
-)
 from partibus.server.node import Node
 from partibus.server.pulse import Pulse
 from partibus.server.service import Service
+from partibus.server.workers import process
 from partibus.server.workers.assignment import Assignment, decode_assignment
-from partibus.server.workers.process import (
-    ALIVE_LINE,
-    CHECKED_WORD,
-    GO_WORD,
-    PING_LINE,
-    READY_WORD,
-    STARTING_WORD,
-)
 from partibus.server.workers.watchdog import SupervisorHeard
 
 # Not `__name__`, which is `__main__` here.
@@ -59,11 +43,13 @@ def main() -> int:
     settings = assignment.settings
     name = f"worker {assignment.membership.worker}"
     configure_logging(settings.log_level, name, settings.log_format, settings.audit_log)
-    os.umask(PRIVATE_UMASK)
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    sockets_max = max(SOCKETS_MIN, raise_descriptor_limit() - DESCRIPTORS_RESERVED)
+    os.umask(lifecycle.PRIVATE_UMASK)
+    sys.setswitchinterval(lifecycle.SWITCH_INTERVAL_S)
+    sockets_max = max(
+        lifecycle.SOCKETS_MIN, lifecycle.raise_descriptor_limit() - lifecycle.DESCRIPTORS_RESERVED
+    )
     try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=lifecycle.new_event_loop) as runner:
             runner.run(_serve(assignment, sockets_max))
     except (BusError, OSError) as error:
         return report(error)
@@ -72,7 +58,7 @@ def main() -> int:
 
 async def _serve(assignment: Assignment, sockets_max: int) -> None:
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(log_loop_exception)
+    loop.set_exception_handler(lifecycle.log_loop_exception)
     stopping = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
     orphaned = asyncio.Event()
@@ -81,15 +67,15 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     loop.add_reader(sys.stdin.fileno(), _on_stdin, loop, stopping, orphaned, going, supervisor)
     clock = SystemClock()
     settings, membership = assignment.settings, assignment.membership
-    pulse = Pulse(partial(_say, STARTING_WORD + b"\n"))
+    pulse = Pulse(partial(_say, process.STARTING_WORD + b"\n"))
     gate = partial(_pass, going, stopping)
     node = Node(settings, clock, membership=membership, gate=gate, progress=pulse.step)
     node.health.is_supervised = supervisor.is_at_work
     service = Service(node, settings, clock, sockets_max, membership)
     async with pulse.with_the_loop():
         await service.start()
-    calm_collector()
-    _say(READY_WORD + b"\n")
+    lifecycle.calm_collector()
+    _say(process.READY_WORD + b"\n")
     await stopping.wait()
     await service.stop()
     if orphaned.is_set():
@@ -100,7 +86,7 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
 
 async def _pass(going: asyncio.Event, stopping: asyncio.Event) -> None:
     """Go on when the stores of all workers were found in order, and the catalog is settled."""
-    _say(CHECKED_WORD + b"\n")
+    _say(process.CHECKED_WORD + b"\n")
     waits = [asyncio.create_task(event.wait()) for event in (going, stopping)]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
@@ -119,11 +105,11 @@ def _on_stdin(
     """What the supervisor writes: that all may go on, and pings, which are answered from the loop
     itself; the end of the pipe is its end."""
     words = os.read(sys.stdin.fileno(), 1024)
-    if GO_WORD in words:
+    if process.GO_WORD in words:
         going.set()
-    if PING_LINE in words:
+    if process.PING_LINE in words:
         supervisor.asks()
-        _say(ALIVE_LINE)
+        _say(process.ALIVE_LINE)
     if words:
         return
     loop.remove_reader(sys.stdin.fileno())
