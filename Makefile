@@ -187,11 +187,13 @@ test-all: lint ## the test suite with the slow tests
 	@$(call all_tests,)
 	@$(MAKE) --no-print-directory test-spark42
 
-sim: install ## a thousand seeds of the simulator; SEED=N STEPS=M for one
+sim: install ## a thousand seeds of the simulator, and as many of clusters; SEED=N STEPS=M for one
 	$(BIN)/partibus sim $(if $(SEED),--seed $(SEED),--seeds 1000) --steps $(or $(STEPS),2000)
+	$(BIN)/partibus sim --nodes 0 $(if $(SEED),--seed $(SEED),--seeds 1000) --steps $(or $(STEPS),2000)
 
-sim-night: install ## fresh seeds of the simulator for an hour; MINUTES=N for longer
+sim-night: install ## fresh seeds of the simulator for an hour, then of clusters; MINUTES=N for longer
 	$(BIN)/partibus sim --seed $$(date +%s) --seeds 1000000 --steps $(or $(STEPS),6000) --minutes $(or $(MINUTES),60)
+	$(BIN)/partibus sim --nodes 0 --seed $$(date +%s) --seeds 1000000 --steps $(or $(STEPS),6000) --minutes $(or $(MINUTES),60)
 
 sim-mutants: install ## plant bugs and have the simulator find each
 	$(BIN)/python tools/sim_mutants.py

@@ -23,6 +23,7 @@ EXTRAS = {
     "src/partibus/integrations/kombu.py": "celery",
     "src/partibus/cli/": "spark",
     "src/partibus/server/telemetry/": "otel",
+    "src/partibus/simulation/cluster/": "postgres",
     "src/partibus/store/postgres/": "postgres",
     "src/partibus/testing/": "testing",
     "src/partibus/testing/containers.py": "testcontainers",

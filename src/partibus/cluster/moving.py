@@ -48,11 +48,14 @@ class MovingFragment:
         was_served, self._is_served = self._is_served, is_served
         relays = list(self._relays.values())
         for relay in relays:
-            relay.leave(was_served)
+            relay.leave()
         self._target = target
         for relay in relays:
-            if relay.front in self._relays:  # a receiver of a session leaves when it is interrupted
-                self._relays[relay.front] = relay.following(target)
+            self._relays[relay.front] = relay.following(target)
+        # A receiver that hears of it may ask for more at once, or go: the new place is bound.
+        for relay in relays:
+            if relay.front in self._relays:
+                relay.report_move(was_served)
         if is_served:
             for relay in relays:
                 if relay.front in self._relays:
@@ -124,13 +127,15 @@ class Relay:
 
     def detach(self) -> None:
         """The receiver itself leaves; what is still under way to it goes there and back."""
-        if not self._is_gone:
-            self.target.submit(Detach(self.back))
+        self.target.submit(Detach(self.back))
 
-    def leave(self, was_served: bool) -> None:
-        """The lane is served here no more: the receiver hears of it once."""
+    def leave(self) -> None:
+        """The lane is served here no more."""
         self._is_gone = True
         self.target.submit(Detach(self.back))
+
+    def report_move(self, was_served: bool) -> None:
+        """The receiver hears once that the lane was served here."""
         if self._is_draining:
             self._is_draining = False
             self.front.receiver.drained()

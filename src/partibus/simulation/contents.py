@@ -6,8 +6,7 @@ Owns the checks that look into a process between two steps. They read and change
 from partibus.fragment.sessions.state import NO_STATE
 from partibus.fragment.state import State
 from partibus.fragment.upkeep.removal import all_bodies
-from partibus.simulation.disk import SimulatedDisk
-from partibus.simulation.process import SimulatedProcess
+from partibus.simulation.process import Room, ServerProcess
 from partibus.simulation.world import Violation
 from partibus.store.interface import Store
 
@@ -22,7 +21,7 @@ BOOKS_BYTES_MAX = 128 << 10
 """What a store keeps beside its log: states of fragments, ids of duplicates, the watermark."""
 
 
-def check_contents(process: SimulatedProcess) -> None:
+def check_contents(process: ServerProcess) -> None:
     """The bytes that a store counts as live are those of the messages that its fragments hold."""
     for number, broker in process.brokers.items():
         if not broker.is_at_rest or broker._held_back:
@@ -45,13 +44,14 @@ class Bounds:
         """The most that was live, and the most that came between two checkpoints, by store: the
         space of what is dead is given back behind a checkpoint, a while after it."""
 
-    def check(self, process: SimulatedProcess) -> None:
+    def check(self, process: ServerProcess) -> None:
         """Raise when something grows without a limit."""
         _check_memory(process)
+        rooms = process.rooms
         for number, broker in process.brokers.items():
-            self._check_disk(process.disk_of(number), broker.store, process.segment_bytes)
+            self._check_disk(rooms[number], broker.store, process.segment_bytes)
 
-    def _check_disk(self, disk: SimulatedDisk, store: Store, segment_bytes: int) -> None:
+    def _check_disk(self, disk: Room, store: Store, segment_bytes: int) -> None:
         live, since = self._peaks.get(disk.name, (0, 0))
         live, since = max(live, store.live_bytes), max(since, store.bytes_since_checkpoint)
         self._peaks[disk.name] = (live, since)
@@ -63,7 +63,7 @@ class Bounds:
             )
 
 
-def _check_memory(process: SimulatedProcess) -> None:
+def _check_memory(process: ServerProcess) -> None:
     memory = process.memory
     parts = (memory.unstored_bytes, memory.unfinished_bytes, memory.unsent_bytes)
     if min(parts) < 0:
@@ -75,7 +75,7 @@ def _check_memory(process: SimulatedProcess) -> None:
         )
 
 
-def leftovers(process: SimulatedProcess) -> str:
+def leftovers(process: ServerProcess) -> str:
     """What a process holds for anybody, of which nothing may be left when everything is settled
     and everybody has gone; empty when there is nothing."""
     if process.connection_count or process.memory.held_bytes:
@@ -114,8 +114,8 @@ def _leftovers(state: State) -> dict[str, int]:
     return found
 
 
-def check_room(process: SimulatedProcess, segment_bytes: int) -> None:
+def check_room(process: ServerProcess, segment_bytes: int) -> None:
     """Stores in which nothing is left take little room, once they have written a checkpoint."""
-    for disk in process.disks:
+    for disk in process.rooms.values():
         if disk.used_bytes > 2 * segment_bytes + BOOKS_BYTES_MAX:
             raise Violation(f"{disk.name} is empty and takes {disk.used_bytes} bytes")

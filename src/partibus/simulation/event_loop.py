@@ -52,6 +52,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.paused_until_us = 0
         self.batch = 0
         """Callbacks of the present turn that are to run yet."""
+        self.start_thread: Callable[[str, Callable[[], None]], None] | None = None
+        """Begins a thread for what blocks, in the process of that name."""
         self._ready: deque[Handle] = deque()
         self._is_turn_due = False
         self._jitter = world.chance(f"turns/{name}")
@@ -114,6 +116,15 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self, factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: object
     ) -> tuple[object, asyncio.Protocol]:
         return await self.net.connect(self, factory, host)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: None, func: Callable[..., Any], *args: Any
+    ) -> "asyncio.Future[Any]":
+        """Run something that blocks in a thread of this process."""
+        future: asyncio.Future[Any] = asyncio.Future(loop=self)
+        assert self.start_thread is not None, "this loop has no threads"
+        self.start_thread(self.name, _Job(self, future, func, args).run)
+        return future
 
     async def create_unix_connection(  # type: ignore[override]
         self, factory: Callable[[], asyncio.Protocol], path: str
@@ -190,6 +201,39 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.batch = 0
         self.world.graveyard.append(list(self._ready))
         self._ready.clear()
+
+
+class _Job:
+    """Something that blocks, and who waits for it."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        future: "asyncio.Future[Any]",
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+    ) -> None:
+        self._loop = loop
+        self._future = future
+        self._func = func
+        self._args = args
+
+    def run(self) -> None:
+        """In the thread."""
+        try:
+            result = self._func(*self._args)
+        except Exception as error:
+            self._loop.call_soon(self._tell, None, error)
+        else:
+            self._loop.call_soon(self._tell, result, None)
+
+    def _tell(self, result: object, error: Exception | None) -> None:
+        if self._future.done():
+            return
+        if error is None:
+            self._future.set_result(result)
+        else:
+            self._future.set_exception(error)
 
 
 def make_loop(world: World, net: "Net", name: str) -> SimulatedLoop:

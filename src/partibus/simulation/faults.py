@@ -1,37 +1,31 @@
 """What goes wrong: each fault by its name, and the end of them all.
 
-Owns the choice of what a fault hits and how hard. A fault is drawn from a stream of its own number,
-so that leaving one out changes nothing about the others. Processes that died come back after a
-while. Called by the run between two steps.
+Owns the choice of what a fault hits and how hard. Processes that died come back after a while.
+Called by the run between two steps.
 """
 
-from collections.abc import Callable
 from random import Random
 
 from partibus.domain.errors import BusError
 from partibus.simulation.disk import SYNC_US, SimulatedDisk
+from partibus.simulation.injecting import Injecting
 from partibus.simulation.net import Net
 from partibus.simulation.plan import Plan
 from partibus.simulation.process import STARTS, SimulatedProcess
 from partibus.simulation.world import Violation, World, stream
 
 
-class Injector:
+class Injector(Injecting):
     """Breaks things."""
 
     def __init__(
         self, world: World, net: Net, plan: Plan, processes: list[SimulatedProcess]
     ) -> None:
-        self._world = world
-        self._net = net
-        self._plan = plan
+        super().__init__(world, net, plan)
         self._processes = processes
         self._by_name = {process.name: process for process in processes}
-        self._count = 0
         self._is_over = False
-        self.done: list[tuple[int, int, str]] = []
-        """(number, step, what) of every fault."""
-        self._kinds: dict[str, Callable[[Random], str | None]] = {
+        self._kinds |= {
             "kill": self._kill,
             "power loss": self._power_loss,
             "death at a disk call": self._die_at_call,
@@ -44,30 +38,13 @@ class Injector:
             "full disk": self._full,
             "slow disk": self._slow,
             "uncached reads": self._uncached,
-            "cut": self._cut,
-            "half-open": self._half_open,
-            "stall": self._stall,
             "clock jump": self._jump,
             "clock drift": self._drift,
             "bit flip": self._flip,
             "flipped read": self._flip_read,
-            "twin": self._duplicate,
             "long pause": self._pause_long,
         }
         world.on_crash = self.crashed
-
-    def inject(self) -> int:
-        """Let the next fault happen; answers after how many steps another one should."""
-        chance = stream(self._plan.seed, f"fault/{self._count}")
-        gap = 1 + int(chance.expovariate(1 / self._plan.fault_gap))
-        number, self._count = self._count, self._count + 1
-        kind = chance.choice(self._plan.faults)
-        if number not in self._plan.without_faults:
-            what = self._kinds[kind](chance)
-            if what is not None:
-                self.done.append((number, self._world.steps, what))
-                self._world.note("fault", what)
-        return gap
 
     def heal(self) -> None:
         """End every fault; what is down comes up."""
@@ -197,7 +174,7 @@ class Injector:
 
     def _hold(self, process: SimulatedProcess, length_us: int) -> str:
         process.loop.paused_until_us = self._world.now_us + length_us
-        self._net.peers_broken_us = process.loop.paused_until_us
+        self._net.peers_break(process.loop.paused_until_us)
         return f"{process.name} stands still for {length_us // 1000} ms"
 
     def _jump(self, chance: Random) -> str | None:
@@ -284,45 +261,6 @@ class Injector:
             return None
         disk.faults.is_never_cached = not disk.faults.is_never_cached
         return f"{disk.name}: reads have to wait: {disk.faults.is_never_cached}"
-
-    # --- the wire -----------------------------------------------------------------------------
-
-    def _cut(self, chance: Random) -> str | None:
-        found = [c for c in self._net.connections if not c.is_broken]
-        if not found:
-            return None
-        connection = chance.choice(found)
-        connection.break_off(is_silent=False)
-        return f"a connection to {connection.place} is cut"
-
-    def _duplicate(self, chance: Random) -> str | None:
-        found = [c for c in self._net.connections if c.greeting and not c.is_between_workers]
-        if not found:
-            return None
-        connection = chance.choice(found)
-        length = chance.randrange(len(connection.greeting) + 1)
-        if not self._net.duplicate(connection, length):
-            return None
-        return f"{length} bytes of a connection to {connection.place} arrive once more"
-
-    def _half_open(self, chance: Random) -> str | None:
-        """Between workers this does not happen: they are on one machine."""
-        found = [c for c in self._net.connections if not c.is_broken and not c.is_between_workers]
-        if not found:
-            return None
-        connection = chance.choice(found)
-        connection.break_off(is_silent=True)
-        return f"a connection to {connection.place} goes silent"
-
-    def _stall(self, chance: Random) -> str | None:
-        found = [c for c in self._net.connections if not c.is_broken]
-        if not found:
-            return None
-        connection = chance.choice(found)
-        length_us = chance.randrange(1_000, 2_000_000)
-        connection.stalled_until_us = self._world.now_us + length_us
-        connection.note_break()
-        return f"a connection to {connection.place} stalls for {length_us // 1000} ms"
 
 
 def check(world: World) -> None:

@@ -15,8 +15,12 @@ from partibus.simulation.world import World
 if TYPE_CHECKING:
     from partibus.simulation.event_loop import SimulatedLoop
 
+PEERS = "peer:"
+"""How the places begin at which nodes reach each other."""
 LATENCY_US_MIN = 50
 LATENCY_US_MAX = 1500
+UNREACHABLE_S = 5.0
+"""How long it takes to find that somebody cannot be reached."""
 HANDSHAKE_WRITES = 2
 """So many writes of a client are kept, to arrive once more: they greet and ask for nothing yet."""
 SPLIT_SHARE = 0.15
@@ -36,6 +40,8 @@ class Net:
         self.latency_us = LATENCY_US_MAX
         self._listeners: dict[str, tuple[SimulatedLoop, Callable[[], asyncio.Protocol]]] = {}
         self._chance = world.chance("net")
+        self._cuts: dict[frozenset[str], int] = {}
+        """Pairs of processes that do not reach each other, and until when."""
 
     def listen(
         self, loop: "SimulatedLoop", factory: Callable[[], asyncio.Protocol], place: str
@@ -60,12 +66,33 @@ class Net:
         found = self._listeners.get(place)
         if found is None or not found[0].is_alive:
             raise ConnectionRefusedError(f"nobody listens at {place}")
+        if self._is_cut(loop.name, found[0].name):
+            await asyncio.sleep(UNREACHABLE_S)
+            raise ConnectionError(f"{place} does not answer")
         connection = Connection(self, place, loop, found[0])
         near, far = connection.ends
         self.world.after(self.delay_us(), found[0].run, far.begin, found[1]())
         protocol = factory()
         near.begin(protocol)
         return near, protocol
+
+    def peers_break(self, until_us: int) -> None:
+        """What hangs on a connection that began before this time may be held by others too."""
+        self.peers_broken_us = max(self.peers_broken_us, until_us)
+
+    def cut(self, one: str, other: str, length_us: int) -> None:
+        """Have two processes reach each other no more for a while."""
+        self._cuts[frozenset((one, other))] = self.world.now_us + length_us
+        for connection in list(self.connections):
+            if {end.loop.name for end in connection.ends} == {one, other}:
+                connection.break_off(is_silent=True)
+
+    def _is_cut(self, one: str, other: str) -> bool:
+        return self._cuts.get(frozenset((one, other)), 0) > self.world.now_us
+
+    def heal(self) -> None:
+        """Everybody reaches everybody."""
+        self._cuts.clear()
 
     def duplicate(self, connection: "Connection", length: int) -> bool:
         """Have the beginning of a connection arrive once more, as another one that nobody holds
@@ -110,7 +137,7 @@ class Net:
         for connection in list(self.connections):
             for end in connection.ends:
                 if end.loop is loop:
-                    connection.break_off(is_silent and not connection.is_between_workers)
+                    connection.break_off(is_silent and not connection.is_on_one_machine)
 
 
 class Listening:
@@ -132,8 +159,9 @@ class Connection:
         self.place = place
         self.is_broken = False
         """Nothing goes through any more."""
-        self.is_between_workers = place.startswith("/")
+        self.is_on_one_machine = place.startswith("/")
         """Over a socket of the machine that the workers share."""
+        self.is_between_workers = self.is_on_one_machine or place.startswith(PEERS)
         self._began_us = net.world.now_us
         self._broken_us: int | None = None
         self.stalled_until_us = 0
@@ -164,7 +192,7 @@ class Connection:
         if self._broken_us is None:
             self._broken_us = self.net.world.now_us
         if self.is_between_workers:
-            self.net.peers_broken_us = self.net.world.now_us
+            self.net.peers_break(self.net.world.now_us)
 
     @property
     def broken_us(self) -> int | None:

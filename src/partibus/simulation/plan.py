@@ -60,6 +60,28 @@ FAULTS = (
     "twin",
     "long pause",
 )
+CLUSTER_FAULTS = (
+    "node killed",
+    "node lost",
+    "node pause",
+    "pause past the lease",
+    "node stop",
+    "drain",
+    "eviction",
+    "cut off from a database",
+    "nodes cut off",
+    "lost answer",
+    "late database",
+    "full database",
+    "outage",
+    "failover",
+    "cut",
+    "half-open",
+    "stall",
+    "twin",
+    "node clock",
+)
+"""What goes wrong in a cluster."""
 
 
 @dataclass(slots=True)
@@ -68,11 +90,16 @@ class Plan:
 
     seed: int
     steps: int
+    nodes: int = 0
+    """Of a cluster; 0: one server with workers."""
+    databases: int = 1
     workers: int = 1
     stores: int = 2
     fragments: int = 2
     segment_bytes: int = 64 << 10
     memory_bytes: int = 512 << 20
+    recent_bytes: int = 32 << 20
+    """What a lane keeps of its newest entries in memory."""
     lock_ms: int = 5_000
     clients: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -84,15 +111,39 @@ class Plan:
 
     def describe(self) -> str:
         """In a line."""
+        processes = f"{self.workers} workers, {self.stores} stores"
+        if self.nodes:
+            processes = f"{self.nodes} nodes, {self.stores} lanes in {self.databases} databases"
         return (
-            f"{self.workers} workers, {self.stores} stores, {self.fragments} fragments, "
+            f"{processes}, {self.fragments} fragments, "
             f"{len(self.clients)} clients ({', '.join(sorted(set(self.clients)))}); "
             f"faults: {', '.join(self.faults) or 'none'} every {self.fault_gap} steps"
         )
 
 
+def draw_cluster(seed: int, steps: int, nodes: int = 0) -> Plan:
+    """The plan of a seed for a cluster; without a number of nodes that is drawn too."""
+    plan = draw(seed, steps)
+    chance = stream(seed, "plan/cluster")
+    plan.workers = 1
+    drawn = chance.choice((2, 3, 3, 4))
+    plan.nodes = nodes or drawn
+    plan.databases = chance.choice((1, 1, 2))
+    plan.stores = max(plan.databases, chance.choice((1, 2, 4, 6)))
+    plan.recent_bytes = chance.choice((8 << 10, 32 << 20))
+    plan.faults = chance.sample(CLUSTER_FAULTS, chance.randrange(0, 7))
+    plan.fault_gap = chance.choice((120, 400, 1200))
+    return plan
+
+
+def draw_for(seed: int, steps: int, nodes: int | None) -> Plan:
+    """The plan of a seed: for one server, for a cluster of so many nodes, or, when that is 0, for
+    a cluster of as many as the seed says."""
+    return draw(seed, steps) if nodes is None else draw_cluster(seed, steps, nodes)
+
+
 def draw(seed: int, steps: int) -> Plan:
-    """The plan of a seed."""
+    """The plan of a seed, for one server."""
     chance = stream(seed, "plan")
     plan = Plan(seed, steps)
     plan.workers = chance.choice((1, 1, 1, 2, 3))

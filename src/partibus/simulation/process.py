@@ -5,9 +5,11 @@ its stop in good order. The wiring mirrors `server.node`; catalog, HTTP and TLS 
 so the entities of a run are fixed when it begins.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Protocol
 
 from partibus.amqp.settings import ConnectionSettings
 from partibus.cluster.control_hub import ControlHub
@@ -46,6 +48,71 @@ DOWN = "is down"
 STARTS = "starts"
 RUN = 0x51AB1E
 """The number of the run, which the workers of one server share."""
+
+
+class Room(Protocol):
+    """Where a log takes room."""
+
+    @property
+    def name(self) -> str:
+        """In reports."""
+        ...
+
+    @property
+    def used_bytes(self) -> int:
+        """How much."""
+        ...
+
+
+class ServerProcess(Protocol):
+    """A process of the bus: a worker of one server, or a node of a cluster."""
+
+    number: int
+    name: str
+    is_up: bool
+    clock: SimulatedClock
+    loop: SimulatedLoop
+    brokers: dict[int, Broker]
+    """By store or lane."""
+    machines: dict[int, Machine]
+    """By fragment."""
+    memory: MemoryAccount
+    """What its clients make it hold."""
+
+    @property
+    def segment_bytes(self) -> int:
+        """The size of its segments."""
+        ...
+
+    @property
+    def connection_count(self) -> int:
+        """Clients that are connected."""
+        ...
+
+    @property
+    def rooms(self) -> Mapping[int, Room]:
+        """Where the logs are that it writes, by store or lane."""
+        ...
+
+    def start(self) -> BusError | None:
+        """Begin; the error of a store that cannot be opened, or None."""
+        ...
+
+    def die(self, *, is_silent: bool, loses_power: bool = False) -> None:
+        """End at this very moment; with `is_silent` nobody is told."""
+        ...
+
+    def stop(self) -> None:
+        """Stop in good order."""
+        ...
+
+    def submit(self, fragment_id: int, command: Command) -> None:
+        """Ask a fragment of this process, as its bulk path does."""
+        ...
+
+    def checkpoint(self) -> None:
+        """Have every store write a checkpoint and give dead space back."""
+        ...
 
 
 class Host:
@@ -101,9 +168,10 @@ class SimulatedProcess:
         """Clients that are connected."""
         return len(self._gateway._connections)
 
-    def disk_of(self, store: int) -> SimulatedDisk:
-        """The disk of one of its stores."""
-        return self._host.disks[store]
+    @property
+    def rooms(self) -> Mapping[int, Room]:
+        """The disks of its stores, by their numbers."""
+        return {n: disk for n, disk in self._host.disks.items() if self._membership.owns(n)}
 
     @property
     def disks(self) -> list[SimulatedDisk]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from partibus.simulation.plan import draw
+from partibus.simulation.plan import draw_for
 from partibus.simulation.run import Verdict, run_plan
 
 
@@ -50,6 +50,7 @@ def run_series(
     steps: int,
     say: Callable[[str], None],
     *,
+    nodes: int | None = None,
     seconds_max: float | None = None,
     failures_max: int = 5,
 ) -> Series:
@@ -57,7 +58,7 @@ def run_series(
     series = Series()
     began = time.monotonic()
     for seed in seeds:
-        verdict = run_plan(draw(seed, steps))
+        verdict = run_plan(draw_for(seed, steps, nodes))
         series.add(verdict)
         series.seconds = time.monotonic() - began
         if verdict.violation is not None:
@@ -74,8 +75,9 @@ def run_series(
 def failure(verdict: Verdict) -> str:
     """What is said of a run that broke a promise."""
     plan = verdict.plan
+    nodes = f" --nodes {plan.nodes}" if plan.nodes else ""
     return (
         f"seed {plan.seed}: {verdict.violation}\n"
         f"  after {verdict.steps} steps, trace {verdict.trace_hash}; {plan.describe()}\n"
-        f"  see it again: partibus sim --seed {plan.seed} --steps {plan.steps}"
+        f"  see it again: partibus sim{nodes} --seed {plan.seed} --steps {plan.steps}"
     )

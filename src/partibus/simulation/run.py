@@ -9,8 +9,10 @@ import contextlib
 import gc
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from partibus.control.catalog import Catalog
 from partibus.control.policies import ensure_root_policy
@@ -29,13 +31,17 @@ from partibus.simulation.disk import SimulatedDisk
 from partibus.simulation.entities import fragments_of, make_entities
 from partibus.simulation.event_loop import make_loop
 from partibus.simulation.faults import Injector, check
+from partibus.simulation.injecting import Injecting
 from partibus.simulation.ledger import Ledger, Totals
 from partibus.simulation.net import Net
 from partibus.simulation.plan import Plan
-from partibus.simulation.process import Host, SimulatedProcess
-from partibus.simulation.seams import simulated
+from partibus.simulation.process import Host, ServerProcess, SimulatedProcess
+from partibus.simulation.seams import simulated, standing_in
 from partibus.simulation.threads import Threads
 from partibus.simulation.world import Violation, World
+
+if TYPE_CHECKING:
+    from partibus.simulation.cluster.building import SimulatedCluster
 
 LOOK_STEPS = 40
 """How often the checkers look into the bus."""
@@ -59,6 +65,7 @@ TIME_FAULTS = {
     "uncached reads",
 }
 """With these nobody can tell when the bus chose to do something."""
+CLOCK_FAULTS = {"clock jump", "clock drift", "node clock"}
 LAST_ANSWERS_US = 3_000_000
 LEAVING_US_MAX = 90_000_000
 
@@ -87,7 +94,11 @@ class Simulation:
         self.net = Net(self.world)
         self.threads = Threads(self.world)
         self.ledger = Ledger(self.world)
+        self.processes: Sequence[ServerProcess] = []
         self._bounds = Bounds()
+        self._cluster: SimulatedCluster | None = None
+        self._stands = contextlib.ExitStack()
+        """What stands in for the product's modules in a cluster."""
 
     def run(self) -> Verdict:
         """Take all steps, heal, drain, and judge."""
@@ -95,7 +106,7 @@ class Simulation:
         gc.disable()  # a collection in the midst of a run would end what the run has to end
         violation: str | None = None
         try:
-            with simulated(self.world, self.threads):
+            with simulated(self.world, self.threads), self._stands:
                 try:
                     self._build()
                     self._work()
@@ -125,33 +136,29 @@ class Simulation:
         self._catalog = Catalog(stores=plan.stores, clock=SimulatedClock(world))
         ensure_root_policy(self._catalog, loopback_only=True)
         entities = make_entities(self._catalog, plan)
-        host = Host(
-            world, self.net, self.threads, self._catalog, plan.segment_bytes, plan.memory_bytes
-        )
-        for number in range(plan.stores):
-            name = f"store-{number}"
-            disk = host.disks[number] = SimulatedDisk(name, self.threads, world.chance(name))
-            disk.on_fault = partial(world.note, name)
-        self.processes = [SimulatedProcess(host, n, plan.workers) for n in range(plan.workers)]
-        self._by_name = {process.name: process for process in self.processes}
-        self.threads.has_crashed = lambda name: self._by_name[name].has_crashed
-        self._injector = Injector(world, self.net, plan, self.processes)
+        if plan.nodes:
+            self._build_cluster()
+        else:
+            self._build_workers()
         self._loop = make_loop(world, self.net, "clients")
         self._around = Surroundings(
             world,
             self.net,
             self.ledger,
-            plan.workers,
+            [process.name for process in self.processes],
             entities,
             plan.lock_ms * 1000,
-            not {"clock jump", "clock drift"}.isdisjoint(plan.faults),
+            not CLOCK_FAULTS.isdisjoint(plan.faults),
             "read error" in plan.faults,
             "flipped read" in plan.faults,
-            plan.workers == 1 and TIME_FAULTS.isdisjoint(plan.faults),
+            len(self.processes) == 1 and TIME_FAULTS.isdisjoint(plan.faults),
             self._submit,
             fragments_of(self._catalog),
         )
-        if plan.workers > 1:
+        if plan.nodes:
+            # A node may hand out what its successor has settled, until it learns of that.
+            self.ledger.decided_us = _before_all
+        elif plan.workers > 1:
             # A worker may keep a message for a while that another one has handed to it.
             self.ledger.decided_us = self._around.locked_us
         self._clients: list[SimulatedClient] = []
@@ -159,6 +166,32 @@ class Simulation:
             process.start()
         self._warm_up()
         self._loop.run(self._make_clients)
+
+    def _build_workers(self) -> None:
+        """The processes of one server, with their disks."""
+        plan, world = self.plan, self.world
+        host = Host(
+            world, self.net, self.threads, self._catalog, plan.segment_bytes, plan.memory_bytes
+        )
+        for number in range(plan.stores):
+            name = f"store-{number}"
+            disk = host.disks[number] = SimulatedDisk(name, self.threads, world.chance(name))
+            disk.on_fault = partial(world.note, name)
+        processes = [SimulatedProcess(host, n, plan.workers) for n in range(plan.workers)]
+        by_name = {process.name: process for process in processes}
+        self.threads.has_crashed = lambda name: by_name[name].has_crashed
+        self._injector: Injecting = Injector(world, self.net, plan, processes)
+        self.processes = processes
+
+    def _build_cluster(self) -> None:
+        """The nodes of a cluster, with their databases."""
+        from partibus.simulation.cluster.building import SimulatedCluster
+
+        cluster = SimulatedCluster(self.world, self.net, self.threads, self._catalog, self.plan)
+        self._stands.enter_context(standing_in(cluster.stand_ins))
+        self._cluster = cluster
+        self._injector = cluster.injector
+        self.processes = cluster.nodes
 
     def _warm_up(self) -> None:
         """Wait until all workers have found each other: a bus that never starts shows nothing."""
@@ -186,6 +219,7 @@ class Simulation:
         for process in self.processes:
             if process.is_up and fragment_id in process.machines:
                 process.submit(fragment_id, command)
+                return
 
     # --- the run ------------------------------------------------------------------------------
 
@@ -219,6 +253,8 @@ class Simulation:
             if process.is_up:
                 check_contents(process)
                 self._bounds.check(process)
+        if self._cluster is not None:
+            self._cluster.check()
 
     def _heal(self) -> None:
         world = self.world
@@ -226,6 +262,8 @@ class Simulation:
         self._around.is_over = True
         self._injector.heal()
         drain = Drain(self._around, self.processes)
+        if self._cluster is not None:
+            drain.unserved = self._cluster.unserved
         self._loop.run(drain.begin, self._loop)
         end_us = world.now_us + DRAIN_US_MAX
         end_steps = world.steps + DRAIN_STEPS_MAX
@@ -288,6 +326,11 @@ def _end_programs(graveyard: list[object]) -> None:
                     left.get_coro().close()
     finally:
         sys.unraisablehook = hook
+
+
+def _before_all(payload: bytes, written_us: int) -> int:
+    """Nobody can tell when a message was chosen."""
+    return 0
 
 
 def run_plan(plan: Plan, *, keeps_events: bool = False) -> Verdict:

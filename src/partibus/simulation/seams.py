@@ -23,9 +23,27 @@ from partibus.store.lane import commit
 @contextlib.contextmanager
 def simulated(world: World, threads: Threads) -> Iterator[None]:
     """Let the product's modules live in the world for a while."""
+    with standing_in(_stand_ins(world, threads)):
+        yield
+
+
+@contextlib.contextmanager
+def standing_in(stand_ins: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Have names of modules stand for something else."""
+    before = [(module, name, getattr(module, name)) for module, name, _ in stand_ins]
+    for module, name, value in stand_ins:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def _stand_ins(world: World, threads: Threads) -> list[tuple[Any, str, Any]]:
     chance = world.chance("secrets")
     clock = SimulatedClock(world)
-    stand_ins: list[tuple[Any, str, Any]] = [
+    return [
         (commit, "threading", threads),
         (commit, "time", threads),
         (log, "time", threads),
@@ -41,14 +59,6 @@ def simulated(world: World, threads: Threads) -> Iterator[None]:
         (secrets, "token_bytes", chance.randbytes),
         (uuid, "uuid4", lambda: _uuid(chance)),
     ]
-    before = [(module, name, getattr(module, name)) for module, name, _ in stand_ins]
-    for module, name, value in stand_ins:
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)
 
 
 def _uuid(chance: Random) -> uuid.UUID:

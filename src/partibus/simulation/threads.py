@@ -18,6 +18,8 @@ from partibus.simulation.world import Crashed, World
 T = TypeVar("T")
 WAKE_US_MAX = 60
 """How long it takes to wake a thread."""
+JOIN_US = 200
+"""How often a thread that joins another looks whether it has ended."""
 
 
 class Fiber:
@@ -77,6 +79,9 @@ class Fiber:
     def wake(self, number: int) -> None:
         """End the wait of that number, unless it has ended."""
         if self.wait_number == number and not self.is_over and not self.is_killed:
+            if self.host in self.threads.frozen:
+                self.threads.frozen[self.host].append((self, number))
+                return
             self.resume()
             if self.threads.has_crashed(self.host):
                 self.threads.world.on_crash(self.host)
@@ -92,6 +97,10 @@ class Threads:
         self.host = ""
         """The process that is being made: threads that begin now are its."""
         self.has_crashed: Callable[[str], bool] = _never
+        self.frozen: dict[str, list[tuple[Fiber, int]]] = {}
+        """Processes that stand still with all their threads, and whom to wake when they go on."""
+        self.joins_take_time = False
+        """Whether who joins a thread lets the world go on: the thread waits for others."""
         self.back = _thread.allocate_lock()
         self.back.acquire()
         self._pace = world.chance("threads")
@@ -103,6 +112,24 @@ class Threads:
             self.world.after(delay_us, fiber.wake, fiber.wait_number + 1)
             fiber.wait()
 
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Wait in a thread that somebody wakes; outside of threads the world goes on meanwhile."""
+        fiber = self.current
+        while not is_so():
+            if fiber is None:
+                self.world.step()
+            else:
+                fiber.wait()
+
+    def freeze(self, host: str) -> None:
+        """Have a process stand still: its threads, beside the loop."""
+        self.frozen.setdefault(host, [])
+
+    def thaw(self, host: str) -> None:
+        """It goes on."""
+        for fiber, number in self.frozen.pop(host, ()):
+            self.world.after(1, fiber.wake, number)
+
     def wake_soon(self, fiber: Fiber) -> None:
         """End the present wait of a thread in a moment."""
         delay_us = 1 + int(self._pace.random() * WAKE_US_MAX)
@@ -110,6 +137,7 @@ class Threads:
 
     def kill(self, host: str) -> None:
         """End all threads of a process where they wait."""
+        self.frozen.pop(host, None)
         for fiber in [f for f in self.fibers if f.host == host]:
             fiber.is_killed = True
             fiber.resume()
@@ -131,9 +159,9 @@ class Threads:
         return SimulatedEvent(self)
 
     def Thread(self, *, target: Callable[[], None], name: str, daemon: bool) -> "Thread":  # noqa: N802
-        return Thread(Fiber(self, self._where(), name, target))
+        return Thread(Fiber(self, self.where(), name, target))
 
-    def _where(self) -> str:
+    def where(self) -> str:
         """The process whose code runs now."""
         if self.current is not None:
             return self.current.host
@@ -235,7 +263,16 @@ class Thread:
         return self._fiber in self._fiber.threads.fibers
 
     def join(self) -> None:
-        """Whoever joins wants the end at once: no time passes until it is there."""
+        """Whoever joins wants the end at once: no time passes until it is there, unless the thread
+        waits for somebody else."""
+        threads = self._fiber.threads
+        if threads.joins_take_time:
+            while not self._fiber.is_over:
+                if threads.current is None:
+                    threads.world.step()
+                else:
+                    threads.sleep_us(JOIN_US)
+            return
         while not self._fiber.is_over:
             self._fiber.wait_number += 1  # wake-ups on their way come too late
             self._fiber.resume()

@@ -129,7 +129,7 @@ def _bars(events: list[tuple[int, int, str, str]], rows: dict[str, int], scale: 
 
 def _rank(name: str) -> tuple[int, str]:
     """Faults on top, then processes, stores, and everybody else."""
-    kinds = ("fault", "worker", "store")
+    kinds = ("fault", "worker", "node", "store", "database", "lane")
     found = [at for at, kind in enumerate(kinds) if name.startswith(kind)]
     return (found[0] if found else len(kinds), name)
 
@@ -145,6 +145,6 @@ def _row(who: str, what: str) -> str:
 
 
 def _colour(row: str, what: str) -> str:
-    if row == "fault" or row.startswith("store"):
+    if row == "fault" or row.startswith(("store", "database")):
         return COLOURS["fault"]
     return COLOURS.get(what.split(" ", 1)[0], "#8e44ad")

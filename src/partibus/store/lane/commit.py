@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import Final, Protocol
 
-from partibus.domain.errors import StoreUnavailable
+from partibus.domain.errors import OperationTimeout, StoreUnavailable, TransientError
 from partibus.store.callbacks import report
 from partibus.store.interface import Done, Notify, StoreTimings
 from partibus.store.record import ENTRY_HEADER_BYTES, Payload
@@ -54,8 +54,9 @@ class CommitOwner(Protocol):
         """These are durable."""
         ...
 
-    def failed(self, entries: list[PendingEntry], error: StoreUnavailable) -> None:
-        """These are not, and nothing is taken until `restored`."""
+    def failed(self, entries: list[PendingEntry], error: TransientError) -> None:
+        """These are not, or nobody knows (`OperationTimeout`); nothing is taken until
+        `restored`."""
         ...
 
     def was_fenced(self) -> None:
@@ -113,6 +114,11 @@ class CommitEngine(Protocol):
 
     def withdraw(self) -> None:
         """What is not durable is being refused: take it back as far as possible now."""
+        ...
+
+    def is_refused(self, error: Exception) -> bool:
+        """Whether what was begun is known not to be durable, and never will be: otherwise an
+        answer was lost, and a later writer of the log may find it there."""
         ...
 
     def restore(self) -> tuple[int, int]:
@@ -254,11 +260,16 @@ class CommitThread:
         self._engine.withdraw()
         with self._wake:
             self._refusing = True
-            groups = [group for group, _ in self._in_flight]
-            entries = [*chain.from_iterable(groups), *self._waiting]
+            begun = list(chain.from_iterable(group for group, _ in self._in_flight))
+            waiting, self._waiting = self._waiting, []
             self._in_flight.clear()
-            self._waiting = []
-            self._report(partial(self._owner.failed, entries, StoreUnavailable(text)))
+            if not self._engine.is_refused(error):
+                unknown = OperationTimeout(
+                    f"The {name} did not answer: whether this was stored is unknown. Try again."
+                )
+                self._report(partial(self._owner.failed, begun, unknown))
+                begun = []
+            self._report(partial(self._owner.failed, [*begun, *waiting], StoreUnavailable(text)))
 
     def _restore_until_done(self) -> bool:
         """Probe until the engine answers; False when the store was closed or fenced before."""

@@ -14,7 +14,13 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final, Protocol
 
-from partibus.domain.errors import BusError, InvalidOperation, MessageTooLarge, StoreUnavailable
+from partibus.domain.errors import (
+    BusError,
+    InvalidOperation,
+    MessageTooLarge,
+    StoreUnavailable,
+    TransientError,
+)
 from partibus.store.callbacks import tell
 from partibus.store.interface import (
     Done,
@@ -247,8 +253,9 @@ class LaneLog:
         if untold:
             self._notify(self._tell_some)
 
-    def failed(self, entries: list[PendingEntry], error: StoreUnavailable) -> None:
-        """These never will be: their places are void. Those before them hear first."""
+    def failed(self, entries: list[PendingEntry], error: TransientError) -> None:
+        """These never will be, here at least: their places are void. Those before them hear
+        first."""
         self._tell_some(sys.maxsize)
         self._down = True
         self._update_state()

@@ -15,7 +15,7 @@ from typing import Final
 import psycopg
 
 from partibus.store.interface import StoreTimings
-from partibus.store.lane.commit import PendingEntry
+from partibus.store.lane.commit import Fenced, PendingEntry
 from partibus.store.postgres.lane import Connection, Lane
 from partibus.store.postgres.pipeline import StatementPipeline, Wakeup
 from partibus.store.record import ENTRY_HEADER_BYTES, pack_header
@@ -27,6 +27,9 @@ PIPELINE_BYTES: Final = 256 << 10
 """What waits is sent behind what is in flight when it is as much as this; less waits a little
 longer, since a commit costs the database as much as 250 messages do."""
 IDLE_PING_S: Final = 1.0
+_UNANSWERED: Final = ("08", "57")
+"""Classes of errors that leave open what became of a statement: the connection was lost, or an
+operator ended it."""
 _I64: Final = struct.Struct(">q")
 
 
@@ -125,6 +128,14 @@ class LaneWriter:
 
     def withdraw(self) -> None:
         """The row may be there or not: the lane is taken back before anything else is appended."""
+
+    def is_refused(self, error: Exception) -> bool:
+        """Whether the database has said no. A lost connection says nothing: the row may be there,
+        and whoever opens the lane next, here or on another node, finds it."""
+        if isinstance(error, psycopg.Error):
+            state = error.sqlstate
+            return state is not None and not state.startswith(_UNANSWERED)
+        return isinstance(error, Fenced)
 
     def restore(self) -> tuple[int, int]:
         """Take the lane back with a new epoch, which deletes what was refused."""

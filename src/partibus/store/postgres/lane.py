@@ -154,27 +154,34 @@ class Lane:
         self.check_epoch(connection)
         if not self._takes_over:
             raise Fenced(f"The {self.name} failed; whoever holds its lease has to open it again.")
-        # The server may not have noticed that the connection is lost, which holds the lock.
+        self._end_backend(connection, lost_backend)
+        self._lock(connection)
+        epoch = self._cut_back(connection, durable)
+        if epoch is None:
+            raise self.fenced()
+        self.epoch = epoch
+
+    def _end_backend(self, connection: Connection, backend: int) -> None:
+        """The server may not have noticed that a connection is lost, which holds the lock."""
         connection.execute(
             "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE pid = %s"
             " AND application_name = %s",
-            (lost_backend, _application("append", self.number)),
+            (backend, _application("append", self.number)),
         )
-        self._lock(connection)
+
+    def _cut_back(self, connection: Connection, durable: int) -> int | None:
+        """Raise the epoch and delete what lies behind `durable`; None when it is not ours."""
         with connection.transaction():
-            cursor = connection.execute(
+            row = connection.execute(
                 "UPDATE partibus.lane SET epoch = epoch + 1, tail = %s"
                 " WHERE lane = %s AND epoch = %s AND tail >= %s RETURNING epoch",
                 (durable, self.number, self.epoch, durable),
-            )
-            row = cursor.fetchone()
-            if row is None:
-                raise self.fenced()
-            for segment in self.segments(connection):
+            ).fetchone()
+            for segment in self.segments(connection) if row is not None else ():
                 if not segment.generation:
                     delete = sql.SQL("DELETE FROM {} WHERE position >= %s")
                     connection.execute(delete.format(self.table(segment.base)), (durable,))
-        self.epoch = row[0]
+        return None if row is None else int(row[0])
 
     def prove_room(self, connection: Connection) -> None:
         """Raises `DiskFull` unless there is room for a good many messages; leaves nothing there."""

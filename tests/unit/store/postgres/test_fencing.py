@@ -7,9 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.domain.errors import BusError, OperationTimeout, StoreUnavailable
 from partibus.store.interface import StoreState
 from partibus.store.postgres.appending import LaneWriter
+from partibus.store.postgres.pipeline import StatementPipeline, Wakeup
 from partibus.store.postgres.store import PostgresStore
 from partibus.store.record import Record
 
@@ -113,6 +114,28 @@ def test_a_lane_under_a_lease_is_opened_again_and_not_taken_back(
     assert ready(again) == [b"kept"]
     assert epoch(lanes) == before + 1
     assert pump.append(again, [Record(1, 1, b"goes on")]) is None
+
+
+def test_an_entry_whose_answer_was_lost_may_be_there_for_the_next_writer(
+    leased: Callable[[], PostgresStore], pump: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes the lane back under a lease: so its sender must not read that it is not
+    stored, or it would send it elsewhere."""
+    receive = StatementPipeline.receive
+
+    def receive_and_lose(self: StatementPipeline, wakeup: Wakeup) -> int:
+        monkeypatch.setattr(StatementPipeline, "receive", receive)
+        while receive(self, wakeup) is None:
+            pass
+        raise psycopg.OperationalError("the connection was lost")
+
+    first = leased()
+    assert ready(first) == []
+    monkeypatch.setattr(StatementPipeline, "receive", receive_and_lose)
+    answer = pump.append(first, [Record(1, 1, b"stored")])
+    assert isinstance(answer, OperationTimeout) and "is unknown" in answer.text
+    pump.until(lambda: first.fenced)
+    assert ready(leased()) == [b"stored"]
 
 
 def test_a_checkpoint_in_which_an_earlier_writer_sleeps_does_not_stop_a_takeover(

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.domain.errors import BusError, OperationTimeout, StoreUnavailable
 from partibus.store.interface import StoreState
 from partibus.store.postgres.appending import IN_FLIGHT_MAX
 from partibus.store.postgres.pipeline import StatementPipeline
@@ -125,7 +125,7 @@ def test_a_lost_connection_fails_all_that_is_in_flight(
         )
     pump.until(lambda: len(told) == 3)
     assert [number for number, _ in told] == [0, 1, 2]
-    assert all(isinstance(error, StoreUnavailable) for _, error in told)
+    assert all(isinstance(error, OperationTimeout) for _, error in told)
     pump.until(lambda: store.state is StoreState.UP)
     store.close()
     assert metas(lanes, pump) == []

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from partibus.domain.errors import BusError, StoreCorrupt, StoreUnavailable
+from partibus.domain.errors import BusError, OperationTimeout, StoreCorrupt, StoreUnavailable
 from partibus.store.interface import Increment, StoreState
 from partibus.store.postgres.pipeline import StatementPipeline, Wakeup
 from partibus.store.postgres.store import PostgresStore
@@ -56,7 +56,7 @@ def test_a_writer_that_slept_through_a_takeover_changes_nothing(
     second = lanes.make(pump.notify)
     assert ready(second) == [b"before"]
     assert pump.append(second, [Record(1, 1, b"of the second")]) is None
-    assert isinstance(pump.append(store, [Record(1, 1, b"late")]), StoreUnavailable)
+    assert isinstance(pump.append(store, [Record(1, 1, b"late")]), OperationTimeout)
     assert store.state is StoreState.DOWN
     assert pump.append(second, [Record(1, 1, b"and more")]) is None
     second.close()
@@ -94,7 +94,7 @@ def test_an_entry_whose_answer_was_lost_is_never_found(
         raise psycopg.OperationalError("the connection was lost")
 
     monkeypatch.setattr(StatementPipeline, "receive", receive_and_lose)
-    assert isinstance(pump.append(store, [Record(1, 1, b"lost", b"body")]), StoreUnavailable)
+    assert isinstance(pump.append(store, [Record(1, 1, b"lost", b"body")]), OperationTimeout)
     pump.until(lambda: store.state is StoreState.UP)
     assert store.live_bytes == 0
     assert pump.append(store, [Record(1, 1, b"again", b"body")]) is None
@@ -106,7 +106,7 @@ def test_an_entry_whose_answer_was_lost_is_never_found(
 
 def test_a_lost_connection_is_made_again(store: PostgresStore, lanes: Any, pump: Any) -> None:
     terminate(lanes)
-    assert isinstance(pump.append(store, [Record(1, 1, b"lost")]), StoreUnavailable)
+    assert isinstance(pump.append(store, [Record(1, 1, b"lost")]), OperationTimeout)
     pump.until(lambda: store.state is StoreState.UP)
     assert pump.append(store, [Record(1, 1, b"kept")]) is None
 

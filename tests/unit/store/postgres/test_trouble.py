@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.domain.errors import BusError, OperationTimeout, StoreUnavailable
 from partibus.store.interface import StoreState
 from partibus.store.postgres.schema import MIGRATIONS
 from partibus.store.postgres.store import PostgresStore
@@ -123,7 +123,7 @@ def test_a_database_that_fails_over(server: PostgresServer, pump: Any) -> None:
         for number in range(50):
             assert ledger.append(b"%d" % number) is None
         server.kill()
-        assert isinstance(ledger.append(b"lost"), StoreUnavailable)
+        assert isinstance(ledger.append(b"lost"), OperationTimeout)
         standby.promote()
         ledger.wait_until_up()
         assert ledger.append(b"after") is None

@@ -1,0 +1,1 @@
+"""A simulated cluster: nodes, and the databases that they share."""

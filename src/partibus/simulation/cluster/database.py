@@ -1,0 +1,344 @@
+"""A database server of a simulated cluster, and the connections to it.
+
+Owns when a statement is carried out and when its answer comes: both take time, a statement that was
+carried out may never be answered, and one that is on its way arrives though its sender stands still
+or is dead. A piece of work happens at one moment, as a transaction does; one that has to wait for a
+lock is tried again until its time is over. Knows no table: lanes and leases are its content.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import psycopg
+
+from partibus.simulation.threads import Fiber, Threads
+from partibus.simulation.world import Violation, World
+
+WIRE_US_MIN = 40
+WIRE_US_MAX = 400
+"""How long a statement or an answer is under way."""
+COMMIT_US = 300
+STATEMENT_US = 10_000_000
+"""A statement that could not be carried out by then is given up by the database."""
+ANSWER_US = 12_000_000
+"""Who has no answer by then takes the connection for lost."""
+CONNECT_US = 2_000_000
+FORGOTTEN_US = 10_000_000
+"""So long after a process fell silent the database ends what it had under way."""
+LOCK_POLL_US = 5_000
+
+
+class MustWait(Exception):
+    """A lock is held by somebody else."""
+
+
+class Server:
+    """One database server."""
+
+    def __init__(self, world: World, threads: Threads, name: str) -> None:
+        self.world = world
+        self.threads = threads
+        self.name = name
+        self.connections: dict[DatabaseConnection, None] = {}
+        self.down_until_us = 0
+        self.stalled_until_us = 0
+        """It takes statements and carries none out."""
+        self.is_full = False
+        self.cut_off: dict[str, int] = {}
+        """Processes that cannot reach it, and until when."""
+        self.lost_answers = 0
+        """So many of the next statements that change something are carried out and not answered."""
+        self.commit_us = COMMIT_US
+        self.clock_offset_ms = 0
+        self._pids = 0
+        self._chance: Random = world.chance(name)
+
+    def now_ms(self) -> int:
+        """The clock of the machine that it runs on."""
+        return self.world.now_us // 1000 + self.clock_offset_ms
+
+    def delay_us(self) -> int:
+        """How long something is under way."""
+        return WIRE_US_MIN + int(self._chance.random() * WIRE_US_MAX)
+
+    def service_us(self) -> int:
+        """How long a statement takes."""
+        return int(self.commit_us * (0.5 + self._chance.random()))
+
+    def is_cut_off(self, host: str) -> bool:
+        """Whether nothing of a process gets here."""
+        return self.cut_off.get(host, 0) > self.world.now_us
+
+    @property
+    def is_down(self) -> bool:
+        """Whether nobody is there."""
+        return self.down_until_us > self.world.now_us
+
+    def connect(self, host: str, purpose: str) -> "DatabaseConnection":
+        """A connection for a thread, which waits for it."""
+        self.threads.sleep_us(CONNECT_US if self.is_cut_off(host) else self.delay_us())
+        return self.accept(host, purpose)
+
+    def accept(
+        self, host: str, purpose: str, kind: "type[DatabaseConnection] | None" = None
+    ) -> "DatabaseConnection":
+        """Let somebody in who has waited long enough."""
+        if self.is_cut_off(host) or self.is_down:
+            raise psycopg.OperationalError(f"{self.name} does not take connections")
+        self._pids += 1
+        connection = (kind or DatabaseConnection)(self, host, purpose, self._pids)
+        self.connections[connection] = None
+        return connection
+
+    # --- what goes wrong ----------------------------------------------------------------------
+
+    def go_down(self, length_us: int) -> None:
+        """Lose every connection and what was under way on it; nothing that was carried out."""
+        self.down_until_us = self.world.now_us + length_us
+        for connection in list(self.connections):
+            connection.break_off(is_silent=False)
+
+    def cut(self, host: str, length_us: int) -> None:
+        """Have nothing of a process arrive here, and it hear nothing."""
+        self.cut_off[host] = self.world.now_us + length_us
+        for connection in list(self.connections):
+            if connection.host == host:
+                connection.fall_silent()
+
+    def process_died(self, host: str, is_silent: bool) -> None:
+        """Its connections end; with `is_silent` the database finds that out much later."""
+        for connection in list(self.connections):
+            if connection.host == host:
+                connection.was_left(is_silent)
+
+    def end(self, purposes: set[str]) -> None:
+        """End connections by what they are for, as an administrator can."""
+        for connection in list(self.connections):
+            if connection.purpose in purposes:
+                connection.break_off(is_silent=False)
+
+    def heal(self) -> None:
+        """Nothing is wrong any more."""
+        self.down_until_us = self.stalled_until_us = self.lost_answers = 0
+        self.is_full = False
+        self.cut_off.clear()
+        self.commit_us = COMMIT_US
+
+
+class Request:
+    """A statement under way."""
+
+    __slots__ = (
+        "_waiting",
+        "changes",
+        "error",
+        "is_answered",
+        "lock_until_us",
+        "result",
+        "sent_us",
+        "work",
+    )
+
+    def __init__(self, work: Callable[[], Any], sent_us: int, changes: bool) -> None:
+        self.work = work
+        self.changes = changes
+        self.sent_us = sent_us
+        self.lock_until_us = 0
+        self.is_answered = False
+        self.result: Any = None
+        self.error: Exception | None = None
+        self._waiting: Fiber | asyncio.Future[Any] | None = None
+
+    def wait_by(self, waiting: "Fiber | asyncio.Future[Any] | None") -> None:
+        """Who is to be told of the answer."""
+        self._waiting = waiting
+
+    def answer(self, result: object, error: Exception | None) -> None:
+        """It has arrived, or never will."""
+        if self.is_answered:
+            return
+        self.is_answered = True
+        self.result, self.error = result, error
+        waiting, self._waiting = self._waiting, None
+        if isinstance(waiting, Fiber):
+            waiting.threads.wake_soon(waiting)
+        elif waiting is not None:
+            waiting.get_loop().call_soon(_settle, waiting, result, error)
+
+    def take(self) -> Any:
+        """The answer, or the error in its place."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class Info:
+    """What the driver knows of a connection."""
+
+    def __init__(self, backend_pid: int) -> None:
+        self.backend_pid = backend_pid
+
+
+class DatabaseConnection:
+    """A connection of one process; its statements are carried out one after the other."""
+
+    def __init__(self, server: Server, host: str, purpose: str, pid: int) -> None:
+        self.server = server
+        self.host = host
+        self.purpose = purpose
+        self.info = Info(pid)
+        self.closed = False
+        """As its owner sees it."""
+        self.is_over = False
+        """As the database sees it: nothing more is carried out."""
+        self.is_silent = False
+        self.at_end: list[Callable[[], None]] = []
+        """What the database does when the connection ends: it lets go of locks."""
+        self._arrives_us = 0
+        self._answers_us = 0
+        self._sent: deque[Request] = deque()
+        """Not answered yet."""
+        self._arriving: deque[Request] = deque()
+
+    # --- the near end -------------------------------------------------------------------------
+
+    def send(self, work: Callable[[], Any], *, changes: bool = False) -> Request:
+        """Have something done, without waiting for it."""
+        world = self.server.world
+        if self.closed:
+            raise psycopg.OperationalError("the connection is closed")
+        request = Request(work, world.now_us, changes)
+        self._sent.append(request)
+        if self.is_over and not self.is_silent:
+            world.after(self.server.delay_us(), self._lost)
+        elif not self.is_silent:
+            self._arrives_us = max(self._arrives_us + 1, world.now_us + self.server.delay_us())
+            self._arriving.append(request)
+            world.at(self._arrives_us, self._arrive)
+        world.after(ANSWER_US, self._give_up, request)
+        return request
+
+    def call(
+        self, work: Callable[[], Any], *, changes: bool = False, lock_us: int = STATEMENT_US
+    ) -> Any:
+        """Have something done, and wait for the answer in a thread."""
+        request = self.send(work, changes=changes)
+        request.lock_until_us = self.server.world.now_us + lock_us
+        self.wait(request)
+        return request.take()
+
+    def wait(self, request: Request, is_woken: Callable[[], bool] | None = None) -> bool:
+        """Whether the answer is there; False when something else ended the wait."""
+        threads = self.server.threads
+        request.wait_by(threads.current)
+        threads.wait_until(lambda: request.is_answered or (is_woken is not None and is_woken()))
+        request.wait_by(None)
+        return request.is_answered
+
+    def close(self) -> None:
+        """Its owner lets go of it."""
+        if not self.closed:
+            self.closed = True
+            self._lost()
+            if not self.is_over and not self.is_silent:
+                self.server.world.after(self.server.delay_us(), self._end)
+
+    def _give_up(self, request: Request) -> None:
+        if not request.is_answered:
+            self._lost()
+
+    def _lost(self) -> None:
+        """The near end learns that there will be no more answers."""
+        self.closed = True
+        while self._sent:
+            self._sent.popleft().answer(None, psycopg.OperationalError("the connection is lost"))
+
+    # --- the far end --------------------------------------------------------------------------
+
+    def _arrive(self) -> None:
+        server = self.server
+        if self.is_over or self.is_silent:
+            return
+        if server.stalled_until_us > server.world.now_us:
+            server.world.at(server.stalled_until_us, self._arrive)
+            return
+        self._carry_out(self._arriving.popleft())
+
+    def _carry_out(self, request: Request) -> None:
+        if self.is_over:
+            return
+        server, result = self.server, None
+        error: Exception | None = None
+        now_us = server.world.now_us
+        try:
+            if now_us - request.sent_us > STATEMENT_US:
+                raise psycopg.errors.QueryCanceled("the statement has waited for too long")
+            result = request.work()
+        except MustWait:
+            if now_us < request.lock_until_us:
+                server.world.after(LOCK_POLL_US, self._carry_out, request)
+                return
+            error = psycopg.errors.LockNotAvailable("the lock is held by somebody else")
+        except Violation:
+            raise
+        except Exception as raised:
+            error = raised
+        if request.changes and error is None and server.lost_answers:
+            server.lost_answers -= 1
+            server.world.note(server.name, f"does not answer {self.purpose} of {self.host}")
+            self.break_off(is_silent=False)
+            return
+        delay_us = server.service_us() + server.delay_us()
+        self._answers_us = max(self._answers_us + 1, now_us + delay_us)
+        server.world.at(self._answers_us, self._reach, request, result, error)
+
+    def _reach(self, request: Request, result: object, error: Exception | None) -> None:
+        """The answer arrives, unless the connection has broken."""
+        if self.is_silent or self.closed or not self._sent or self._sent[0] is not request:
+            return
+        self._sent.popleft()
+        request.answer(result, error)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def break_off(self, is_silent: bool) -> None:
+        """Lose what is under way; with `is_silent` the near end is not told."""
+        self._end()
+        if is_silent:
+            self.is_silent = True
+        else:
+            self.server.world.after(self.server.delay_us(), self._lost)
+
+    def fall_silent(self) -> None:
+        """Nothing gets through in either direction; the database notices that later."""
+        self.is_silent = True
+        self._arriving.clear()
+        self.server.world.after(FORGOTTEN_US, self._end)
+
+    def was_left(self, is_silent: bool) -> None:
+        """Its process is dead; what is on its way arrives."""
+        self.closed = True
+        self._sent.clear()
+        delay_us = FORGOTTEN_US if is_silent else self.server.delay_us()
+        self.server.world.at(max(self._arrives_us, self.server.world.now_us) + delay_us, self._end)
+
+    def _end(self) -> None:
+        """The database is done with it."""
+        if not self.is_over:
+            self.is_over = True
+            self.server.connections.pop(self, None)
+            for release in self.at_end:
+                release()
+            self.at_end.clear()
+
+
+def _settle(future: "asyncio.Future[Any]", result: object, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

@@ -1,0 +1,229 @@
+"""What goes wrong in a cluster: nodes, the databases under them, and the way between any two.
+
+Owns the choice of what a fault hits and how hard, and the end of them all. Nodes that ended come
+back after a while, under a new number. Called by the run between two steps.
+"""
+
+from random import Random
+
+from partibus.control.ownership import LEASE_MS
+from partibus.simulation.cluster.database import COMMIT_US
+from partibus.simulation.cluster.lane import LaneServer
+from partibus.simulation.cluster.node import Cluster, SimulatedNode
+from partibus.simulation.injecting import Injecting
+from partibus.simulation.net import Net
+from partibus.simulation.plan import Plan
+from partibus.simulation.process import STARTS
+from partibus.simulation.world import World, stream
+
+LEASE_US = LEASE_MS * 1000
+
+
+class ClusterInjector(Injecting):
+    """Breaks nodes and databases."""
+
+    def __init__(
+        self, world: World, net: Net, plan: Plan, nodes: list[SimulatedNode], cluster: Cluster
+    ) -> None:
+        super().__init__(world, net, plan)
+        self._nodes = nodes
+        self._cluster = cluster
+        self._draining: dict[int, None] = {}
+        self._is_over = False
+        self._kinds |= {
+            "node killed": self._kill,
+            "node lost": self._lose,
+            "node pause": self._pause,
+            "pause past the lease": self._pause_long,
+            "node stop": self._stop,
+            "drain": self._drain,
+            "eviction": self._evict,
+            "cut off from a database": self._cut_off,
+            "nodes cut off": self._part,
+            "lost answer": self._lose_answers,
+            "late database": self._stall_database,
+            "full database": self._fill,
+            "outage": self._outage,
+            "failover": self._fail_over,
+            "node clock": self._set_clock,
+        }
+        for node in nodes:
+            node.on_gone = self._gone
+
+    def heal(self) -> None:
+        """End every fault; what is down comes up."""
+        self._is_over = True
+        self._net.heal()
+        for database in self._cluster.databases:
+            database.heal()
+        for number in self._draining:
+            self._cluster.control.drain(number, False)
+        for node in self._nodes:
+            if node.is_up:
+                self._go_on(node)
+            else:
+                self._restart(node)
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def _up(self, chance: Random) -> SimulatedNode | None:
+        found = [node for node in self._nodes if node.is_up]
+        return chance.choice(found) if found else None
+
+    def _gone(self, node: SimulatedNode) -> None:
+        """One that could not join, or left because it was told to."""
+        self._come_back(node, stream(self._plan.seed, f"gone/{self._world.steps}"))
+
+    def _come_back(self, node: SimulatedNode, chance: Random) -> None:
+        delay_us = int(chance.choice((10_000, 1_000_000, 8_000_000)) * chance.random())
+        self._world.after(delay_us, self._restart, node)
+
+    def _restart(self, node: SimulatedNode) -> None:
+        if not node.is_up:
+            node.start()
+            self._world.note(node.name, STARTS)
+
+    def _kill(self, chance: Random) -> str | None:
+        node = self._up(chance)
+        if node is None:
+            return None
+        node.die(is_silent=False)
+        self._come_back(node, chance)
+        return f"{node.name} is killed"
+
+    def _lose(self, chance: Random) -> str | None:
+        node = self._up(chance)
+        if node is None:
+            return None
+        node.die(is_silent=True)
+        self._come_back(node, chance)
+        return f"{node.name} loses power"
+
+    def _stop(self, chance: Random) -> str | None:
+        node = self._up(chance)
+        if node is None:
+            return None
+        node.stop()
+        return f"{node.name} is asked to stop"
+
+    def _pause(self, chance: Random) -> str | None:
+        node = self._up(chance)
+        return None if node is None else self._hold(node, chance.randrange(10_000, LEASE_US))
+
+    def _pause_long(self, chance: Random) -> str | None:
+        """For longer than others wait for its lanes, with whatever it has under way."""
+        node = self._up(chance)
+        if node is None:
+            return None
+        length_us = chance.choice((LEASE_US, LEASE_US, 20_000_000))
+        return self._hold(node, LEASE_US // 2 + chance.randrange(length_us))
+
+    def _hold(self, node: SimulatedNode, length_us: int) -> str:
+        until_us = self._world.now_us + length_us
+        node.loop.paused_until_us = until_us
+        self._cluster.threads.freeze(node.name)
+        self._net.peers_break(until_us)
+        self._world.at(until_us, self._end_pause, node, until_us)
+        return f"{node.name} stands still for {length_us // 1000} ms"
+
+    def _end_pause(self, node: SimulatedNode, until_us: int) -> None:
+        if node.is_up and node.loop.paused_until_us == until_us:
+            self._cluster.threads.thaw(node.name)
+
+    def _go_on(self, node: SimulatedNode) -> None:
+        self._net.go_on(node.loop)
+        self._cluster.threads.thaw(node.name)
+
+    def _drain(self, chance: Random) -> str | None:
+        node = self._up(chance)
+        if node is None or not node.cluster_number:
+            return None
+        number = node.cluster_number
+        self._draining[number] = None
+        self._cluster.control.drain(number, True)
+        length_us = chance.randrange(100_000, 8_000_000)
+        self._world.after(length_us, self._cluster.control.drain, number, False)
+        return f"{node.name} is drained for {length_us // 1000} ms"
+
+    def _evict(self, chance: Random) -> str | None:
+        node = self._up(chance)
+        if node is None or not node.cluster_number:
+            return None
+        self._cluster.control.remove(node.cluster_number)
+        return f"{node.name} is evicted"
+
+    def _set_clock(self, chance: Random) -> str | None:
+        node = chance.choice(self._nodes)
+        if chance.random() < 0.5:
+            delta_ms = chance.randrange(-60_000, 60_000)
+            node.clock.jump(delta_ms)
+            return f"{node.name}: the clock is set by {delta_ms} ms"
+        rate = 1 + chance.choice((-0.2, -0.01, 0.01, 0.2)) * chance.random()
+        node.clock.drift(rate)
+        return f"{node.name}: the clock counts {rate:.3f} seconds in each"
+
+    # --- databases ----------------------------------------------------------------------------
+
+    def _database(self, chance: Random) -> LaneServer:
+        return chance.choice(self._cluster.databases)
+
+    def _cut_off(self, chance: Random) -> str | None:
+        node = self._up(chance)
+        if node is None:
+            return None
+        database = self._database(chance)
+        length_us = chance.randrange(100_000, 8_000_000)
+        database.cut(node.name, length_us)
+        return f"{node.name} does not reach {database.name} for {length_us // 1000} ms"
+
+    def _part(self, chance: Random) -> str | None:
+        if len(self._nodes) < 2:
+            return None
+        one, other = chance.sample(self._nodes, 2)
+        length_us = chance.randrange(100_000, 12_000_000)
+        self._net.cut(one.name, other.name, length_us)
+        return f"{one.name} and {other.name} do not reach each other for {length_us // 1000} ms"
+
+    def _lose_answers(self, chance: Random) -> str | None:
+        database = self._database(chance)
+        database.lost_answers = chance.choice((1, 1, 3))
+        return f"{database.name}: {database.lost_answers} answers will be lost"
+
+    def _stall_database(self, chance: Random) -> str | None:
+        database = self._database(chance)
+        length_us = chance.randrange(50_000, 9_000_000)
+        if chance.random() < 0.5:
+            database.commit_us = chance.choice((10_000, 100_000, 600_000))
+            self._world.after(length_us, self._hasten, database)
+            return f"{database.name} takes {database.commit_us // 1000} ms for a commit"
+        database.stalled_until_us = self._world.now_us + length_us
+        return f"{database.name} carries nothing out for {length_us // 1000} ms"
+
+    def _hasten(self, database: LaneServer) -> None:
+        database.commit_us = COMMIT_US
+
+    def _fill(self, chance: Random) -> str | None:
+        database = self._database(chance)
+        database.is_full = True
+        self._world.after(chance.randrange(50_000, 6_000_000), self._empty, database)
+        return f"{database.name} is full"
+
+    def _empty(self, database: LaneServer) -> None:
+        database.is_full = False
+
+    def _outage(self, chance: Random) -> str | None:
+        database = self._database(chance)
+        length_us = chance.randrange(1_000, 6_000_000)
+        database.go_down(length_us)
+        return f"{database.name} is down for {length_us // 1000} ms"
+
+    def _fail_over(self, chance: Random) -> str | None:
+        """Another machine goes on with everything that was carried out, and a clock of its own."""
+        database = self._database(chance)
+        length_us = chance.randrange(1_000_000, 20_000_000)
+        database.go_down(length_us)
+        database.clock_offset_ms = chance.randrange(-5_000, 5_000)
+        return (
+            f"{database.name} fails over within {length_us // 1000} ms, to a clock that differs "
+            f"by {database.clock_offset_ms} ms"
+        )

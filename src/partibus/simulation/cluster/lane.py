@@ -1,0 +1,345 @@
+"""A lane in a simulated database: the statements of `store.postgres.lane`, carried out there.
+
+Owns the form in which each statement goes to the database: as one piece of work, which takes a
+round trip and may be lost before or after it was carried out. The store above it is the product's.
+Stands in for `Lane`, `StatementPipeline` and `Wakeup` while a world runs.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import cast
+
+import psycopg
+
+from partibus.domain.errors import StoreUnavailable
+from partibus.simulation.cluster.database import DatabaseConnection, Request, Server
+from partibus.simulation.cluster.lane_tables import LaneContent
+from partibus.simulation.threads import Fiber, Threads
+from partibus.simulation.world import World
+from partibus.store.interface import Ref
+from partibus.store.postgres.lane import (
+    LOCK_MS,
+    ROW_LOCK_MS,
+    CheckpointWriter,
+    Connection,
+    Lane,
+    LaneRow,
+    SegmentRow,
+)
+
+_I64 = struct.Struct(">q")
+
+
+class LaneServer(Server):
+    """A database with lanes."""
+
+    def __init__(self, world: World, threads: Threads, name: str) -> None:
+        super().__init__(world, threads, name)
+        self.lanes: dict[int, LaneContent] = {}
+        self.on_taken: Callable[[], None] = _nothing
+        """Called when a lane has another writer."""
+
+    def lane(self, number: int) -> LaneContent:
+        """The tables of a lane, which are made when they are first asked for."""
+        return self.lanes.setdefault(number, LaneContent(number))
+
+
+class SimulatedLane(Lane):
+    """Keeps what `Lane` promises."""
+
+    def __init__(
+        self,
+        servers: dict[str, LaneServer],
+        dsn: str,
+        number: int,
+        owner: str,
+        *,
+        takes_over: bool,
+    ) -> None:
+        super().__init__(dsn, number, owner, takes_over=takes_over)
+        self._server = servers[dsn]
+        self._content = self._server.lane(number)
+
+    def connect(self, purpose: str) -> Connection:
+        threads = self._server.threads
+        try:
+            found = self._server.connect(threads.where(), f"{purpose}-{self.number}")
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"The {self.name} cannot be reached: {error}") from error
+        return cast(Connection, found)
+
+    # --- ownership ----------------------------------------------------------------------------
+
+    def _raise_epoch(self, connection: Connection, log_id: bytes, first: int) -> LaneRow:
+        here = _of(connection)
+
+        def take() -> LaneRow:
+            row = self._content.raise_epoch(here, log_id, first)
+            self._server.world.note(
+                self._content.name, f"{here.host} raises the epoch to {row.epoch}"
+            )
+            self._server.on_taken()
+            return row
+
+        found: LaneRow = here.call(take, changes=True, lock_us=ROW_LOCK_MS * 1000)
+        return found
+
+    def _end_others(self, connection: Connection) -> None:
+        purposes = {f"{purpose}-{self.number}" for purpose in ("append", "checkpoint", "compact")}
+        here = _of(connection)
+
+        def end() -> None:
+            for other in list(self._server.connections):
+                if other.purpose in purposes and other is not here:
+                    other.break_off(is_silent=False)
+
+        here.call(end)
+
+    def check_epoch(self, connection: Connection) -> None:
+        if _of(connection).call(lambda: self._content.epoch) != self.epoch:
+            raise self.fenced()
+
+    def _end_backend(self, connection: Connection, backend: int) -> None:
+        def end() -> None:
+            for other in list(self._server.connections):
+                if other.info.backend_pid == backend and other.purpose == f"append-{self.number}":
+                    other.break_off(is_silent=False)
+
+        _of(connection).call(end)
+
+    def _cut_back(self, connection: Connection, durable: int) -> int | None:
+        work = partial(self._content.take_back, self.epoch, durable)
+        found: int | None = _of(connection).call(work, changes=True)
+        return found
+
+    def prove_room(self, connection: Connection) -> None:
+        _of(connection).call(self._refuse_full)
+
+    def _refuse_full(self) -> None:
+        if self._server.is_full:
+            raise psycopg.errors.DiskFull("no space left on the device of the database")
+
+    def _lock(self, connection: Connection) -> None:
+        here = _of(connection)
+        try:
+            here.call(partial(self._content.lock, here), lock_us=LOCK_MS * 1000)
+        except psycopg.errors.LockNotAvailable as error:
+            raise StoreUnavailable(f"The {self.name} is in use by another server.") from error
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def add_segment(self, connection: Connection, base: int) -> None:
+        def add() -> None:
+            self._refuse_full()
+            self._content.add_segment(self.epoch, base)
+
+        _of(connection).call(add, changes=True)
+
+    def drop_segments(self, connection: Connection, segments: Iterable[tuple[int, int]]) -> None:
+        for key in segments:
+            self._require(connection, partial(self._content.drop, self.epoch, key))
+
+    def _require(self, connection: Connection, work: "partial[bool]") -> None:
+        """Do something that only the writer of the lane may do."""
+        if not _of(connection).call(work, changes=True):
+            raise self.fenced()
+
+    def drop_garbage(self, connection: Connection) -> None:
+        _of(connection).call(self._content.drop_garbage, changes=True)
+
+    def segments(self, connection: Connection) -> list[SegmentRow]:
+        content = self._content
+        found: list[SegmentRow] = _of(connection).call(
+            lambda: [content.segments[base] for base in sorted(content.segments)]
+        )
+        return found
+
+    def prepare_append(self, connection: Connection, base: int) -> bytes:
+        return _I64.pack(base) + _I64.pack(self.epoch) + _I64.pack(self.number)
+
+    def entries(self, connection: Connection, base: int, start: int) -> Iterator[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = _of(connection).call(
+            lambda: self._content.rows((base, 0), start)
+        )
+        yield from found
+
+    def read(
+        self, connection: Connection, segment: tuple[int, int], stretches: Sequence[Ref]
+    ) -> list[bytes]:
+        def read() -> list[bytes]:
+            table = self._content.table(segment)
+            return [table.stretch(start, stop) for start, stop in stretches]
+
+        found: list[bytes] = _of(connection).call(read)
+        return found
+
+    # --- compaction ---------------------------------------------------------------------------
+
+    def rows_behind(
+        self, connection: Connection, segment: tuple[int, int], position: int, count: int
+    ) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = _of(connection).call(
+            lambda: self._content.rows_behind(segment, position, count)
+        )
+        return found
+
+    def kept_places(
+        self, connection: Connection, segment: tuple[int, int]
+    ) -> list[tuple[int, int]]:
+        def places() -> list[tuple[int, int]]:
+            table = self._content.table(segment)
+            return list(zip(table.positions, map(len, table.payloads), strict=True))
+
+        found: list[tuple[int, int]] = _of(connection).call(places)
+        return found
+
+    def begin_kept(self, connection: Connection, base: int, generation: int) -> None:
+        key = (base, generation)
+        self._require(connection, partial(self._content.begin_kept, self.epoch, key))
+
+    def keep(
+        self,
+        connection: Connection,
+        source: tuple[int, int],
+        target: tuple[int, int],
+        refs: Sequence[Ref],
+    ) -> None:
+        _of(connection).call(partial(self._content.keep, source, target, list(refs)), changes=True)
+
+    def swap(
+        self,
+        connection: Connection,
+        sources: Sequence[tuple[int, int]],
+        target: tuple[int, int],
+        kept_until: int,
+    ) -> None:
+        work = partial(self._content.swap, self.epoch, list(sources), target, kept_until)
+        self._require(connection, work)
+
+    # --- checkpoints --------------------------------------------------------------------------
+
+    def states(self, connection: Connection) -> dict[int, bytes]:
+        found: dict[int, bytes] = _of(connection).call(lambda: dict(self._content.states))
+        return found
+
+    def pages(self, connection: Connection) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = _of(connection).call(
+            lambda: [(number, len(page)) for number, page in self._content.pages.items()]
+        )
+        return found
+
+    def page(self, connection: Connection, number: int) -> bytes | None:
+        found: bytes | None = _of(connection).call(lambda: self._content.pages.get(number))
+        return found
+
+    @contextmanager
+    def checkpoint(self, connection: Connection, position: int) -> Iterator[CheckpointWriter]:
+        here, content = _of(connection), self._content
+        if not here.call(partial(content.hold, here, self.epoch)):
+            raise self.fenced()
+        written = WrittenCheckpoint(here)
+        yield cast(CheckpointWriter, written)  # when it fails, the connection ends, and the lock
+
+        def commit() -> None:
+            self._refuse_full()
+            content.keep_checkpoint(position, written.gone, written.pages, written.states)
+            content.let_go(here)
+
+        here.call(commit, changes=True)
+
+
+class WrittenCheckpoint:
+    """What goes into the transaction of a checkpoint, each part with a round trip of its own."""
+
+    def __init__(self, connection: DatabaseConnection) -> None:
+        self._connection = connection
+        self.states: dict[int, bytes] = {}
+        self.pages: list[tuple[int, bytes]] = []
+        self.gone: list[int] = []
+
+    def put_states(self, states: dict[int, bytes]) -> None:
+        self.states = dict(states)
+        self._connection.call(_nothing)
+
+    def add_pages(self, pages: Iterable[tuple[int, bytes]]) -> None:
+        self.pages += pages
+        self._connection.call(_nothing)
+
+    def drop_pages(self, numbers: list[int]) -> None:
+        self.gone += numbers
+        self._connection.call(_nothing)
+
+
+class SimulatedPipeline:
+    """Statements on their way, answered in their order."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = _of(connection)
+        self._sent: deque[Request] = deque()
+
+    def send(self, statement: bytes, *parameters: bytes) -> None:
+        base, epoch, number = (_I64.unpack_from(statement, at)[0] for at in (0, 8, 16))
+        end, position = _I64.unpack(parameters[0])[0], _I64.unpack(parameters[1])[0]
+        server = self._connection.server
+        assert isinstance(server, LaneServer)
+        work = partial(_append, server, number, epoch, base, end, position, parameters[2])
+        self._sent.append(self._connection.send(work, changes=True))
+
+    def receive(self, wakeup: "SimulatedWakeup | None" = None) -> int | None:
+        oldest = self._sent[0]
+        is_woken = None
+        if wakeup is not None:
+            wakeup.fiber = self._connection.server.threads.current
+            is_woken = wakeup.is_due
+        if not self._connection.wait(oldest, is_woken):
+            assert wakeup is not None
+            wakeup.clear()
+            return None
+        self._sent.popleft()
+        changed: int = oldest.take()
+        return changed
+
+    def rest(self) -> None:
+        """Nothing is in flight."""
+
+
+class SimulatedWakeup:
+    """Ends a wait from another thread."""
+
+    def __init__(self) -> None:
+        self.fiber: Fiber | None = None
+        self._is_set = False
+
+    def is_due(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        if self.fiber is not None:
+            self.fiber.threads.wake_soon(self.fiber)
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _append(
+    server: LaneServer, number: int, epoch: int, base: int, end: int, position: int, data: bytes
+) -> int:
+    if server.is_full:
+        raise psycopg.errors.DiskFull("no space left on the device of the database")
+    return server.lane(number).append(epoch, base, end, position, data)
+
+
+def _of(connection: Connection) -> DatabaseConnection:
+    """The simulated connection that the product takes for one of the driver."""
+    return cast(DatabaseConnection, connection)
+
+
+def _nothing() -> None:
+    """A statement whose effect is seen when the transaction ends."""

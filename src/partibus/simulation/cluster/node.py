@@ -1,0 +1,341 @@
+"""A node of a simulated cluster: leases, lanes, peers, gateway, wired as the node wires them.
+
+Owns the life of one node: it joins under a new number each time it starts, serves the lanes that
+its leases give it, and dies, stands still or leaves at any moment. The wiring mirrors `server.node`
+with a `Seat`; the catalog is one for all nodes, in memory, and its entities are fixed.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from partibus.amqp.settings import ConnectionSettings
+from partibus.cluster.control_hub import ControlHub
+from partibus.cluster.node_group import NodeGroup
+from partibus.cluster.peers import Peers
+from partibus.control.access import AccessControl
+from partibus.control.catalog import Catalog
+from partibus.control.ownership import LEASE_MS, NodeAddress
+from partibus.control.postgres.ownership import PostgresOwnership
+from partibus.domain.errors import BusError
+from partibus.forwarding.couriers import Couriers
+from partibus.fragment.broker import Broker
+from partibus.fragment.commands import Command
+from partibus.fragment.machine import Machine
+from partibus.gateway.gateway import Gateway
+from partibus.gateway.memory_account import MemoryAccount
+from partibus.gateway.namespace import Namespace
+from partibus.listener.deadlines import Deadlines
+from partibus.listener.tcp import AmqpProtocol
+from partibus.server.clock_watch import ClockWatch
+from partibus.server.config import ServeSettings
+from partibus.server.data_directory.belonging import Belonging
+from partibus.server.nodes.moving_lanes import MovingLanes
+from partibus.server.nodes.seat import Seat
+from partibus.server.scheduler import LoopScheduler, until
+from partibus.simulation.clock import SimulatedClock
+from partibus.simulation.cluster.lane import LaneServer
+from partibus.simulation.cluster.lane_tables import LaneContent
+from partibus.simulation.cluster.leases import ControlServer
+from partibus.simulation.event_loop import SimulatedLoop, describe, make_loop
+from partibus.simulation.net import PEERS, Net
+from partibus.simulation.plan import Plan
+from partibus.simulation.process import CLOSING_MS, DOWN, IDLE_TIMEOUT_MS, Room
+from partibus.simulation.threads import Threads
+from partibus.simulation.world import World
+from partibus.store.postgres.store import PostgresStore
+
+ANSWER_S_MAX = 10.0
+
+
+class Cluster:
+    """What the nodes share: databases, catalog, wires."""
+
+    def __init__(
+        self, world: World, net: Net, threads: Threads, catalog: Catalog, plan: Plan
+    ) -> None:
+        self.world = world
+        self.net = net
+        self.threads = threads
+        self.catalog = catalog
+        self.plan = plan
+        self.control = ControlServer(world, threads, "database-0")
+        self.databases: list[LaneServer] = [self.control]
+        for number in range(1, plan.databases):
+            self.databases.append(LaneServer(world, threads, f"database-{number}"))
+        self.control.add_lanes(plan.stores, plan.databases)
+        for database in self.databases:
+            database.on_taken = self._lane_was_taken
+        self.servers = {f"postgresql://{each.name}/bus": each for each in self.databases}
+        places = list(self.servers)
+        self.places = tuple(places[lane % len(places)] for lane in range(plan.stores))
+        self.settings = ServeSettings(
+            data=Path("/simulated"),
+            cluster=places[0],
+            stores=plan.stores,
+            lanes=plan.stores,
+            store_places=self.places,
+        )
+
+    def _lane_was_taken(self) -> None:
+        """Who had the lane before may serve it until its lease is over."""
+        self.net.peers_break(self.world.now_us + LEASE_MS * 1000)
+
+    def content(self, lane: int) -> LaneContent:
+        """The tables of a lane."""
+        return self.servers[self.places[lane]].lane(lane)
+
+
+class NoNews:
+    """The feed of a catalog that never changes."""
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+
+    async def start(self) -> None:
+        """Nothing is to be followed."""
+
+    async def stop(self) -> None:
+        """Nothing was followed."""
+
+
+class SimulatedNode:
+    """One node."""
+
+    def __init__(self, cluster: Cluster, number: int) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self.number = number
+        self.name = f"node-{number}"
+        self.clock = SimulatedClock(cluster.world)
+        self.is_up = False
+        self.is_serving = False
+        """Whether it has joined, and lets clients in."""
+        self.brokers: dict[int, Broker] = {}
+        self.machines: dict[int, Machine] = {}
+        self.memory = MemoryAccount()
+        self.loop: SimulatedLoop
+        self.on_gone: Callable[[SimulatedNode], None] = _nobody
+        """Told when it ended by itself: it could not join, or was evicted."""
+        self.lanes: MovingLanes
+        self._lives = 0
+        self._gateway: Gateway | None = None
+        self._couriers: Couriers
+        self._watch: ClockWatch
+        self._peers: Peers
+        self._seat: Seat
+        self._ownership: PostgresOwnership
+        self._is_stopping = False
+
+    @property
+    def segment_bytes(self) -> int:
+        """The size of its segments."""
+        return self._cluster.plan.segment_bytes
+
+    @property
+    def connection_count(self) -> int:
+        """Clients that are connected."""
+        return 0 if self._gateway is None else len(self._gateway._connections)
+
+    @property
+    def rooms(self) -> Mapping[int, Room]:
+        """The lanes that it has open."""
+        return {lane: self._cluster.content(lane) for lane in self.brokers}
+
+    @property
+    def cluster_number(self) -> int:
+        """Its number among the nodes, of this life; 0 while it has none."""
+        return self._ownership.node if self.is_up else 0
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> BusError | None:
+        """Begin to join; what goes wrong shows later."""
+        assert not self.is_up
+        self._lives += 1
+        self.loop = make_loop(self._world, self._cluster.net, self.name)
+        self.loop.start_thread = self._start_thread
+        self.brokers, self.machines = {}, {}
+        self.is_up, self.is_serving, self._is_stopping = True, False, False
+        self._gateway = None
+        self.memory = MemoryAccount(self._cluster.plan.memory_bytes)
+        self.loop.run(self._begin)
+        return None
+
+    def _start_thread(self, host: str, target: Callable[[], None]) -> None:
+        self._cluster.threads.Thread(target=target, name="executor", daemon=True).start()
+
+    def _begin(self) -> None:
+        address = NodeAddress(self.name, self._lives)
+        dsn = next(iter(self._cluster.servers))
+        group = NodeGroup(Path("/simulated"), self.name, self._lives)
+        ownership = self._ownership = PostgresOwnership(dsn, address, self.clock)
+        group.nodes = lambda: {n: (a.host, a.port) for n, a in ownership.nodes().items()}
+        catalog = self._cluster.catalog
+        self._seat = Seat(ownership, group, lambda: catalog, ownership.start)
+        self._seat.follow_by(NoNews(catalog.generation), lambda: catalog)
+        self._seat.follow_catalog()
+        self._seat.on_evicted = self._evicted
+        self.loop.create_task(self._live())
+
+    async def _live(self) -> None:
+        try:
+            await self._join()
+        except BusError as error:
+            self._world.note(self.name, f"cannot join: {error.text}")
+            self._leave_soon()
+
+    async def _join(self) -> None:
+        catalog, scheduler = self._cluster.catalog, LoopScheduler(self.loop)
+        namespace = Namespace(catalog)
+        self._couriers = Couriers(namespace, scheduler)
+        number = await self._seat.join(catalog)
+        self._world.note(self.name, f"joins as node {number}")
+        group = self._seat.group
+        self.lanes = MovingLanes(
+            self.brokers,
+            self.machines,
+            catalog,
+            namespace,
+            self._couriers,
+            self.clock,
+            group.lanes,
+            scheduler,
+            number,
+        )
+        hub = ControlHub(number)
+        self._peers = Peers(group, self.loop, scheduler, self.lanes.find, hub)
+        self._peers.watch(self.brokers)
+        self.lanes.attach(self._peers)
+        for record in catalog.entities():
+            self.lanes.serve(record)
+        settings = ConnectionSettings(container_id="bus", idle_timeout_ms=IDLE_TIMEOUT_MS)
+        self._gateway = Gateway(
+            namespace,
+            AccessControl(catalog),
+            self.clock,
+            scheduler,
+            settings,
+            run=catalog.lock_prefix,
+            memory=self.memory,
+        )
+        self._gateway.start()
+        self._watch = ClockWatch(self.clock, scheduler, self._clock_stepped)
+        self._watch.start()
+        await self._peers.start()
+        belonging = Belonging(Path("the catalog"), self._cluster.settings, catalog)
+        make = partial(self._make_broker, scheduler)
+        await self._seat.begin(self.lanes, self._peers, belonging, make, True)
+        closing = Deadlines(self.loop, self.clock, CLOSING_MS)
+        accept = partial(AmqpProtocol, self._gateway.connect, closing, _forget)
+        if not self._is_stopping:
+            self._cluster.net.listen(self.loop, accept, self.name)
+            self.is_serving = True
+
+    def _make_broker(self, scheduler: LoopScheduler, lane: int) -> Broker:
+        store = PostgresStore(
+            self._cluster.places[lane],
+            lane,
+            notify=scheduler.call_from_thread,
+            owner=self.name,
+            takes_over=False,
+            segment_bytes=self._cluster.plan.segment_bytes,
+            recent_bytes=self._cluster.plan.recent_bytes,
+        )
+        return Broker(store, self.clock, scheduler, self._fault, 0)
+
+    def _clock_stepped(self, delta_ms: int) -> None:
+        for broker in self.brokers.values():
+            broker.clock_stepped(delta_ms)
+        if self._gateway is not None:
+            self._gateway.clock_stepped()
+
+    def _fault(self, error: Exception) -> None:
+        """What makes a real server stop at once."""
+        self._world.faults.append(f"{self.name}: the broker failed: {describe(error)}")
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def die(self, *, is_silent: bool, loses_power: bool = False) -> None:
+        """End at this very moment; with `is_silent` nobody is told."""
+        if not self.is_up:
+            return
+        self.is_up = self.is_serving = False
+        self._world.note(self.name, DOWN)
+        self._cluster.net.close(self.name)
+        self._cluster.net.close(f"{PEERS}{self.name}:{self._lives}")
+        self.loop.die()
+        self._cluster.threads.kill(self.name)
+        self._cluster.net.process_died(self.loop, is_silent)
+        for database in self._cluster.databases:
+            database.process_died(self.name, is_silent)
+        self._world.graveyard += [self.loop, self.brokers, self.machines, self._gateway]
+        self.brokers, self.machines = {}, {}
+        self._gateway = None
+
+    def _evicted(self) -> None:
+        self._world.note(self.name, "was evicted")
+        self.stop()
+
+    def _leave_soon(self) -> None:
+        self._world.after(0, self._leave)
+
+    def _leave(self) -> None:
+        if self.is_up:
+            self.die(is_silent=False)
+            self.on_gone(self)
+
+    def stop(self) -> None:
+        """Stop in good order: answer, hand the lanes over, leave."""
+        if not self.is_up or self._is_stopping:
+            return
+        self._is_stopping = True
+        if not self.is_serving:
+            self._leave_soon()  # it has taken nothing from anybody yet
+            return
+        self._cluster.net.close(self.name)
+        self.loop.run(self._begin_to_stop)
+
+    def _begin_to_stop(self) -> None:
+        self._watch.stop()
+        assert self._gateway is not None
+        self._gateway.quiesce()
+        self._couriers.stop()
+        self.loop.create_task(self._stop())
+
+    async def _stop(self) -> None:
+        await until(self._has_answered, ANSWER_S_MAX)
+        assert self._gateway is not None
+        self._gateway.close()
+        await self._seat.leave()
+        await self._peers.close()
+        self._world.note(self.name, "has left")
+        self._leave_soon()
+
+    def _has_answered(self) -> bool:
+        return all(b.is_at_rest for b in self.brokers.values()) and self._peers.is_at_rest
+
+    # --- what the run asks for ----------------------------------------------------------------
+
+    def submit(self, fragment_id: int, command: Command) -> None:
+        """Ask a fragment of this node, as its bulk path does."""
+        found = self.lanes.find(fragment_id)
+        assert found is not None
+        self.loop.call_soon(found.submit, command)
+
+    def checkpoint(self) -> None:
+        """Have every lane write a checkpoint and give dead space back."""
+        for lane in self.brokers:
+            self.loop.call_soon(self._checkpoint, lane)
+
+    def _checkpoint(self, lane: int) -> None:
+        if lane in self.brokers:
+            self.brokers[lane]._upkeep.checkpoint()
+
+
+def _forget(protocol: AmqpProtocol) -> None:
+    """A connection is gone; nobody counts them here."""
+
+
+def _nobody(node: SimulatedNode) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,90 @@
+"""Where the nodes meet the world: what they know as driver, statements and TLS.
+
+Owns the names of the product's modules that stand for something else while a cluster is simulated,
+beside those that stand for something else in every world.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from partibus.cluster import node_group
+from partibus.cluster.channel import PeerChannel
+from partibus.cluster.transport import PeerDoor
+from partibus.control.postgres import ownership, session
+from partibus.simulation.cluster.lane import (
+    LaneServer,
+    SimulatedLane,
+    SimulatedPipeline,
+    SimulatedWakeup,
+)
+from partibus.simulation.cluster.leases import ControlPlane, ControlServer
+from partibus.simulation.event_loop import SimulatedLoop
+from partibus.simulation.net import PEERS
+from partibus.simulation.threads import Threads
+from partibus.store.postgres import appending, lane, store
+
+
+def store_stand_ins(servers: dict[str, LaneServer], threads: Threads) -> list[tuple[Any, str, Any]]:
+    """For a store in a simulated database."""
+    return [
+        (store, "Lane", partial(SimulatedLane, servers)),
+        (lane, "migrate", _nothing),
+        (appending, "StatementPipeline", SimulatedPipeline),
+        (appending, "Wakeup", SimulatedWakeup),
+        (appending, "time", threads),
+    ]
+
+
+def node_stand_ins(control: ControlServer) -> list[tuple[Any, str, Any]]:
+    """For a node, beside those of its stores."""
+    plane = ControlPlane(control)
+    return [
+        (session, "psycopg", plane),
+        (session, "shut_down", plane.shut_down),
+        (ownership, "lease_rows", plane),
+        (ownership, "prepare", _nothing),
+        (node_group, "TlsTransport", PeerWire),
+        (node_group, "named_node", _anybody),
+    ]
+
+
+class PeerWire:
+    """The way to the other nodes; stands in for `TlsTransport`."""
+
+    def __init__(
+        self, directory: Path, host: str, port: int, find: Callable[[int], tuple[str, int] | None]
+    ) -> None:
+        self._host = host
+        self.port = port
+        self._find = find
+
+    async def listen(
+        self, loop: asyncio.AbstractEventLoop, make: Callable[[], PeerChannel]
+    ) -> PeerDoor:
+        assert isinstance(loop, SimulatedLoop)
+        return loop.net.listen(loop, make, f"{PEERS}{self._host}:{self.port}")
+
+    async def connect(
+        self, loop: asyncio.AbstractEventLoop, number: int, channel: PeerChannel
+    ) -> None:
+        assert isinstance(loop, SimulatedLoop)
+        address = self._find(number)
+        if address is None:
+            raise ConnectionError(f"node {number} has no address")
+        host, port = address
+        await loop.net.connect(loop, lambda: channel, f"{PEERS}{host}:{port}")
+
+    def close(self) -> None:
+        """Nothing is bound."""
+
+
+def _nothing(*_: object) -> None:
+    """There is no schema."""
+
+
+def _anybody(certificate: object) -> str:
+    """Strangers are not simulated."""
+    return "node"
