@@ -43,7 +43,7 @@ from partibus.server.data_directory.belonging import Belonging, begin_stores, re
 from partibus.server.data_directory.catalog_start import (
     catalog_file,
     connection_string,
-    declare,
+    declare_in_turn,
     open_catalog,
 )
 from partibus.server.data_directory.catalog_writer import CatalogWriter
@@ -306,7 +306,8 @@ class Node:
             await self._gate()
             self.catalog.refresh()
         else:
-            self._shows_key = declare(self.catalog, self._settings, self._definitions)
+            wanted = self._definitions
+            self._shows_key = await declare_in_turn(self.catalog, self._settings, wanted)
         if self._belonging is not None and self._seat is None:
             await begin_stores(self.catalog, self._brokers)
             self._keep_copy()

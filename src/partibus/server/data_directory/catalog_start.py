@@ -6,6 +6,8 @@ it, with several the supervisor, when the stores were found to belong to the cat
 any worker serves.
 """
 
+import asyncio
+import contextlib
 import logging
 import shlex
 from pathlib import Path
@@ -22,8 +24,10 @@ from partibus.control.policies import (
     ensure_root_policy,
 )
 from partibus.domain.clock import Clock
+from partibus.domain.errors import CatalogBusy
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.directory import CATALOG_NAME
+from partibus.server.live import BUSY_S, BUSY_TRIES_MAX
 
 FIRST_START: Final = "<shown by the first start of the cluster>"
 
@@ -72,6 +76,17 @@ def declare(catalog: Catalog, settings: ServeSettings, definitions: Definitions 
     if root.has_new_key:
         _log.warning("%s has a new key; only this start shows it, on stdout", ROOT_POLICY_NAME)
     return is_new or root.policy.primary_key == DEVELOPMENT_KEY
+
+
+async def declare_in_turn(
+    catalog: Catalog, settings: ServeSettings, definitions: Definitions | None
+) -> bool:
+    """The same while other nodes start too, each of which declares what its configuration wants."""
+    for _ in range(BUSY_TRIES_MAX):
+        with contextlib.suppress(CatalogBusy):
+            return declare(catalog, settings, definitions)
+        await asyncio.sleep(BUSY_S)
+    raise CatalogBusy
 
 
 def _warn_of_public_key(root: AccessPolicy, settings: ServeSettings) -> None:

@@ -1,6 +1,9 @@
 """The catalog at a start: which of them shows the root key."""
 
+import asyncio
+import contextlib
 import logging
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -8,7 +11,12 @@ import pytest
 from partibus.control.declared.definitions import Definitions
 from partibus.domain.clock import SystemClock
 from partibus.server.config import resolve_configuration
-from partibus.server.data_directory.catalog_start import connection_string, declare, open_catalog
+from partibus.server.data_directory.catalog_start import (
+    connection_string,
+    declare,
+    declare_in_turn,
+    open_catalog,
+)
 
 
 def shown(
@@ -79,3 +87,16 @@ def test_a_node_has_no_directory_with_the_key(tmp_path: Path) -> None:
     text = connection_string(catalog, None, False, "h", 5672)
     catalog.close()
     assert ";SharedAccessKey=<shown by the first start of the cluster>;" in text
+
+
+async def test_a_node_that_starts_waits_for_another_that_is_declaring(tmp_path: Path) -> None:
+    settings = resolve_configuration({"data": tmp_path}, {}).settings
+    catalog = open_catalog(tmp_path / "catalog.db", settings, SystemClock())
+    with contextlib.closing(sqlite3.connect(tmp_path / "catalog.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        declaring = asyncio.ensure_future(declare_in_turn(catalog, settings, None))
+        await asyncio.sleep(0)  # The first attempt finds the catalog busy.
+        assert not declaring.done()
+        other.rollback()
+        assert await declaring
+    catalog.close()
