@@ -15,7 +15,13 @@ from partibus.fragment.broker import Scheduler
 from partibus.sealing.keys import Vault
 from partibus.server.config import ServeSettings
 from partibus.store.disk import OsDisk
-from partibus.store.fault_injection import DiskFaults, FaultyDisk, MemoryFaults, StoreFaults
+from partibus.store.fault_injection import (
+    DiskFaults,
+    FaultyDisk,
+    LaneFaults,
+    MemoryFaults,
+    StoreFaults,
+)
 from partibus.store.interface import Notify, Store
 from partibus.store.log import SegmentStore
 from partibus.store.memory import MemoryStore
@@ -30,7 +36,13 @@ class StoreMaker:
     notify: Notify
     scheduler: Scheduler
     vault: Vault | None = None
-    faults: dict[int, StoreFaults] = field(init=False, default_factory=dict)
+    faults: dict[int, StoreFaults] = field(init=False)
+    _lane_faults: dict[int, LaneFaults] = field(init=False)
+
+    def __post_init__(self) -> None:
+        databases = self.settings.store_databases if self.settings.faults else ()
+        self._lane_faults = {number: LaneFaults() for number in databases}
+        self.faults = {**self._lane_faults}
 
     def make(self, number: int) -> Store:
         """The store of that number, not open yet."""
@@ -70,7 +82,18 @@ class StoreMaker:
         owner = f"{socket.gethostname()} process {os.getpid()}"
         # A node of a cluster writes under a lease: its holder opens a lane anew after a failure.
         is_alone = self.settings.cluster is None
-        return PostgresStore(address, number, notify=self.notify, owner=owner, takes_over=is_alone)
+        faults = self._lane_faults.get(number)
+        store = PostgresStore(
+            address,
+            number,
+            notify=self.notify,
+            owner=owner,
+            takes_over=is_alone,
+            faults=faults,
+        )
+        if faults is not None:
+            faults.attach(store)
+        return store
 
     def _in_memory(self, number: int) -> Store:
         if not self.settings.faults:

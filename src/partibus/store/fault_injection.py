@@ -2,7 +2,7 @@
 
 Owns the faults an operator or a test can ask for: failing writes, syncs or reads, a full
 disk, slowness. `FaultyDisk` stands between a store and a real disk; without a fault set it
-only passes calls on, and its knobs may be turned from any thread. `DiskFaults` and
+only passes calls on, and its knobs may be turned from any thread. `DiskFaults`, `LaneFaults` and
 `MemoryFaults` turn the knobs of one store in the words of an operator. Made by the node,
 only when the server was asked for faults.
 """
@@ -11,10 +11,11 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from partibus.domain.errors import BusError
+from partibus.domain.errors import BusError, InvalidOperation, StoreUnavailable
 from partibus.store.disk import Disk
 from partibus.store.interface import Notify, Store, StoreState
 from partibus.store.memory import MemoryStore
@@ -157,6 +158,53 @@ class DiskFaults:
         """An empty entry: a store without traffic would not notice that it is down."""
         if self._store.state is not StoreState.DOWN:
             self._store.append([], _ignore)
+
+
+class LaneFaults:
+    """Faults of a lane in a database; each node of a cluster has those of all lanes, so that one
+    that is taken over meanwhile fails there too. Asked by the threads of the store."""
+
+    def __init__(self) -> None:
+        self._why = ""
+        self._delay_s = 0.0
+        self._waiting = threading.Event()
+        self._store: Store | None = None
+
+    def attach(self, store: Store) -> None:
+        """The lane is being opened here, as this store."""
+        self._store = store
+
+    def fail(self) -> None:
+        self._why = "it was made to fail on request"
+        self._notice()
+
+    def fill(self) -> None:
+        self._why = "it was made to have no room on request"
+        self._notice()
+
+    def delay(self, commit_delay_ms: int) -> None:
+        self._delay_s = commit_delay_ms / 1000
+
+    def heal(self) -> None:
+        """The store's own probe finds the database in order, within its interval."""
+        self._why = ""
+
+    def check(self) -> None:
+        """Raises StoreUnavailable while nothing may be written."""
+        if self._why:
+            raise StoreUnavailable(self._why)
+
+    def before_commit(self) -> None:
+        """Called before anything is appended."""
+        if self._delay_s:
+            self._waiting.wait(self._delay_s)
+        self.check()
+
+    def _notice(self) -> None:
+        """An empty entry, as for a disk; a lane that is just being opened notices by itself."""
+        if self._store is not None and self._store.state is not StoreState.DOWN:
+            with suppress(InvalidOperation):
+                self._store.append([], _ignore)
 
 
 class MemoryFaults:

@@ -60,6 +60,7 @@ class LaneWriter:
         self._wakeup = Wakeup()
         self._statement = b""
         self._sent_s: deque[float] = deque()
+        """When each row was sent that is not answered: what became of it is not known."""
         self._timings = timings
         self._is_full = False
         """Whether the database had no room when it was last asked."""
@@ -86,6 +87,8 @@ class LaneWriter:
 
     def begin(self, group: list[PendingEntry]) -> None:
         """Send the group as one row."""
+        if self._lane.faults is not None:
+            self._lane.faults.before_commit()
         first = group[0]
         if first.base != self._made:
             self._make(first.base)
@@ -138,14 +141,16 @@ class LaneWriter:
         return isinstance(error, Fenced)
 
     def restore(self) -> tuple[int, int]:
-        """Take the lane back with a new epoch, which deletes what was refused."""
+        """Take the lane back with a new epoch, which deletes what was refused; where nothing was
+        under way there is nothing to delete, and a lane under a lease keeps its epoch."""
         self._disconnect()
         self._connection = self._lane.connect("append")
         if self._is_full:
             # A fence entry may fit where no message does: the lane would go up and down.
             self._lane.prove_room(self._connection)
             self._is_full = False
-        self._lane.take_back(self._connection, self.durable, self._backend)
+        is_certain = not self._sent_s
+        self._lane.take_back(self._connection, self.durable, self._backend, is_certain)
         self._backend = self._connection.info.backend_pid
         self._pipeline = StatementPipeline(self._connection)
         self._sent_s.clear()
@@ -158,9 +163,11 @@ class LaneWriter:
         end = self.durable + ENTRY_HEADER_BYTES
         entry = pack_header(self._seed, self.durable, 0, 0, 0, 0)
         self._make(self._base)
+        self._sent_s.append(time.monotonic())
         self._pipeline.send(self._statement, _I64.pack(end), _I64.pack(self.durable), entry)
         if self._pipeline.receive() != 1:
             raise self._lane.fenced()
+        self._sent_s.popleft()
         self.durable = end
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ import psycopg
 from psycopg import sql
 
 from partibus.domain.errors import StoreUnavailable
+from partibus.store.fault_injection import LaneFaults
 from partibus.store.interface import Ref
 from partibus.store.lane.commit import Fenced
 from partibus.store.postgres.address import lane_name
@@ -58,13 +59,17 @@ class LaneRow(NamedTuple):
 class Lane:
     """The statements for one lane; `epoch` is that of this writer."""
 
-    def __init__(self, dsn: str, number: int, owner: str, *, takes_over: bool) -> None:
+    def __init__(
+        self, dsn: str, number: int, owner: str, takes_over: bool, faults: LaneFaults | None = None
+    ) -> None:
         self._dsn = dsn
         self.number = number
         self._owner = owner
         self._takes_over = takes_over
         """Whether this writer may raise the epoch by itself after a failure; otherwise it runs
         under a lease, and only whoever holds that opens the lane again."""
+        self.faults = faults
+        """None unless the server was asked for faults."""
         self.epoch = 0
         self.is_superseded = False
         """Whether the database has refused this writer, because another one came after it."""
@@ -76,6 +81,8 @@ class Lane:
 
     def connect(self, purpose: str) -> Connection:
         """A connection of its own for one thread; every statement is a transaction."""
+        if self.faults is not None and purpose == "append":
+            self.faults.check()
         try:
             return psycopg.connect(
                 self._dsn,
@@ -140,19 +147,24 @@ class Lane:
             (names,),
         )
 
-    def check_epoch(self, connection: Connection) -> None:
-        """Raises `Fenced` when another writer has raised the epoch."""
-        statement = "SELECT epoch FROM partibus.lane WHERE lane = %s"
+    def check_epoch(self, connection: Connection) -> int:
+        """Where the lane ends; raises `Fenced` when another writer has raised the epoch."""
+        statement = "SELECT epoch, tail FROM partibus.lane WHERE lane = %s"
         row = connection.execute(statement, (self.number,)).fetchone()
         if row is None or row[0] != self.epoch:
             raise self.fenced()
+        return int(row[1])
 
-    def take_back(self, connection: Connection, durable: int, lost_backend: int) -> None:
+    def take_back(
+        self, connection: Connection, durable: int, lost_backend: int, is_certain: bool
+    ) -> None:
         """Go on after a failure of which nobody knows what it left: nothing behind `durable` was
-        acknowledged, so it is deleted. Raises `Fenced` when another has the lane, and always under
-        a lease: whoever holds it then opens the lane anew."""
-        self.check_epoch(connection)
+        acknowledged, so it is deleted. Raises `Fenced` when another has the lane. Under a lease its
+        holder opens the lane anew, unless nothing was under way: then it is as it was left."""
+        tail = self.check_epoch(connection)
         if not self._takes_over:
+            if is_certain and tail == durable:
+                return
             raise Fenced(f"The {self.name} failed; whoever holds its lease has to open it again.")
         self._end_backend(connection, lost_backend)
         self._lock(connection)

@@ -14,6 +14,7 @@ import psycopg
 
 from partibus.domain.errors import StoreCorrupt, StoreUnavailable
 from partibus.store.compaction.compactor import Compactor
+from partibus.store.fault_injection import LaneFaults
 from partibus.store.interface import Done, Increment, Notify, Recovered, RecoveredRecord
 from partibus.store.lane.commit import PROBE_INTERVAL_S, CommitThread
 from partibus.store.lane.log import SLOW_COMMIT_S, LaneLog
@@ -50,12 +51,13 @@ class PostgresStore(LaneLog):
         notify: Notify,
         owner: str = "",
         takes_over: bool = True,
+        faults: LaneFaults | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         recent_bytes: int = RECENT_BYTES,
         probe_interval_s: float = PROBE_INTERVAL_S,
         slow_commit_s: float = SLOW_COMMIT_S,
     ) -> None:
-        self._lane = Lane(dsn, lane, owner, takes_over=takes_over)
+        self._lane = Lane(dsn, lane, owner, takes_over, faults)
         self._probe_interval_s = probe_interval_s
         table = SegmentTable(Path(self._lane.name))
         self._newest = RecentEntries(recent_bytes)
