@@ -69,6 +69,7 @@ INTERPRETED: Final = {
     "cluster.peers": "once a connection between workers",
     "cluster.moving": "once a batch, in a cluster",
     "cluster.node_group": "once a connection between nodes",
+    "cluster.peer_certificates": "once a connection between nodes",
     "cluster.tls_transport": "once a connection between nodes",
     "cluster.transaction_rows": "once a transaction",
     "cluster.transfer_rows": "once a batch of a courier",

@@ -1,8 +1,10 @@
 """The nodes of a cluster, as one of them sees the others.
 
 Owns who belongs to the cluster for `cluster.peers`: the live nodes of the lease table, reached over
-TLS. A node that connects before this one has read of it is let in, since its certificate is of the
-cluster's authority and it only asks. Where a lane is served is the lane table's. Made by the node.
+TLS, each under the name in its certificate, so that none can claim the number of another. A node
+that connects before this one has read of it is let in, since its certificate is of the cluster's
+authority and it only asks; it is looked at again when the table has changed. Where a lane is served
+is the lane table's. Made by the node.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,6 +25,8 @@ class NodeGroup:
         self.run = ""
         self.nodes: Callable[[], Mapping[int, tuple[str, int]]] = dict
         """Where the live ones are reached."""
+        self.names: Callable[[], Mapping[int, str]] = dict
+        """The name with which each of them has joined."""
         self.lanes = LaneTable()
         self._changed: Callable[[], None] | None = None
         self.transport = TlsTransport(directory, host, port, self._address)
@@ -37,8 +41,10 @@ class NodeGroup:
         return self.lanes.server_of(store)
 
     def is_member(self, number: int, certificate: dict[str, object] | None) -> bool:
-        """Whether it has shown a certificate that names a node, and has a number of its own."""
-        return named_node(certificate) is not None and number != self.worker
+        """Whether it shows the certificate with which that number has joined."""
+        name = named_node(certificate)
+        joined = self.names().get(number)
+        return name is not None and number != self.worker and joined in (None, "", name)
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Have this called when a node came or went."""

@@ -156,6 +156,9 @@ class Peers:
             if number not in self._far:
                 self._reach(self._know(number))
         self.count_connected()  # who went is not waited for
+        for guest in list(self._guests):  # let in before this node had read who has its number
+            if not self.membership.is_member(guest.worker, guest.channel.certificate):
+                guest.channel.abort()
 
     def _see_off(self, number: int) -> None:
         """One that left, or hangs: nothing is delivered any more to what it has asked for."""

@@ -1,6 +1,6 @@
 """Connections between the nodes of a cluster: TCP with TLS 1.3, both ends verified.
 
-Owns the port on which a node is reached by the others and the certificates that both ends show. A
+Owns the port on which a node is reached by the others, and the handshakes of both ends. A
 certificate that the cluster's own authority did not sign, or that has expired, is refused before a
 row is read, with one line in the log. The certificate names the node; whether that node belongs to
 the cluster is `cluster.peers`'s to ask. Makes no certificate, as `partibus cluster init` does.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from partibus.cluster.channel import PeerChannel
+from partibus.cluster.peer_certificates import PeerCertificates
 from partibus.cluster.transport import PeerDoor
 from partibus.domain.errors import ConfigError
 
@@ -27,32 +28,8 @@ CONNECT_S: Final = 5.0
 ACCEPT_RETRY_S: Final = 0.1
 SILENCE_S: Final = 6
 """A machine that is cut off is noticed by the kernel after about so long, at both ends."""
-CA_FILE: Final = "ca.pem"
-CA_KEY_FILE: Final = "ca-key.pem"
-CERTIFICATE_FILE: Final = "node.pem"
-KEY_FILE: Final = "node-key.pem"
 
 log = logging.getLogger(__name__)
-
-
-def peer_context(directory: Path, purpose: ssl.Purpose) -> ssl.SSLContext:
-    """A context that shows the certificate in the directory, and accepts those of its CA alone."""
-    context = ssl.SSLContext(
-        ssl.PROTOCOL_TLS_SERVER if purpose is ssl.Purpose.CLIENT_AUTH else ssl.PROTOCOL_TLS_CLIENT
-    )
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # A node is known by its number and the name in its certificate, not by its address.
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_REQUIRED
-    try:
-        context.load_verify_locations(directory / CA_FILE)
-        context.load_cert_chain(directory / CERTIFICATE_FILE, directory / KEY_FILE)
-    except OSError as error:
-        raise ConfigError(
-            f"{directory} does not hold the certificates of a node ({error}). Make them with "
-            "`partibus cluster init` on the first node and `partibus cluster join` for the others."
-        ) from error
-    return context
 
 
 class TlsTransport:
@@ -61,8 +38,7 @@ class TlsTransport:
     def __init__(
         self, directory: Path, host: str, port: int, find: Callable[[int], tuple[str, int] | None]
     ) -> None:
-        self._server_context = peer_context(directory, ssl.Purpose.CLIENT_AUTH)
-        self._client_context = peer_context(directory, ssl.Purpose.SERVER_AUTH)
+        self._certificates = PeerCertificates(directory)
         self._find = find
         self._refusals = Refusals()
         self._sock = _bind(host, port)
@@ -72,7 +48,7 @@ class TlsTransport:
     async def listen(
         self, loop: asyncio.AbstractEventLoop, make: Callable[[], PeerChannel]
     ) -> PeerDoor:
-        return _TlsDoor(loop, self._sock, self._server_context, make, self._refusals)
+        return _TlsDoor(loop, self._sock, self._certificates, make, self._refusals)
 
     async def connect(
         self, loop: asyncio.AbstractEventLoop, number: int, channel: PeerChannel
@@ -87,7 +63,7 @@ class TlsTransport:
                     lambda: channel,
                     host,
                     port,
-                    ssl=self._client_context,
+                    ssl=self._certificates.to_connect(),
                     server_hostname="",
                     ssl_handshake_timeout=HANDSHAKE_S,
                 )
@@ -141,14 +117,14 @@ class _TlsDoor:
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
-        context: ssl.SSLContext,
+        certificates: PeerCertificates,
         make: Callable[[], PeerChannel],
         refusals: "Refusals",
     ) -> None:
         self._loop = loop
         self._refusals = refusals
         self._sock = sock
-        self._context = context
+        self._certificates = certificates
         self._make = make
         self._room = asyncio.Semaphore(HANDSHAKES_MAX)
         self._admitting: set[asyncio.Task[None]] = set()
@@ -183,7 +159,10 @@ class _TlsDoor:
         _keep_alive(sock)
         try:
             await self._loop.connect_accepted_socket(
-                self._make, sock, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_S
+                self._make,
+                sock,
+                ssl=self._certificates.to_accept(),
+                ssl_handshake_timeout=HANDSHAKE_S,
             )
         except ConnectionError:
             sock.close()  # it hangs up, or says nothing: it may be stopping

@@ -19,11 +19,13 @@ than `SERVE_MS`, so that an owner stops before its successor begins."""
 
 
 class NodeAddress(NamedTuple):
-    """Where the other nodes reach a node, and the release it runs."""
+    """Where the other nodes reach a node, the release it runs, and the name in its certificate."""
 
     host: str
     port: int
     version: str = ""
+    name: str = ""
+    """Empty for a node of a release that did not write it."""
 
 
 class Ownership(Protocol):

@@ -120,6 +120,17 @@ def read_facts(path: Path) -> Facts:
     )
 
 
+def bundle(first: bytes, others: bytes, now_ms: int) -> bytes:
+    """PEM with a certificate, and those of the others that are not it and have not ended."""
+    certificate = x509.load_pem_x509_certificate(first)
+    kept = [
+        other.public_bytes(serialization.Encoding.PEM)
+        for other in (x509.load_pem_x509_certificates(others) if others else ())
+        if other != certificate and other.not_valid_after_utc > _moment(now_ms)
+    ]
+    return b"".join([first, *kept])
+
+
 def _names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)

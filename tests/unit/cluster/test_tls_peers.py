@@ -11,15 +11,10 @@ import pytest
 from partibus.cluster import peers as peers_module
 from partibus.cluster.control_hub import ControlHub
 from partibus.cluster.node_group import NodeGroup
+from partibus.cluster.peer_certificates import CA_FILE, CERTIFICATE_FILE, KEY_FILE, peer_context
 from partibus.cluster.peers import Peers
 from partibus.cluster.remote import RemoteFragment
-from partibus.cluster.tls_transport import (
-    CA_FILE,
-    CERTIFICATE_FILE,
-    KEY_FILE,
-    SILENCE_S,
-    peer_context,
-)
+from partibus.cluster.tls_transport import SILENCE_S
 from partibus.domain.clock import SystemClock
 from partibus.domain.errors import ConfigError, StoreUnavailable
 from partibus.fragment.broker import Broker

@@ -58,7 +58,14 @@ def cluster() -> None:
 
 
 @app.command()
-def init(directory: Directory, name: Name = "node-1") -> None:
+def init(
+    directory: Directory,
+    name: Name = "node-1",
+    if_absent: Annotated[
+        bool,
+        typer.Option("--if-absent", help="Leave an authority that is there as it is, and succeed."),
+    ] = False,
+) -> None:
     """Make the certificate authority of a new cluster, and the certificate of its first node.
 
     Keep the directory private: who has the key of the authority can add nodes.
@@ -70,8 +77,11 @@ def init(directory: Directory, name: Name = "node-1") -> None:
     from partibus.domain.clock import SystemClock
     from partibus.domain.errors import BusError
     from partibus.server.failure import report
-    from partibus.server.nodes.certificates import make_cluster
+    from partibus.server.nodes.certificates import has_authority, make_cluster
 
+    if if_absent and has_authority(directory):
+        typer.echo(f"{directory}: the authority of a cluster is there already")
+        return
     try:
         make_cluster(directory, name, SystemClock())
     except (BusError, OSError) as error:
@@ -115,19 +125,49 @@ def status(cluster: Url, json: AsJson = False) -> None:
 
 @app.command()
 def drain(
-    node: Number,
     cluster: Url,
+    node: Annotated[
+        int | None, typer.Argument(metavar="[NODE]", help="The number of the node.", min=1)
+    ] = None,
+    this_node: Annotated[
+        bool,
+        typer.Option("--this-node", help="The node whose certificate is in --cluster-tls."),
+    ] = False,
+    cluster_tls: Annotated[
+        Path,
+        typer.Option(
+            "--cluster-tls",
+            metavar="DIR",
+            envvar="PARTIBUS_CLUSTER_TLS",
+            help="The certificates of this node, as for `partibus serve`.",
+        ),
+    ] = Path("partibus-cluster"),
     wait: Wait = 60.0,
     undo: Annotated[bool, typer.Option("--undo", help="Let the node take lanes again.")] = False,
     json: AsJson = False,
 ) -> None:
     """Have a node hand its lanes over to the others; it goes on serving clients.
 
+    With `--this-node` it needs no number, for scripts that run before the node is stopped.
+
     Example:
 
         partibus cluster drain 2
     """
-    _ask(cluster, json, lambda service: service.resume(node) if undo else service.drain(node, wait))
+    if (node is None) != this_node:
+        raise typer.BadParameter("Give either the number of a node or --this-node.")
+
+    async def ask(service: "ClusterService") -> "Report":
+        number = await service.number_of(_name_of(cluster_tls)) if node is None else node
+        return await (service.resume(number) if undo else service.drain(number, wait))
+
+    _ask(cluster, json, ask)
+
+
+def _name_of(directory: Path) -> str:
+    from partibus.server.nodes.certificates import node_name
+
+    return node_name(directory)
 
 
 @app.command()
@@ -198,6 +238,7 @@ def _print(report: "Report") -> None:
     rows = [
         (
             row["node"],
+            row["name"],
             row["state"],
             row["address"],
             row["version"],
@@ -207,7 +248,7 @@ def _print(report: "Report") -> None:
         )
         for row in report["nodes"]
     ]
-    columns = ("node", "state", "address", "version", "heartbeat", "lanes", "which")
-    print_table(columns, rows, text_columns=("state", "address", "version", "which"))
+    columns = ("node", "name", "state", "address", "version", "heartbeat", "lanes", "which")
+    print_table(columns, rows, text_columns=("name", "state", "address", "version", "which"))
     if report["unowned"]:
         typer.echo(f"no node serves: {' '.join(map(str, report['unowned']))}", err=True)

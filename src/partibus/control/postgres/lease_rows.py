@@ -73,7 +73,7 @@ async def join(connection: AsyncConnection, address: NodeAddress) -> int:
             (FORGET_HOURS,),
         )
         cursor = await connection.execute(
-            "INSERT INTO partibus_cluster.node (host, port, version) VALUES (%s, %s, %s)"
+            "INSERT INTO partibus_cluster.node (host, port, version, name) VALUES (%s, %s, %s, %s)"
             " RETURNING number",
             tuple(address),
         )
@@ -110,8 +110,8 @@ async def look(connection: AsyncConnection) -> LeaseRows:
 
 async def _ask(connection: AsyncConnection) -> tuple[Any, Any]:
     nodes = await connection.execute(
-        "SELECT number, host, port, version, partibus_cluster.is_alive(heartbeat, %s), draining,"
-        " (extract(epoch FROM clock_timestamp() - heartbeat) * 1000)::bigint"
+        "SELECT number, host, port, version, name, partibus_cluster.is_alive(heartbeat, %s),"
+        " draining, (extract(epoch FROM clock_timestamp() - heartbeat) * 1000)::bigint"
         " FROM partibus_cluster.node ORDER BY number",
         (LEASE_MS,),
     )
@@ -124,10 +124,7 @@ async def _ask(connection: AsyncConnection) -> tuple[Any, Any]:
 
 
 async def _fetch(nodes: Any, lanes: Any) -> LeaseRows:
-    rows = [
-        NodeRow(number, NodeAddress(host, port, version), alive, draining, age_ms)
-        for number, host, port, version, alive, draining, age_ms in await nodes.fetchall()
-    ]
+    rows = [NodeRow(row[0], NodeAddress(*row[1:5]), *row[5:]) for row in await nodes.fetchall()]
     return LeaseRows(rows, [LaneRow(*row) for row in await lanes.fetchall()])
 
 

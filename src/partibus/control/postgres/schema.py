@@ -80,6 +80,7 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
         store integer NOT NULL
     );
     """,
+    "ALTER TABLE partibus_cluster.node ADD COLUMN name text NOT NULL DEFAULT ''",
 )
 """The steps from an empty database to the schema of this release; step N leads to version N."""
 

@@ -9,11 +9,22 @@ import re
 from pathlib import Path
 from typing import Final
 
-from partibus.cluster.tls_transport import CA_FILE, CA_KEY_FILE, CERTIFICATE_FILE, KEY_FILE
+from partibus.cluster.peer_certificates import (
+    CA_FILE,
+    CA_KEY_FILE,
+    CERTIFICATE_FILE,
+    KEY_FILE,
+)
 from partibus.domain.clock import Clock
 from partibus.domain.errors import ArgumentError, ConfigError
 from partibus.files.private import make_private_directory, write_private
-from partibus.listener.certificates import Authority, load_authority, make_authority
+from partibus.listener.certificates import (
+    Authority,
+    bundle,
+    load_authority,
+    make_authority,
+    read_facts,
+)
 from partibus.listener.served_certificate import DAY_MS
 from partibus.listener.tls import CA_VALIDITY_DAYS, VALIDITY_DAYS
 
@@ -39,13 +50,34 @@ def make_cluster(directory: Path, name: str, clock: Clock) -> None:
 def make_node(authority_directory: Path, directory: Path, name: str, clock: Clock) -> None:
     """The certificate of a further node, or a new one of the same node."""
     _check_name(name)
-    ca, key = authority_directory / CA_FILE, authority_directory / CA_KEY_FILE
-    if not ca.exists() or not key.exists():
+    if not has_authority(authority_directory):
         raise ConfigError(
             f"{authority_directory} does not hold the authority of a cluster ({CA_FILE} and "
             f"{CA_KEY_FILE}). Run this where `partibus cluster init` was run."
         )
+    ca, key = authority_directory / CA_FILE, authority_directory / CA_KEY_FILE
     _write_node(directory, name, load_authority(ca, key), clock.now_ms())
+
+
+def has_authority(directory: Path) -> bool:
+    """Whether certificates can be made here."""
+    return (directory / CA_FILE).exists() and (directory / CA_KEY_FILE).exists()
+
+
+def node_name(directory: Path) -> str:
+    """The name of the node whose certificate is in the directory."""
+    try:
+        names = read_facts(directory / CERTIFICATE_FILE).names
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{directory} does not hold the certificate of a node ({error}). Make it with "
+            "`partibus cluster join`."
+        ) from error
+    if not names:
+        raise ConfigError(
+            f"{directory / CERTIFICATE_FILE} names no node. Make it with `partibus cluster join`."
+        )
+    return names[0]
 
 
 def _write_node(directory: Path, name: str, authority: Authority, now_ms: int) -> None:
@@ -54,7 +86,17 @@ def _write_node(directory: Path, name: str, authority: Authority, now_ms: int) -
     make_private_directory(directory)
     write_private(directory / KEY_FILE, key)
     write_private(directory / CERTIFICATE_FILE, certificate)
-    write_private(directory / CA_FILE, authority.certificate_pem())
+    write_private(directory / CA_FILE, _trusted(directory, authority, now_ms))
+
+
+def _trusted(directory: Path, authority: Authority, now_ms: int) -> bytes:
+    """The authority that signs, and those that the node trusted before: while an authority is
+    replaced, other nodes still show certificates of the old one."""
+    try:
+        before = (directory / CA_FILE).read_bytes()
+    except FileNotFoundError:
+        before = b""
+    return bundle(authority.certificate_pem(), before, now_ms)
 
 
 def _check_name(name: str) -> None:

@@ -21,6 +21,7 @@ from partibus.control.postgres.session import ControlSession, database_name
 from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
 from partibus.server.config import ServeSettings
+from partibus.server.nodes.certificates import node_name
 from partibus.server.nodes.seat import Seat
 
 
@@ -28,9 +29,11 @@ def make_seat(settings: ServeSettings, clock: Clock) -> Seat:
     """The place of this node, not taken yet."""
     assert settings.cluster is not None
     group = NodeGroup(settings.cluster_tls, settings.host, settings.peer_port)
-    address = NodeAddress(settings.peer_host, group.transport.port, __version__)
+    name = node_name(settings.cluster_tls)
+    address = NodeAddress(settings.peer_host, group.transport.port, __version__, name)
     ownership = PostgresOwnership(settings.cluster, address, clock)
     group.nodes = lambda: {n: (a.host, a.port) for n, a in ownership.nodes().items()}
+    group.names = lambda: {n: a.name for n, a in ownership.nodes().items()}
     opened = partial(_open_catalog, settings, clock)
     seat = Seat(ownership, group, opened, partial(_begin, settings, ownership))
     seat.operations = ClusterOperations(settings.cluster)

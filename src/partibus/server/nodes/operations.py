@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from partibus.control.postgres.operations import ClusterOperations, ClusterStatus
-from partibus.domain.errors import OperationTimeout
+from partibus.domain.errors import ArgumentError, OperationTimeout
 
 Report = dict[str, Any]
 
@@ -24,6 +24,15 @@ class ClusterService:
     async def status(self) -> Report:
         """Every node and lane, as the database has them now."""
         return _report(await self._operations.status())
+
+    async def number_of(self, name: str) -> int:
+        """The live node with that name in its certificate; the one that joined last of several."""
+        nodes = (await self._operations.status()).nodes
+        found = [row.number for row in nodes if row.alive and row.address.name == name]
+        if not found:
+            known = ", ".join(sorted({row.address.name for row in nodes if row.alive})) or "none"
+            raise ArgumentError(f"No live node is named '{name}'. The live nodes are: {known}.")
+        return max(found)
 
     async def drain(self, node: int, wait_s: float) -> Report:
         """Have a node hand its lanes over; returns when others have them."""
@@ -76,6 +85,7 @@ def _report(status: ClusterStatus) -> Report:
     nodes = [
         {
             "node": row.number,
+            "name": row.address.name,
             "address": f"{row.address.host}:{row.address.port}",
             "version": row.address.version,
             "state": "down" if not row.alive else "draining" if row.draining else "up",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from partibus.cli.verb_table import command_tree
-from partibus.cluster.tls_transport import CA_FILE, CA_KEY_FILE, peer_context
+from partibus.cluster.peer_certificates import CA_FILE, CA_KEY_FILE, peer_context
 
 
 def cluster(*arguments: str) -> tuple[int, str]:
@@ -33,6 +33,14 @@ def test_an_authority_is_never_replaced(tmp_path: Path) -> None:
     before = (tmp_path / CA_FILE).read_bytes()
     code, text = cluster("init", str(tmp_path))
     assert code == 2 and "already holds the authority" in text
+    assert (tmp_path / CA_FILE).read_bytes() == before
+
+
+def test_a_script_may_ask_for_an_authority_again_and_again(tmp_path: Path) -> None:
+    assert cluster("init", str(tmp_path), "--if-absent")[0] == 0
+    before = (tmp_path / CA_FILE).read_bytes()
+    code, text = cluster("init", str(tmp_path), "--if-absent")
+    assert code == 0 and "is there already" in text
     assert (tmp_path / CA_FILE).read_bytes() == before
 
 

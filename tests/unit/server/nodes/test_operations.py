@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +14,9 @@ from partibus.control.ownership import NodeAddress
 from partibus.control.postgres.lease_rows import add_lanes
 from partibus.control.postgres.ownership import PostgresOwnership
 from partibus.control.postgres.session import ControlSession, prepare
+from partibus.domain.clock import SystemClock
 from partibus.domain.errors import ArgumentError, OperationTimeout
+from partibus.server.nodes.certificates import make_cluster
 from partibus.server.nodes.operations import ClusterService, cluster_service
 
 pytestmark = pytest.mark.group("postgres")
@@ -23,7 +26,8 @@ class Node:
     """A node that follows its leases and serves nothing."""
 
     def __init__(self, database: str, port: int) -> None:
-        self.ownership = PostgresOwnership(database, NodeAddress("127.0.0.1", port, "1.2"))
+        address = NodeAddress("127.0.0.1", port, "1.2", f"name-{port}")
+        self.ownership = PostgresOwnership(database, address)
         self.ownership.on_change = self._look
         self._work: set[asyncio.Task[None]] = set()
 
@@ -105,6 +109,23 @@ async def test_what_takes_too_long_and_who_is_unknown(
     nodes[0].ownership.on_change = None  # it hands nothing over
     with pytest.raises(OperationTimeout, match="not drained after"):
         await service.drain(1, 0.2)
+
+
+async def test_a_node_is_found_by_the_name_in_its_certificate(
+    service: ClusterService, database: str, tmp_path: Path
+) -> None:
+    assert await service.number_of("name-7002") == 2
+    report = await service.status()
+    assert [node["name"] for node in report["nodes"]] == ["name-7001", "name-7002"]
+    with pytest.raises(ArgumentError, match="The live nodes are: name-7001, name-7002"):
+        await service.number_of("other")
+    make_cluster(tmp_path, "name-7002", SystemClock())
+    run = partial(CliRunner().invoke, app)
+    words = ["cluster", "drain", "--this-node", "--cluster-tls", str(tmp_path)]
+    told = await asyncio.to_thread(run, [*words, "--json", "--cluster", database])
+    assert [node["state"] for node in json.loads(told.stdout)["nodes"]] == ["up", "draining"]
+    told = await asyncio.to_thread(run, ["cluster", "drain", "--cluster", database])
+    assert told.exit_code == 2 and "--this-node" in told.stderr
 
 
 async def test_the_verbs(service: ClusterService, database: str) -> None:
