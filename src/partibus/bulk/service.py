@@ -6,8 +6,8 @@ fragments and for nothing else. It knows no Arrow and no Flight; rights are chec
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 from partibus.bulk import requests as asked
 from partibus.bulk.answers import Answer, Messages, MessagesAnswer
@@ -15,13 +15,14 @@ from partibus.bulk.filter import compile_filter
 from partibus.domain.address import parse_address
 from partibus.domain.errors import ArgumentError, BusError, EntityNotFound, StoreUnavailable
 from partibus.fragment.claims import commands as claims
-from partibus.fragment.commands import SubQueueType
+from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.cursors import commands as cursors
 from partibus.fragment.handle import LocalFragment
 from partibus.gateway.namespace import Entity, Namespace
 
 Fields = dict[str, Any]
 Local = dict[int, LocalFragment]
+Result = TypeVar("Result")
 _SUBQUEUES: Final[dict[str, SubQueueType | None]] = {
     "none": SubQueueType.MAIN,
     "deadletter": SubQueueType.DEAD_LETTER,
@@ -69,31 +70,20 @@ class BulkService:
         subqueue = _SUBQUEUES[request.sub_queue]
         whole = asked.Limits(request.max_messages, request.max_bytes)
 
-        async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[cursors.RangePlan]()
-            start = request.start[fragment.index]
-            own = request.limits.get(fragment.index, whole)
-            fragment.submit(cursors.PlanRange(answer, subqueue, start, own.messages, own.bytes))
-            plan = await answer.value
-            return {
-                "earliest": plan.earliest,
-                "end": plan.end,
-                "count": plan.count,
-                "bytes": plan.byte_count,
-                "next": plan.next_sequence,
-            }
+        def command(index: int, answer: Answer[cursors.RangePlan]) -> Command:
+            own = request.limits.get(index, whole)
+            start = request.start[index]
+            return cursors.PlanRange(answer, subqueue, start, own.messages, own.bytes)
 
-        return await _each(self._local(request.entity, request.start), ask)
+        return await _each(self._local(request.entity, request.start), command, _plan)
 
     async def find(self, request: asked.FindRequest) -> Fields:
         """The first message of each fragment from a time on."""
-
-        async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[int]()
-            fragment.submit(cursors.FindTime(answer, request.timestamp_ms))
-            return {"number": await answer.value}
-
-        return await _each(self._local(request.entity, request.fragments), ask)
+        return await _each(
+            self._local(request.entity, request.fragments),
+            lambda _, answer: cursors.FindTime(answer, request.timestamp_ms),
+            _number,
+        )
 
     async def check_filter(self, request: asked.FilterRequest) -> Fields:
         """Refuse a filter that cannot be used, before anything is read with it."""
@@ -103,102 +93,77 @@ class BulkService:
 
     async def claim(self, request: asked.ClaimRequest) -> Fields:
         """Hold messages."""
+        claim = (request.owner, request.epoch, request.start)
 
-        async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[claims.ClaimSummary]()
-            limits = request.limits[fragment.index]
-            fragment.submit(
-                claims.ClaimMessages(
-                    answer,
-                    request.owner,
-                    request.epoch,
-                    request.start,
-                    limits.messages,
-                    limits.bytes,
-                    request.duration_ms,
-                )
-            )
-            return _claim(await answer.value)
+        def command(index: int, answer: Answer[claims.ClaimSummary]) -> Command:
+            most = request.limits[index]
+            limits = (most.messages, most.bytes, request.duration_ms)
+            return claims.ClaimMessages(answer, *claim, *limits)
 
-        return await _each(self._local(request.entity, request.limits), ask)
+        return await _each(self._local(request.entity, request.limits), command, _claim)
 
     async def renew(self, request: asked.RenewRequest) -> Fields:
         """Hold them for longer."""
-
-        async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[claims.ClaimSummary]()
-            claim = (request.owner, request.epoch, request.start)
-            fragment.submit(claims.RenewClaim(answer, *claim, request.duration_ms))
-            return _claim(await answer.value)
-
-        return await _each(self._local(request.entity, request.fragments), ask)
+        claim = (request.owner, request.epoch, request.start)
+        return await _each(
+            self._local(request.entity, request.fragments),
+            lambda _, answer: claims.RenewClaim(answer, *claim, request.duration_ms),
+            _claim,
+        )
 
     async def settle(self, request: asked.SettleRequest) -> Fields:
         """Complete them."""
-
-        async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[int]()
-            fragment.submit(claims.SettleClaim(answer, request.owner, request.epoch, request.start))
-            return {"count": await answer.value}
-
-        return await _each(self._local(request.entity, request.fragments), ask)
+        claim = (request.owner, request.epoch, request.start)
+        return await _each(
+            self._local(request.entity, request.fragments),
+            lambda _, answer: claims.SettleClaim(answer, *claim),
+            _count,
+        )
 
     async def release(self, request: asked.ReleaseRequest) -> Fields:
         """Give them back."""
-
-        async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[int]()
-            fragment.submit(
-                claims.ReleaseClaim(answer, request.owner, request.epoch, request.forget)
-            )
-            return {"count": await answer.value}
-
-        return await _each(self._local(request.entity, request.fragments), ask)
+        claim = (request.owner, request.epoch, request.forget)
+        return await _each(
+            self._local(request.entity, request.fragments),
+            lambda _, answer: claims.ReleaseClaim(answer, *claim),
+            _count,
+        )
 
     async def claims(self, request: asked.ListRequest) -> Fields:
         """Who holds what."""
-
-        async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[list[claims.ClaimSummary]]()
-            fragment.submit(claims.ListClaims(answer))
-            return {"claims": [_claim(summary) for summary in await answer.value]}
-
-        return await _each(self._local(request.entity, request.fragments), ask)
+        return await _each(
+            self._local(request.entity, request.fragments),
+            lambda _, answer: claims.ListClaims(answer),
+            _claims,
+        )
 
     async def place(self, request: asked.PlaceRequest) -> Fields:
         """Make a cursor, or move it."""
-
-        async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[cursors.CursorSummary]()
-            position = request.positions[fragment.index]
-            limits = (request.retain_ms, request.retain_bytes)
-            fragment.submit(cursors.PlaceCursor(answer, request.name, position, *limits))
-            return _cursor(await answer.value)
-
-        return await _each(self._local(request.entity, request.positions), ask)
+        limits = (request.retain_ms, request.retain_bytes)
+        return await _each(
+            self._local(request.entity, request.positions),
+            lambda index, answer: cursors.PlaceCursor(
+                answer, request.name, request.positions[index], *limits
+            ),
+            _cursor,
+        )
 
     async def drop(self, request: asked.CursorRequest) -> Fields:
         """Forget a cursor; fragments that do not have it have nothing to forget."""
-
-        async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[int]()
-            fragment.submit(cursors.DropCursor(answer, request.name))
-            try:
-                return {"count": await answer.value}
-            except EntityNotFound:
-                return {"count": 0}
-
-        return await _each(self._local(request.entity), ask)
+        return await _each(
+            self._local(request.entity),
+            lambda _, answer: cursors.DropCursor(answer, request.name),
+            _count,
+            if_missing=_count(0),
+        )
 
     async def cursors(self, request: asked.ListRequest) -> Fields:
         """Every cursor."""
-
-        async def ask(fragment: LocalFragment) -> Fields:
-            answer = Answer[list[cursors.CursorSummary]]()
-            fragment.submit(cursors.ListCursors(answer))
-            return {"cursors": [_cursor(cursor) for cursor in await answer.value]}
-
-        return await _each(self._local(request.entity, request.fragments), ask)
+        return await _each(
+            self._local(request.entity, request.fragments),
+            lambda _, answer: cursors.ListCursors(answer),
+            _cursors,
+        )
 
     # --- reading --------------------------------------------------------------------------
 
@@ -220,16 +185,25 @@ class BulkService:
         return messages, bodies
 
 
-async def _each(fragments: Local, ask: Callable[[LocalFragment], Awaitable[Fields]]) -> Fields:
+async def _each(
+    fragments: Local,
+    command: Callable[[int, Answer[Result]], Command],
+    fields: Callable[[Result], Fields],
+    if_missing: Fields | None = None,
+) -> Fields:
     """Ask all fragments at once; a failure is reported in the fragment's place."""
 
-    async def guarded(fragment: LocalFragment) -> Fields:
+    async def ask(index: int, fragment: LocalFragment) -> Fields:
+        answer = Answer[Result]()
         try:
-            return {**await ask(fragment), "error": None}
+            fragment.submit(command(index, answer))
+            return {**fields(await answer.value), "error": None}
         except BusError as error:
+            if if_missing is not None and isinstance(error, EntityNotFound):
+                return {**if_missing, "error": None}
             return {"error": error_fields(error)}
 
-    answers = await asyncio.gather(*(guarded(fragment) for fragment in fragments.values()))
+    answers = await asyncio.gather(*(ask(*item) for item in fragments.items()))
     return {"fragments": dict(zip(fragments, answers, strict=True))}
 
 
@@ -258,6 +232,32 @@ def _status(fragment: LocalFragment) -> Fields:
         "available": fragment.is_available,
         "error": None,
     }
+
+
+def _number(number: int) -> Fields:
+    return {"number": number}
+
+
+def _count(count: int) -> Fields:
+    return {"count": count}
+
+
+def _plan(plan: cursors.RangePlan) -> Fields:
+    return {
+        "earliest": plan.earliest,
+        "end": plan.end,
+        "count": plan.count,
+        "bytes": plan.byte_count,
+        "next": plan.next_sequence,
+    }
+
+
+def _claims(summaries: list[claims.ClaimSummary]) -> Fields:
+    return {"claims": [_claim(summary) for summary in summaries]}
+
+
+def _cursors(summaries: list[cursors.CursorSummary]) -> Fields:
+    return {"cursors": [_cursor(summary) for summary in summaries]}
 
 
 def _claim(summary: claims.ClaimSummary) -> Fields:

@@ -48,6 +48,8 @@ CaFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ShownMax = Annotated[int, typer.Option(metavar="N", min=1, help="Show at most this many.")]
+ShowsAll = Annotated[bool, typer.Option("--all", help="Show all.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 

@@ -31,6 +31,16 @@ _ANNOTATIONS: Final = {
     "partitionkey": PARTITION_KEY,
     "viapartitionkey": VIA_PARTITION_KEY,
 }
+_PROPERTIES: Final = {
+    "messageid": "message_id",
+    "correlationid": "correlation_id",
+    "label": "subject",
+    "to": "to",
+    "replyto": "reply_to",
+    "sessionid": "group_id",
+    "replytosessionid": "reply_to_group_id",
+    "contenttype": "content_type",
+}
 
 
 class HeaderTooLarge(Exception):
@@ -109,26 +119,11 @@ class _Copy:
             self._annotations[name] = value
 
     def _set_property(self, name: str, text: str | None) -> None:
-        properties = self.properties
-        if name == "messageid":
-            # Clients settle by it, so there is always one (amqp-contract 8.2).
-            properties.message_id = text or uuid.uuid4().hex
-        elif name == "correlationid":
-            properties.correlation_id = text
-        elif name == "label":
-            properties.subject = text
-        elif name == "to":
-            properties.to = text
-        elif name == "replyto":
-            properties.reply_to = text
-        elif name == "sessionid":
-            properties.group_id = text
-        elif name == "replytosessionid":
-            properties.reply_to_group_id = text
-        elif name == "contenttype":
-            properties.content_type = text
-        else:
+        if name not in _PROPERTIES:
             raise EvaluationError(f"The system property '{name}' cannot be set.")
+        # Clients settle by the message id, so there is always one (amqp-contract 8.2).
+        given = text or uuid.uuid4().hex if name == "messageid" else text
+        setattr(self.properties, _PROPERTIES[name], given)
 
     def finished(self) -> NewMessage:
         """The copy as it will be stored."""

@@ -184,8 +184,8 @@ def claim_taken(state: State, change: Change, now_ms: int, out: Effects) -> None
 
 
 def abort_claim(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the messages wait as before."""
-    assert isinstance(change, Claiming)
+    """The store failed: the messages wait, or stay claimed, as before."""
+    assert isinstance(change, Claiming | ClaimSettlement)
     for held in change.messages:
         state.main.let_go(held)
         state.main.put_back(held)
@@ -309,16 +309,6 @@ def claim_settled(state: State, change: Change, now_ms: int, out: Effects) -> No
     out.released.extend(messages)
     claim.epoch, claim.busy = change.command.epoch, False
     out.outward.append(Done(change.command.port, len(messages)))
-
-
-def abort_claim_settlement(state: State, change: Change, error: BusError, out: Effects) -> None:
-    """The store failed: the claim stands as it was."""
-    assert isinstance(change, ClaimSettlement)
-    for held in change.messages:
-        state.main.let_go(held)
-        state.main.put_back(held)
-    change.claim.busy = False
-    out.outward.append(Failed(change.command.port, error))
 
 
 def release_claim(state: State, command: Command, now_ms: int, out: Effects) -> None:

@@ -40,7 +40,7 @@ CLAIMS: Final = Feature(
     {
         changes.Claiming: (behaviour.claim_taken, behaviour.abort_claim),
         changes.ClaimRenewal: (behaviour.claim_renewed, behaviour.abort_renewal),
-        changes.ClaimSettlement: (behaviour.claim_settled, behaviour.abort_claim_settlement),
+        changes.ClaimSettlement: (behaviour.claim_settled, behaviour.abort_claim),
         changes.ClaimRelease: (behaviour.claim_released, behaviour.abort_release),
         changes.ClaimLapse: (behaviour.claim_lapsed, behaviour.abort_lapse),
     },

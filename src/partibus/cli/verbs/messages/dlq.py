@@ -10,7 +10,7 @@ import typer
 
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.completion import complete_entity
-from partibus.cli.options import AsJson, Entity, LookOption, Yes
+from partibus.cli.options import AsJson, Entity, LookOption, ShownMax, ShowsAll, Yes
 from partibus.cli.quantities import rate_per_s
 
 if TYPE_CHECKING:
@@ -110,12 +110,8 @@ def _count(reasons: dict[str, dict[str, Any]], message: "IncomingMessage") -> No
 async def peek(
     place: "Place",
     entity: Entity,
-    max: Annotated[  # noqa: A002 - the word of the flag
-        int, typer.Option(metavar="N", min=1, help="Show at most this many.")
-    ] = 10,
-    all: Annotated[  # noqa: A002 - the word of the flag
-        bool, typer.Option("--all", help="Show all.")
-    ] = False,
+    max: ShownMax = 10,  # noqa: A002 - the word of the flag
+    all: ShowsAll = False,  # noqa: A002 - the word of the flag
     look: LookOption = None,
     json: AsJson = False,
 ) -> None:

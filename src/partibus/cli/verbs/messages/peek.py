@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from partibus.cli.asking import on_server
-from partibus.cli.options import AsJson, DeadLetter, Entity, LookOption, Session
+from partibus.cli.options import AsJson, DeadLetter, Entity, LookOption, Session, ShownMax, ShowsAll
 from partibus.cli.quantities import span_ms
 
 if TYPE_CHECKING:
@@ -24,12 +24,8 @@ async def peek(
     from_number: Annotated[
         int, typer.Option("--from", metavar="NUMBER", min=0, help="Begin at this sequence number.")
     ] = 0,
-    max: Annotated[  # noqa: A002 - the word of the flag
-        int, typer.Option(metavar="N", min=1, help="Show at most this many.")
-    ] = 10,
-    all: Annotated[  # noqa: A002 - the word of the flag
-        bool, typer.Option("--all", help="Show all.")
-    ] = False,
+    max: ShownMax = 10,  # noqa: A002 - the word of the flag
+    all: ShowsAll = False,  # noqa: A002 - the word of the flag
     dead_letter: DeadLetter = False,
     session: Session = None,
     look: LookOption = None,

@@ -12,7 +12,7 @@ import typer
 from partibus.cli.added_options import gathers
 from partibus.cli.asking import on_server, print_json
 from partibus.cli.messages.options import message_template
-from partibus.cli.options import AsJson, Destination, LookOption
+from partibus.cli.options import AsJson, Destination, LookOption, ShownMax
 
 if TYPE_CHECKING:
     from partibus.cli.place import Place
@@ -73,9 +73,7 @@ async def create(
 async def list_scheduled(
     place: "Place",
     entity: Destination,
-    max: Annotated[  # noqa: A002 - the word of the flag
-        int, typer.Option(metavar="N", min=1, help="Show at most this many.")
-    ] = 10,
+    max: ShownMax = 10,  # noqa: A002 - the word of the flag
     look: LookOption = None,
     json: AsJson = False,
 ) -> None:
