@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -50,22 +51,17 @@ ANSWER_S: Final = 5.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Peers:
     """All other workers, in both directions."""
 
-    def __init__(
-        self,
-        membership: PeerGroup,
-        loop: asyncio.AbstractEventLoop,
-        scheduler: Scheduler,
-        find: Callable[[int], Fragment | None],
-        control: ControlHub,
-    ) -> None:
-        self.membership = membership
-        self.loop = loop
-        self._find = find
-        self._control = control
-        self._scheduler = scheduler
+    membership: PeerGroup
+    loop: asyncio.AbstractEventLoop
+    scheduler: Scheduler
+    find: Callable[[int], Fragment | None]
+    control: ControlHub
+
+    def __post_init__(self) -> None:
         self._far: dict[int, FarBroker] = {}
         self._connectors: dict[int, asyncio.Task[None]] = {}
         self._answering: set[asyncio.Task[bytes]] = set()
@@ -73,7 +69,7 @@ class Peers:
         self._all_connected = asyncio.Event()
         self._heard_from: dict[int, asyncio.Event] = {}
         """Set by the greeting of a worker, which can be reached at that moment."""
-        self.transport = membership.transport
+        self.transport = self.membership.transport
         self._door: PeerDoor | None = None
         self._guests: dict[Guest, None] = {}
         self._callers: dict[Caller, None] = {}
@@ -84,12 +80,12 @@ class Peers:
         self.lanes: LaneTable | None = None
         """Where lanes are served, when that changes; None where each store has its worker."""
         self._own_lanes: Mapping[int, int] = {}
-        for number in membership.others:
+        for number in self.membership.others:
             self._know(number)
-        control.reach(self)
+        self.control.reach(self)
 
     def _know(self, number: int) -> FarBroker:
-        far = self._far[number] = FarBroker(number, self._scheduler, self.membership.kind)
+        far = self._far[number] = FarBroker(number, self.scheduler, self.membership.kind)
         self._heard_from[number] = asyncio.Event()
         return far
 
@@ -248,7 +244,7 @@ class Peers:
 
     def make_host(self, guest: "Guest") -> Host:
         """Serve a worker that has greeted."""
-        host = Host(guest.channel, self._find, self._answer, self._store_facts)
+        host = Host(guest.channel, self.find, self._answer, self._store_facts)
         self._guests[guest] = None
         if guest.worker in self._heard_from:
             self._heard_from[guest.worker].set()
@@ -296,7 +292,7 @@ class Peers:
 
     def _answer(self, name: str, payload: bytes) -> bytes | asyncio.Future[bytes]:
         with _failures_of(name):
-            answer = self._control.answer(name, msgspec.json.decode(payload, type=Payload))
+            answer = self.control.answer(name, msgspec.json.decode(payload, type=Payload))
             if isinstance(answer, dict):
                 return msgspec.json.encode(answer)
         task = self.loop.create_task(_encoded_later(name, answer))

@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -110,43 +111,38 @@ def _keep_alive(sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_S * 1000)
 
 
+@dataclass(eq=False)
 class _TlsDoor:
     """Accepts connections and lets in who shows a certificate of the cluster."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
-        certificates: PeerCertificates,
-        make: Callable[[], PeerChannel],
-        refusals: "Refusals",
-    ) -> None:
-        self._loop = loop
-        self._refusals = refusals
-        self._sock = sock
-        self._certificates = certificates
-        self._make = make
+    loop: asyncio.AbstractEventLoop
+    sock: socket.socket
+    certificates: PeerCertificates
+    make: Callable[[], PeerChannel]
+    refusals: "Refusals"
+
+    def __post_init__(self) -> None:
         self._room = asyncio.Semaphore(HANDSHAKES_MAX)
         self._admitting: set[asyncio.Task[None]] = set()
-        self._accepting = loop.create_task(self._accept())
+        self._accepting = self.loop.create_task(self._accept())
 
     def close(self) -> None:
         self._accepting.cancel()
         for task in self._admitting:
             task.cancel()
-        self._sock.close()
+        self.sock.close()
 
     async def _accept(self) -> None:
         while True:
             await self._room.acquire()
             try:
-                sock, address = await self._loop.sock_accept(self._sock)
+                sock, address = await self.loop.sock_accept(self.sock)
             except OSError as error:
                 self._room.release()
                 log.error("a connection of another node could not be accepted: %s", error)
                 await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
-            task = self._loop.create_task(self._admit(sock, str(address[0])))
+            task = self.loop.create_task(self._admit(sock, str(address[0])))
             self._admitting.add(task)
             task.add_done_callback(self._admitted)
 
@@ -158,16 +154,16 @@ class _TlsDoor:
         sock.setblocking(False)
         _keep_alive(sock)
         try:
-            await self._loop.connect_accepted_socket(
-                self._make,
+            await self.loop.connect_accepted_socket(
+                self.make,
                 sock,
-                ssl=self._certificates.to_accept(),
+                ssl=self.certificates.to_accept(),
                 ssl_handshake_timeout=HANDSHAKE_S,
             )
         except ConnectionError:
             sock.close()  # it hangs up, or says nothing: it may be stopping
         except OSError as error:
-            self._refusals.note(f"{where} connects to the port of the nodes and is refused", error)
+            self.refusals.note(f"{where} connects to the port of the nodes and is refused", error)
             sock.close()
 
 

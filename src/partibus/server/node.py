@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -87,48 +88,40 @@ FLUSH_S_MAX: Final = 30.0
 _log: Final = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Node:
     """Everything behind the ports."""
 
-    def __init__(
-        self,
-        settings: ServeSettings,
-        clock: Clock,
-        definitions: Definitions | None = None,
-        membership: Membership | None = None,
-        gate: Callable[[], Awaitable[None]] | None = None,
-        progress: Callable[[], None] = no_progress,
-        is_guest: bool = False,
-        seat: Seat | None = None,
-    ) -> None:
-        self._seat = seat
-        """Its place in a cluster; None when the server is alone."""
-        self._progress = progress
-        """Told of every step of the start, which may take long."""
-        self._gate = gate
-        """What a worker waits for when it has checked its stores and others have not yet."""
-        self._settings = settings
-        self._clock = clock
-        """The machine's: of connections and tokens, whatever time it is for messages."""
-        self._is_guest = is_guest
-        """Whether its namespace is one beside a server's own, for a test."""
+    settings: ServeSettings
+    clock: Clock
+    """The machine's: of connections and tokens, whatever time it is for messages."""
+    definitions: Definitions | None = None
+    membership: Membership | None = None
+    """None when this process is the whole server."""
+    gate: Callable[[], Awaitable[None]] | None = None
+    """What a worker waits for when it has checked its stores and others have not yet."""
+    progress: Callable[[], None] = no_progress
+    """Told of every step of the start, which may take long."""
+    is_guest: bool = False
+    """Whether its namespace is one beside a server's own, for a test."""
+    seat: Seat | None = None
+    """Its place in a cluster; None when the server is alone."""
+
+    def __post_init__(self) -> None:
         self.hosted: HostedNamespaces | None = None
         self._time: BusTime
-        self._definitions = definitions
-        self._membership = membership
-        """None when this process is the whole server."""
         self._peers: Peers | None = None
         self._brokers: dict[int, Broker] = {}
         """The brokers of this process by the number of their store."""
         self._loads = ServerLoads(self._brokers)
         self._machines: dict[int, Machine] = {}
-        self.control = ControlHub(0 if membership is None else membership.worker)
+        self.control = ControlHub(0 if self.membership is None else self.membership.worker)
         """Where administrative questions are asked and answered."""
         self._follower: Follower
         self._clock_watch: ClockWatch
         self._idle: IdleWatch
         self.administration: Administration
-        self.health = HealthService(self.control, settings.stores, seat is not None)
+        self.health = HealthService(self.control, self.settings.stores, self.seat is not None)
         self.bulk: BulkPath
         self._faults: FaultBox | None = None
         self._couriers: Couriers
@@ -153,24 +146,24 @@ class Node:
         """Open the catalog and the stores, and bring every fragment up."""
         loop = asyncio.get_running_loop()
         scheduler = LoopScheduler(loop)
-        self._time = BusTime(self._clock, scheduler, loop if self._settings.fake_time else None)
-        vault = vault_of(self._settings, makes=self._membership is None)
-        stores = StoreMaker(self._settings, scheduler.call_from_thread, scheduler, vault)
+        self._time = BusTime(self.clock, scheduler, loop if self.settings.fake_time else None)
+        vault = vault_of(self.settings, makes=self.membership is None)
+        stores = StoreMaker(self.settings, scheduler.call_from_thread, scheduler, vault)
         with contextlib.ExitStack() as undo:
             undo.callback(self._at_end.close)
             self._encrypted = encrypted_catalog(
-                vault, self._catalog_path(), self._settings, self._membership, self._at_end
+                vault, self._catalog_path(), self.settings, self.membership, self._at_end
             )
             await self._open(stores, scheduler, undo)
             undo.pop_all()
         self.live = ServerNamespace(self.catalog, self.control, self._loads, self._writer)
         namespace = Namespace(self.catalog)
-        to_transfer = self._settings.forward_failures_to_transfer
+        to_transfer = self.settings.forward_failures_to_transfer
         failures = SubQueueType.TRANSFER_DEAD_LETTER if to_transfer else SubQueueType.DEAD_LETTER
         self._couriers = Couriers(namespace, scheduler, failures)
         self._lanes = await self._make_lanes(namespace, scheduler)
         self._lanes.idle_times = self.catalog.idle_times()
-        group = self._membership if self._seat is None else self._seat.group
+        group = self.membership if self.seat is None else self.seat.group
         if group is not None:
             self._peers = Peers(group, loop, scheduler, self._lanes.find, self.control)
             self._peers.watch(self._brokers)
@@ -179,7 +172,7 @@ class Node:
         # A topic comes before its subscriptions: it is older.
         for record in self.catalog.entities():
             self._lanes.serve(record)
-            self._progress()
+            self.progress()
         for number, broker in self._brokers.items():
             if self._belonging is not None:
                 self._belonging.drop_deleted(number, broker)
@@ -187,40 +180,40 @@ class Node:
         self.gateway = Gateway(
             namespace,
             self._access_control(),
-            self._clock,
+            self.clock,
             scheduler,
             ConnectionSettings(
                 container_id="partibus",
                 properties={"product": "partibus", "version": __version__},
             ),
-            ClientFaults() if self._settings.faults else None,
+            ClientFaults() if self.settings.faults else None,
             run=self.catalog.lock_prefix,
             live=self.live,
-            merges_peeks=self._settings.peek_partitioned == MERGED,
-            memory=MemoryAccount(memory_limit_bytes(self._settings)),
+            merges_peeks=self.settings.peek_partitioned == MERGED,
+            memory=MemoryAccount(memory_limit_bytes(self.settings)),
             give_back=lambda: give_memory_back(loop),
         )
         self.gateway.start()
         self._follower = Follower(self.catalog, scheduler)
-        self._follower.on_told = None if self._seat is None else self._seat.heard
+        self._follower.on_told = None if self.seat is None else self.seat.heard
         self._follower.start(self.control)
         clock = self._time.clock
-        decides = None if self._seat is None else self._seat.decides
+        decides = None if self.seat is None else self.seat.decides
         self._idle = IdleWatch(
             self.catalog, self.live, self.control, clock, self._machines, decides
         )
         self._idle.start()
-        self._clock_watch = ClockWatch(self._clock, scheduler, self._clock_stepped)
+        self._clock_watch = ClockWatch(self.clock, scheduler, self._clock_stepped)
         self._clock_watch.start()
         self._open_administration(stores, scheduler)
-        if self._settings.testing and not self._is_guest:
+        if self.settings.testing and not self.is_guest:
             self.hosted = self.administration.namespaces = HostedNamespaces(self)
         if self._peers is not None:
             await self._peers.start()
             # What was changed while nobody could ask this worker to follow.
             self.catalog.refresh()
-        if self._seat is not None:
-            await self._open_lanes(self._seat, stores)
+        if self.seat is not None:
+            await self._open_lanes(self.seat, stores)
 
     async def stop(self) -> None:
         """Answer what was taken from clients, tell them, make everything durable, close.
@@ -240,8 +233,8 @@ class Node:
         self._couriers.stop()
         await until(self._has_answered, ANSWER_S_MAX)
         self.gateway.close()
-        if self._seat is not None:
-            await self._seat.leave()
+        if self.seat is not None:
+            await self.seat.leave()
         elif self._peers is not None:
             self._peers.say_quiet()
             await until(self._peers.others_are_quiet, ANSWER_S_MAX)
@@ -250,7 +243,7 @@ class Node:
         if self._peers is not None:
             await self._peers.close()
         for broker in self._brokers.values():
-            broker.close(self._settings.keep_locks)
+            broker.close(self.settings.keep_locks)
         self._writer.close()
         self._time.stop()
         if self._seen is not None:
@@ -276,19 +269,19 @@ class Node:
 
     def connection_string(self, host: str, port: int) -> str:
         """What a client pastes to reach this node."""
-        data = self._settings.data if self._seat is None else None
+        data = self.settings.data if self.seat is None else None
         return connection_string(self.catalog, data, self._shows_key, host, port)
 
     def guest(self) -> "Node":
         """A node for a namespace beside this one, with what the file declares in it."""
-        return Node(self._settings, SystemClock(), self._definitions, is_guest=True)
+        return Node(self.settings, SystemClock(), self.definitions, is_guest=True)
 
     def management(self) -> "ManagementApplication":
         """The management API; its library is loaded when the first HTTP request comes."""
         from partibus.atom.application import ManagementApplication
 
         access, figures = self.gateway.access, self.administration
-        return ManagementApplication(self.catalog, self.live, access, figures, self._clock)
+        return ManagementApplication(self.catalog, self.live, access, figures, self.clock)
 
     # --- parts ----------------------------------------------------------------------------
 
@@ -298,17 +291,17 @@ class Node:
         """Open catalog and stores, and change them only when they belong together."""
         self._open_catalog(undo)
         first_token = new_first_token()
-        for number in filter(self._owns, range(self._settings.stores)):
+        for number in filter(self._owns, range(self.settings.stores)):
             broker = self._make_broker(stores, first_token, number)
             undo.callback(broker.abandon)
             self._open_broker(number, broker)
-        if self._gate is not None:
-            await self._gate()
+        if self.gate is not None:
+            await self.gate()
             self.catalog.refresh()
         else:
-            wanted = self._definitions
-            self._shows_key = await declare_in_turn(self.catalog, self._settings, wanted)
-        if self._belonging is not None and self._seat is None:
+            wanted = self.definitions
+            self._shows_key = await declare_in_turn(self.catalog, self.settings, wanted)
+        if self._belonging is not None and self.seat is None:
             await begin_stores(self.catalog, self._brokers)
             self._keep_copy()
             self._follow_stores(scheduler)
@@ -318,7 +311,7 @@ class Node:
         namespace = self.catalog.identity.namespace()
         assert namespace is not None
         self._seen = SeenNotes(
-            self._settings.data,
+            self.settings.data,
             namespace,
             self._brokers,
             lambda: self.catalog.generation,
@@ -328,21 +321,21 @@ class Node:
 
     def _keep_copy(self) -> None:
         """One process keeps the copy of the catalog; without it only a repair has less to go on."""
-        if self._settings.memory or self.control.worker != 0 or self._seat is not None:
+        if self.settings.memory or self.control.worker != 0 or self.seat is not None:
             return
         try:
-            self.catalog.keep_copy(self._settings.data / COPY_NAME)
+            self.catalog.keep_copy(self.settings.data / COPY_NAME)
         except BusError as error:
             _log.warning("no copy of the catalog: %s", error.text)
 
     def _open_catalog(self, undo: contextlib.ExitStack) -> None:
-        settings, membership = self._settings, self._membership
+        settings, membership = self.settings, self.membership
         file = self._catalog_path()
-        if self._seat is not None:
-            self.catalog = self._seat.follow_catalog()
+        if self.seat is not None:
+            self.catalog = self.seat.follow_catalog()
             undo.callback(self.catalog.close)
-            self._writer = CatalogWriter(self.catalog, self._seat.open_catalog)
-            self._writer.on_written = self._seat.heard
+            self._writer = CatalogWriter(self.catalog, self.seat.open_catalog)
+            self._writer.on_written = self.seat.heard
             self._belonging = Belonging(Path("the catalog"), settings, self.catalog)
             return
         if file is not None and not settings.memory and membership is None:
@@ -357,16 +350,16 @@ class Node:
 
     def _catalog_path(self) -> Path | None:
         """Where the catalog lies; None when it is kept in memory."""
-        membership = self._membership
-        return catalog_file(self._settings) if membership is None else membership.catalog
+        membership = self.membership
+        return catalog_file(self.settings) if membership is None else membership.catalog
 
     async def _make_lanes(self, namespace: Namespace, scheduler: LoopScheduler) -> Lanes:
         args = (self._brokers, self._machines, self.catalog, namespace, self._couriers)
         clock = self._time.clock
-        if self._seat is None:
+        if self.seat is None:
             return Lanes(*args, clock)
-        number = self.control.worker = await self._seat.join(self.catalog)
-        lanes = MovingLanes(*args, clock, self._seat.group.lanes, scheduler, number)
+        number = self.control.worker = await self.seat.join(self.catalog)
+        lanes = MovingLanes(*args, clock, self.seat.group.lanes, scheduler, number)
         self._moving = lanes
         return lanes
 
@@ -374,24 +367,24 @@ class Node:
         """Serve the lanes that this node is to have."""
         assert self._peers is not None and self._belonging is not None
         make = partial(self._make_broker, stores, 0)
-        keeps_locks = self._settings.keep_locks
+        keeps_locks = self.settings.keep_locks
         await seat.begin(self._moving, self._peers, self._belonging, make, keeps_locks)
 
     def _make_broker(self, stores: StoreMaker, first_token: int, number: int) -> Broker:
         time = self._time
         broker = Broker(stores.make(number), time.clock, time.timers, stop_at_once, first_token)
-        if not self._settings.memory:
-            is_lane = number in self._settings.store_databases
-            directory = self._settings.store_directories[number]
-            name = self._settings.store_name(number) if is_lane else directory
+        if not self.settings.memory:
+            is_lane = number in self.settings.store_databases
+            directory = self.settings.store_directories[number]
+            name = self.settings.store_name(number) if is_lane else directory
             broker.retell = words_for_clients(number, name)
         return broker
 
     def _open_broker(self, number: int, broker: Broker) -> None:
         try:
-            broker.open(self._progress)
+            broker.open(self.progress)
         except StoreCorrupt as error:
-            place = self._settings.store_name(number)
+            place = self.settings.store_name(number)
             if error.path is not None or place in error.text:
                 raise
             # Records that contradict each other were found without regard to where they lie.
@@ -403,12 +396,12 @@ class Node:
 
     def _owns(self, store: int) -> bool:
         """Whether this process is the one writer of a store."""
-        if self._seat is not None:
+        if self.seat is not None:
             return False  # lanes come and go
-        return self._membership is None or self._membership.owns(store)
+        return self.membership is None or self.membership.owns(store)
 
     def _access_control(self) -> AccessControl:
-        jwt = self._settings.jwt
+        jwt = self.settings.jwt
         return AccessControl(self.catalog, None if jwt is None else JwtVerifier(jwt))
 
     def _open_administration(self, stores: StoreMaker, scheduler: LoopScheduler) -> None:
@@ -418,29 +411,29 @@ class Node:
         OwnHealth(self._brokers, self.catalog).register(self.control)
         LiveSample(self._brokers, self._machines, self.catalog, gateway).register(self.control)
         self.bulk = BulkPath(
-            self._settings,
+            self.settings,
             gateway.namespace,
             gateway.access,
-            self._clock,
+            self.clock,
             self.control,
             gateway.memory,
         )
-        if self._seat is not None:
-            self.bulk.owner_of = self._seat.group.owner_of
+        if self.seat is not None:
+            self.bulk.owner_of = self.seat.group.owner_of
         self.administration = Administration(
-            self._settings,
+            self.settings,
             self.catalog,
             gateway.namespace,
             gateway.access,
-            self._clock,
+            self.clock,
             self.control,
             self.bulk,
             BackupService(
-                self._settings,
+                self.settings,
                 self._catalog_path(),
                 self._brokers,
                 self.control,
-                self._clock,
+                self.clock,
                 scheduler,
                 self._encrypted,
             ),
@@ -461,10 +454,10 @@ class Node:
             look = partial(self._clock_stepped, 0)
             at_rest, fake = self._has_answered, self._time.fake
             self.administration.clock = ClockService(fake, at_rest, self._idle, look)
-        if self._settings.testing:
-            self.administration.reset = partial(reset, self.catalog, self.live, self._definitions)
+        if self.settings.testing:
+            self.administration.reset = partial(reset, self.catalog, self.live, self.definitions)
         if gateway.faults is not None:
-            if not self._settings.testing:
+            if not self.settings.testing:
                 _log.warning("fault injection is enabled: use this server for tests only")
             clock, timers = self._time.clock, self._time.timers
             self._faults = FaultBox(stores.faults, gateway, gateway.faults, clock, timers)
