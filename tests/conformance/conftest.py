@@ -8,42 +8,36 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusClient
 
+from conformance import one_machine
 from support.namespace import Queues, write_namespace
-from support.server import ServerProcess
-
-if TYPE_CHECKING:
-    from support.postgres import PostgresServer
+from support.server import ON_CLUSTER, ServerProcess
 
 HERE = Path(__file__).parent
-ON_CLUSTER = "PARTIBUS_TESTS_ON_CLUSTER"
-"""Set by `make test-cluster`: the server of the session is a node of a cluster."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _databases(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With `make test-cluster` each server of a test is a cluster, and needs these."""
+    if not os.environ.get(ON_CLUSTER):
+        yield
+        return
+    from support.cluster_server import ClusterServer, forget_certificates
+
+    ClusterServer.postgres = request.getfixturevalue("postgres")
+    yield
+    forget_certificates()
 
 
 @pytest.fixture(scope="session")
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerProcess]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     directory: Path = tmp_path_factory.mktemp("server")
-    config = write_namespace(directory / "namespace.toml")
-    if os.environ.get(ON_CLUSTER):
-        yield from _node(directory, config, request.getfixturevalue("postgres"))
-        return
-    with ServerProcess(directory, config) as process:
+    with ServerProcess(directory, write_namespace(directory / "namespace.toml")) as process:
         yield process
-
-
-def _node(directory: Path, config: Path, postgres: "PostgresServer") -> Iterator[ServerProcess]:
-    """A node of three, with two databases; each process of the tests has a cluster of its own."""
-    from support.cluster import TestCluster, new_database
-
-    control, *stores = [new_database(postgres) for _ in range(3)]
-    with TestCluster(directory, control, config, 3, stores) as cluster:
-        yield cluster.nodes[0]
 
 
 @pytest.fixture(scope="session")
@@ -66,10 +60,20 @@ def client(server: ServerProcess) -> Iterator[ServiceBusClient]:
         yield connected
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    for item in ours:
+        item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+    if os.environ.get(ON_CLUSTER):
+        left_out = [item for item in ours if one_machine.reason(item) is not None]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if os.environ.get(ON_CLUSTER):
+        for line in one_machine.lines():
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)

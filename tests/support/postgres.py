@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOOPBACK: Final = "127.0.0.1"
 SETTINGS: Final = {
-    "max_connections": "100",
+    "max_connections": "300",
     "shared_buffers": "64MB",
     "autovacuum": "off",
     "max_wal_size": "256MB",

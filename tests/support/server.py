@@ -55,8 +55,19 @@ class Ready:
         )
 
 
+ON_CLUSTER: Final = "PARTIBUS_TESTS_ON_CLUSTER"
+"""Set by `make test-cluster`: where a test starts one server, a cluster is started."""
+
+
 class ServerProcess:
     """One server on one data directory, over any number of lives."""
+
+    def __new__(cls, *_: object) -> Self:
+        if cls is ServerProcess and os.environ.get(ON_CLUSTER):
+            from support.cluster_server import ClusterServer
+
+            return super().__new__(ClusterServer)
+        return super().__new__(cls)
 
     def __init__(self, directory: Path, config: Path, *flags: str) -> None:
         self.data = directory / "data"

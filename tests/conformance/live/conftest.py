@@ -11,22 +11,22 @@ import pytest
 from azure.servicebus import ServiceBusClient
 
 from support.json_admin import JsonAdmin
-from support.workers import WorkersServer
+from support.server import ServerProcess
 
 _NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="package")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkersServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     directory: Path = tmp_path_factory.mktemp("live")
     config = directory / "namespace.toml"
     config.write_text("", encoding="utf-8")
-    with WorkersServer(directory, config, "--faults") as process:
+    with ServerProcess(directory, config, "--workers", "2", "--stores", "4", "--faults") as process:
         yield process
 
 
 @pytest.fixture
-def admin(server: WorkersServer) -> JsonAdmin:
+def admin(server: ServerProcess) -> JsonAdmin:
     return JsonAdmin(server)
 
 
@@ -37,7 +37,7 @@ def name() -> str:
 
 
 @pytest.fixture
-def client(server: WorkersServer) -> Iterator[ServiceBusClient]:
+def client(server: ServerProcess) -> Iterator[ServiceBusClient]:
     """A stock client that shows the first error instead of trying again."""
     with ServiceBusClient.from_connection_string(
         server.connection_string, retry_total=0
@@ -46,7 +46,7 @@ def client(server: WorkersServer) -> Iterator[ServiceBusClient]:
 
 
 @pytest.fixture
-def patient(server: WorkersServer) -> Iterator[ServiceBusClient]:
+def patient(server: ServerProcess) -> Iterator[ServiceBusClient]:
     """A stock client that tries once more.
 
     A sender that stands idle reads nothing. It finds its link detached when it sends next, takes

@@ -19,14 +19,13 @@ from azure.servicebus.exceptions import (
 from support.json_admin import JsonAdmin, Refused
 from support.sas import with_key
 from support.server import ServerProcess
-from support.workers import WorkersServer
 
 REFUSALS = (ServiceBusAuthenticationError, ServiceBusAuthorizationError)
 SWEEPS_MAX = 30
 """A link goes at the next sweep, which comes once a second."""
 
 
-def connect(server: WorkersServer, policy: dict[str, Any], key: str) -> ServiceBusClient:
+def connect(server: ServerProcess, policy: dict[str, Any], key: str) -> ServiceBusClient:
     text = with_key(server.connection_string, policy["name"], policy[key])
     return ServiceBusClient.from_connection_string(text, retry_total=0)
 
@@ -50,7 +49,7 @@ def receive_until_refused(client: ServiceBusClient, name: str, after: Any) -> Se
 
 
 def test_a_new_policy_lets_its_clients_in_through_every_worker(
-    admin: JsonAdmin, server: WorkersServer, name: str
+    admin: JsonAdmin, server: ServerProcess, name: str
 ) -> None:
     admin.create(name)
     policy = admin.put_policy("sender", ["Send"], entity=name)
@@ -68,7 +67,7 @@ def test_a_new_policy_lets_its_clients_in_through_every_worker(
 
 @pytest.mark.rule("SAS-7")
 def test_a_regenerated_key_ends_its_links_and_the_other_key_goes_on(
-    admin: JsonAdmin, server: WorkersServer, name: str
+    admin: JsonAdmin, server: ServerProcess, name: str
 ) -> None:
     admin.create(name)
     policy = admin.put_policy("worker", ["Send", "Listen"], entity=name)
@@ -93,7 +92,7 @@ def test_a_regenerated_key_ends_its_links_and_the_other_key_goes_on(
 
 
 def test_a_deleted_policy_ends_its_links(
-    admin: JsonAdmin, server: WorkersServer, name: str
+    admin: JsonAdmin, server: ServerProcess, name: str
 ) -> None:
     admin.create(name)
     policy = admin.put_policy("short", ["Listen"])
@@ -102,7 +101,7 @@ def test_a_deleted_policy_ends_its_links(
     assert isinstance(error, REFUSALS)
 
 
-def test_keys_are_never_in_the_log(admin: JsonAdmin, server: WorkersServer, name: str) -> None:
+def test_keys_are_never_in_the_log(admin: JsonAdmin, server: ServerProcess, name: str) -> None:
     admin.create(name)
     policy = admin.put_policy("quiet", ["Send"], entity=name)
     rolled = admin.regenerate("quiet", "primary", entity=name)

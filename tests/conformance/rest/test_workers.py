@@ -6,18 +6,20 @@ from pathlib import Path
 import pytest
 
 from conformance.rest.http_bus import HttpBus
-from support.workers import WorkersServer, declare
+from support.server import ServerProcess
+from support.workers import declare
 
 
 @pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkersServer]:
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     directory: Path = tmp_path_factory.mktemp("rest-workers")
-    with WorkersServer(directory, declare(directory / "namespace.toml")) as server:
+    config = declare(directory / "namespace.toml")
+    with ServerProcess(directory, config, "--workers", "2", "--stores", "4") as server:
         yield server
 
 
 @pytest.mark.parametrize("queue", ["plain-0", "plain-1", "parts-0"])
-def test_every_request_may_meet_another_worker(workers: WorkersServer, queue: str) -> None:
+def test_every_request_may_meet_another_worker(workers: ServerProcess, queue: str) -> None:
     bus = HttpBus(workers.ready.http_port)
     for number in range(12):
         assert bus.send(queue, str(number).encode()).status == 201
@@ -34,7 +36,7 @@ def test_every_request_may_meet_another_worker(workers: WorkersServer, queue: st
     assert bus.take(queue).status == 204
 
 
-def test_clients_that_vanish_at_any_worker_lose_nothing(workers: WorkersServer) -> None:
+def test_clients_that_vanish_at_any_worker_lose_nothing(workers: ServerProcess) -> None:
     bus = HttpBus(workers.ready.http_port)
     connections = [bus.connection() for _ in range(10)]
     for connection in connections:

@@ -59,7 +59,10 @@ async def test_dead_letters_are_moved_each_in_a_transaction(
         assert {move.fate for move in moves} == {Fate.COMMITTED}
         assert await bodies(bus, dead) == []
         assert await bodies(bus, source) == [b"0"]
-        assert await bodies(bus, target) == [b"2", b"3", b"4", b"x" * LARGE]
+        # Where the target is in another store, what was sent arrives a moment after the commit.
+        expected = [b"2", b"3", b"4", b"x" * LARGE]
+        while (arrived := await bodies(bus, target)) != expected:
+            assert arrived == expected[: len(arrived)]
 
 
 @pytest.mark.rule("TXN-2", "TXN-13")
