@@ -9,15 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from partibus.atom import reading
 from partibus.atom.markup import INSTANCE, SERVICE_BUS, branch, leaf
-from partibus.atom.reading import (
-    Description,
-    read_boolean,
-    read_duration,
-    read_integer,
-    read_status,
-    read_text,
-)
 from partibus.domain.duration import format_duration
 from partibus.domain.entity import (
     IMMUTABLE_PROPERTIES,
@@ -43,11 +36,11 @@ def write_boolean(value: bool) -> str:
     return "true" if value else "false"
 
 
-TEXT: Final = Form(read_text, str)
-BOOLEAN: Final = Form(read_boolean, write_boolean)
-INTEGER: Final = Form(read_integer, str)
-DURATION: Final = Form(read_duration, format_duration)
-STATUS: Final = Form(read_status, lambda status: str(status.value))
+TEXT: Final = Form(reading.read_text, str)
+BOOLEAN: Final = Form(reading.read_boolean, write_boolean)
+INTEGER: Final = Form(reading.read_integer, str)
+DURATION: Final = Form(reading.read_duration, format_duration)
+STATUS: Final = Form(reading.read_status, lambda status: str(status.value))
 
 
 class Property(NamedTuple):
@@ -179,7 +172,7 @@ _PLAIN: Final[Mapping[EntityKind, EntitySpec]] = {
 DESCRIPTION_ATTRIBUTES: Final = {"xmlns": SERVICE_BUS, "xmlns:i": INSTANCE}
 
 
-def described_kind(description: Description, allowed: Iterable[EntityKind]) -> EntityKind:
+def described_kind(description: reading.Description, allowed: Iterable[EntityKind]) -> EntityKind:
     """The kind of entity that is described, which must be one that the path allows."""
     kind = _KINDS.get(description.name)
     if kind is None or kind not in allowed:
@@ -188,12 +181,12 @@ def described_kind(description: Description, allowed: Iterable[EntityKind]) -> E
     return kind
 
 
-def read_spec(description: Description, kind: EntityKind) -> EntitySpec:
+def read_spec(description: reading.Description, kind: EntityKind) -> EntitySpec:
     """A new entity's spec; what is not said has the vendor's default."""
     return _filled(_PLAIN[kind], description)
 
 
-def read_update(description: Description, before: EntitySpec) -> EntitySpec:
+def read_update(description: reading.Description, before: EntitySpec) -> EntitySpec:
     """What becomes of an entity: all that can change is replaced (PRP-3), the rest is kept.
 
     Fixed properties that are sent are taken as they are, so that a change is refused (PRP-2).
@@ -212,7 +205,7 @@ def read_update(description: Description, before: EntitySpec) -> EntitySpec:
     return replace(after, fragments=1)
 
 
-def _filled(spec: EntitySpec, description: Description) -> EntitySpec:
+def _filled(spec: EntitySpec, description: reading.Description) -> EntitySpec:
     values: dict[str, Any] = {}
     for name in ORDER[kind_of(spec)]:
         known = property_of(spec, name)

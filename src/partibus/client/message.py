@@ -10,26 +10,11 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from partibus.amqp.codec import sections
 from partibus.amqp.codec.decode import DecodeError, decode_value
 from partibus.amqp.codec.encode import encode_binary, encode_symbol, encode_value
 from partibus.amqp.codec.properties import TTL_MS_MAX, life_of
 from partibus.amqp.codec.section_walk import read_descriptor
-from partibus.amqp.codec.sections import (
-    AMQP_SEQUENCE,
-    AMQP_VALUE,
-    DATA,
-    FOOTER,
-    MessageProperties,
-    MessageSections,
-    annotation_items,
-    decode_application_properties,
-    decode_properties,
-    encode_annotations,
-    encode_application_properties,
-    encode_header,
-    encode_properties,
-    parse_sections,
-)
 from partibus.amqp.codec.text import text_of
 from partibus.amqp.codec.types import Timestamp
 from partibus.domain import annotations as annotation_names
@@ -65,12 +50,12 @@ class OutgoingMessage:
         """The message's sections; the bus gives an id to what has none."""
         head = b""
         if self.time_to_live_ms is not None:
-            head = encode_header(True, PRIORITY, self.time_to_live_ms, 0)
+            head = sections.encode_header(True, PRIORITY, self.time_to_live_ms, 0)
         return (
             head
             + self._annotations()
             + self._properties()
-            + encode_application_properties(self.properties)
+            + sections.encode_application_properties(self.properties)
             + encode_body(self.body, self.body_type)
         )
 
@@ -81,10 +66,10 @@ class OutgoingMessage:
         if self.scheduled_ms is not None:
             items[annotation_names.SCHEDULED_TIME] = Timestamp(self.scheduled_ms)
         pairs = b"".join(encode_symbol(k) + encode_value(v) for k, v in items.items())
-        return encode_annotations(pairs, len(items))
+        return sections.encode_annotations(pairs, len(items))
 
     def _properties(self) -> bytes:
-        properties = MessageProperties(
+        properties = sections.MessageProperties(
             message_id=self.message_id,
             to=self.to,
             subject=self.subject,
@@ -98,17 +83,17 @@ class OutgoingMessage:
         if life_ms is not None and life_ms >= TTL_MS_MAX:
             properties.creation_time_ms = time.time_ns() // 1_000_000
             properties.absolute_expiry_time_ms = properties.creation_time_ms + life_ms
-        return encode_properties(properties)
+        return sections.encode_properties(properties)
 
 
 def encode_body(body: object, body_type: BodyType) -> bytes:
     """The body sections [3.2.6-3.2.8]."""
     if body_type == "value":
-        return bytes((0x00, 0x53, AMQP_VALUE)) + encode_value(body)
+        return bytes((0x00, 0x53, sections.AMQP_VALUE)) + encode_value(body)
     if body_type == "sequence":
-        return bytes((0x00, 0x53, AMQP_SEQUENCE)) + encode_value(body)
+        return bytes((0x00, 0x53, sections.AMQP_SEQUENCE)) + encode_value(body)
     assert isinstance(body, bytes), "a data body is bytes"
-    return bytes((0x00, 0x53, DATA)) + encode_binary(body)
+    return bytes((0x00, 0x53, sections.DATA)) + encode_binary(body)
 
 
 def encode_batch(first: OutgoingMessage, encoded: list[bytes]) -> bytes:
@@ -127,9 +112,11 @@ class IncomingMessage:
 
     def __init__(self, payload: bytes, lock_token: uuid.UUID | None = None) -> None:
         self._payload = payload
-        self._sections: MessageSections = parse_sections(payload)
-        self.annotations = annotation_items(self._sections)
-        self.properties: MessageProperties = decode_properties(payload, self._sections)
+        self._sections: sections.MessageSections = sections.parse_sections(payload)
+        self.annotations = sections.annotation_items(self._sections)
+        self.properties: sections.MessageProperties = sections.decode_properties(
+            payload, self._sections
+        )
         self.lock_token = lock_token
 
     @property
@@ -139,7 +126,7 @@ class IncomingMessage:
 
     @property
     def application_properties(self) -> dict[str, object]:
-        return decode_application_properties(self._payload, self._sections)
+        return sections.decode_application_properties(self._payload, self._sections)
 
     @property
     def sequence_number(self) -> int:
@@ -187,15 +174,15 @@ class IncomingMessage:
         at, end = self._sections.body_offset, self._sections.bare_end
         while 0 <= at < end:
             section, value_at = read_descriptor(self._payload, at, end)
-            if section == FOOTER:
+            if section == sections.FOOTER:
                 break
             try:
                 value, at = decode_value(self._payload, value_at, end)
             except DecodeError:
                 return "data", bytes(self._payload[self._sections.body_offset : end])
-            if section == AMQP_VALUE:
+            if section == sections.AMQP_VALUE:
                 return "value", value
-            body_type = "sequence" if section == AMQP_SEQUENCE else "data"
+            body_type = "sequence" if section == sections.AMQP_SEQUENCE else "data"
             found.append(value)
         if body_type == "sequence":
             return body_type, [item for part in found if isinstance(part, list) for item in part]
@@ -224,7 +211,7 @@ class IncomingMessage:
             fields.message_id = message_id
         head = b""
         if life_ms is not None:
-            head = encode_header(True, PRIORITY, life_ms, 0)
+            head = sections.encode_header(True, PRIORITY, life_ms, 0)
         notes = OutgoingMessage(
             partition_key=self.partition_key if partition_key is None else partition_key,
             scheduled_ms=scheduled_ms,
@@ -234,8 +221,8 @@ class IncomingMessage:
         return (
             head
             + notes._annotations()
-            + encode_properties(fields)
-            + encode_application_properties(
+            + sections.encode_properties(fields)
+            + sections.encode_application_properties(
                 self.own_properties() if properties is None else properties
             )
             + (self._payload[at:end] if body is None else encode_body(body, "data"))

@@ -10,64 +10,57 @@ from xml.sax.saxutils import escape
 
 from starlette.responses import Response
 
+from partibus.domain import errors
 from partibus.domain.error_counts import note_error
-from partibus.domain.errors import (
-    BusError,
-    EntityNotFound,
-    MessageLockLost,
-    MessageTooLarge,
-    ServerBusy,
-    Unauthorized,
-)
 from partibus.domain.notices import refused
 
 RETRY_AFTER_S: Final = 2
 """As long as the vendor asks throttled clients to wait (THR-1)."""
 
-_STATUSES: Final[dict[type[BusError], int]] = {
-    EntityNotFound: 410,
-    MessageLockLost: 404,
-    MessageTooLarge: 403,
-    ServerBusy: 429,
+_STATUSES: Final[dict[type[errors.BusError], int]] = {
+    errors.EntityNotFound: 410,
+    errors.MessageLockLost: 404,
+    errors.MessageTooLarge: 403,
+    errors.ServerBusy: 429,
 }
 
 
-class BodyTooLarge(BusError):
+class BodyTooLarge(errors.BusError):
     """The request is larger than any that could be accepted; send less at once."""
 
     http_status = 413
     retryable = False
 
 
-class BodyTooSlow(BusError):
+class BodyTooSlow(errors.BusError):
     """The request did not arrive in time; send it again."""
 
     http_status = 408
 
 
-class MemoryShort(BusError):
+class MemoryShort(errors.BusError):
     """There is no memory for the message now; send it again."""
 
     http_status = 503
 
 
-class Stopping(BusError):
+class Stopping(errors.BusError):
     """The server is stopping; reconnect."""
 
     http_status = 503
 
 
-def status_of(error: BusError) -> int:
+def status_of(error: errors.BusError) -> int:
     """The status that the vendor documents for an error."""
     return _STATUSES.get(type(error), error.http_status)
 
 
-def fault(error: BusError) -> Response:
+def fault(error: errors.BusError) -> Response:
     """The answer to a request that failed."""
     note_error(error)
     status = status_of(error)
     headers = {"cache-control": "no-store"}
-    if isinstance(error, Unauthorized):
+    if isinstance(error, errors.Unauthorized):
         refused("request refused", error)
         headers["www-authenticate"] = "SharedAccessSignature"
     if status in (429, 503):

@@ -12,20 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from partibus.domain.errors import StoreCorrupt
+from partibus.store import segment
 from partibus.store.checkpoint import Checkpoint, checkpoint_names, read_checkpoint
 from partibus.store.compaction.kept import KEPT_SUFFIX, load_kept, parse_kept_name
 from partibus.store.disk import Disk
-from partibus.store.segment import (
-    SEGMENT_HEADER_BYTES,
-    SEGMENT_SUFFIX,
-    check_segment_header,
-    header_store_id,
-    make_segment,
-    reservation,
-    segment_base,
-    segment_name,
-    segment_path,
-)
 from partibus.store.table import Segment
 from partibus.store.watermark import WATERMARK_NAME, WatermarkFound, read_watermark
 
@@ -54,8 +44,8 @@ def prepare_log(disk: Disk, directory: Path, segment_bytes: int) -> Inventory:
     """The inventory of a log that has a segment: a new one gets its first."""
     inventory = take_inventory(disk, directory)
     if not inventory.bases:
-        size = reservation(SEGMENT_HEADER_BYTES, segment_bytes)
-        disk.close(make_segment(disk, directory, inventory.store_id, 0, size))
+        size = segment.reservation(segment.SEGMENT_HEADER_BYTES, segment_bytes)
+        disk.close(segment.make_segment(disk, directory, inventory.store_id, 0, size))
         inventory.bases.append(0)
         inventory.sizes.append(size)
     return inventory
@@ -68,7 +58,9 @@ def take_inventory(disk: Disk, directory: Path, *, tidies: bool = True) -> Inven
     names = disk.names(directory)
     watermark = read_watermark(disk, directory)
     checkpoint = _latest_checkpoint(disk, directory, names)
-    bases = sorted(segment_base(directory, n) for n in names if n.endswith(SEGMENT_SUFFIX))
+    bases = sorted(
+        segment.segment_base(directory, n) for n in names if n.endswith(segment.SEGMENT_SUFFIX)
+    )
     kept = _Kept(directory, names)
     bases = kept.leave_out(bases)
     headers = {base: _read_header(disk, directory, base) for base in bases}
@@ -89,7 +81,9 @@ def take_inventory(disk: Disk, directory: Path, *, tidies: bool = True) -> Inven
         disk.remove(path)
     for base in bases:
         header, size = headers[base]
-        check_segment_header(segment_path(directory, base), header, base, inventory.store_id)
+        segment.check_segment_header(
+            segment.segment_path(directory, base), header, base, inventory.store_id
+        )
         inventory.bases.append(base)
         inventory.sizes.append(size)
     inventory.compacted = kept.load(disk, directory, inventory.store_id, checkpoint)
@@ -98,7 +92,7 @@ def take_inventory(disk: Disk, directory: Path, *, tidies: bool = True) -> Inven
         disk.remove(directory / name)
     if not bases and (checkpoint or inventory.durable):
         raise StoreCorrupt.at(
-            segment_path(directory, 0),
+            segment.segment_path(directory, 0),
             0,
             f"every segment is missing, but the log is "
             f"known to be durable up to {inventory.durable:#x}.",
@@ -146,7 +140,7 @@ class _Kept:
         left: list[int] = []
         for base in bases:
             if any(first <= base < end for first, end, _ in self.found):
-                self.superfluous.append(segment_name(base))
+                self.superfluous.append(segment.segment_name(base))
             else:
                 left.append(base)
         return left
@@ -174,9 +168,9 @@ def _latest_checkpoint(disk: Disk, directory: Path, names: list[str]) -> Checkpo
 
 
 def _read_header(disk: Disk, directory: Path, base: int) -> tuple[bytes, int]:
-    fd = disk.open(segment_path(directory, base), writable=False)
+    fd = disk.open(segment.segment_path(directory, base), writable=False)
     try:
-        return disk.read(fd, SEGMENT_HEADER_BYTES, 0), disk.size(fd)
+        return disk.read(fd, segment.SEGMENT_HEADER_BYTES, 0), disk.size(fd)
     finally:
         disk.close(fd)
 
@@ -189,7 +183,7 @@ def _store_id(
         return watermark.store_id
     if checkpoint:
         return checkpoint.store_id
-    named = [store_id for store_id in map(header_store_id, headers) if store_id]
+    named = [store_id for store_id in map(segment.header_store_id, headers) if store_id]
     return named[0] if named else uuid.uuid4().bytes
 
 
@@ -203,6 +197,6 @@ def _half_made(
     """What never got its name, and a last segment whose header was never synced."""
     found = [directory / name for name in names if name.endswith(".tmp")]
     if bases and not headers[bases[-1]][0].strip(b"\0") and durable <= bases[-1]:
-        found.append(segment_path(directory, bases.pop()))
+        found.append(segment.segment_path(directory, bases.pop()))
         _log.warning("%s: skipping a segment that was never begun", found[-1])
     return found

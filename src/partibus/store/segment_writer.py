@@ -13,19 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from partibus.store import segment
 from partibus.store.disk import Disk
 from partibus.store.interface import StoreTimings
 from partibus.store.lane.commit import PendingEntry
 from partibus.store.record import ENTRY_HEADER_BYTES, pack_header
 from partibus.store.room import Room, is_full
-from partibus.store.segment import (
-    RESERVE_STEP_BYTES_MAX,
-    SEGMENT_HEADER_BYTES,
-    make_segment,
-    reservation,
-    segment_path,
-    write_all,
-)
 from partibus.store.watermark import Watermark
 
 # When nothing was appended for this long, the watermark is synced too: the time for which a
@@ -69,7 +62,7 @@ class SegmentWriter:
         self._room_changed = room_changed
         self._timings = timings
         self._base = base
-        self._fd = disk.open(segment_path(directory, base), writable=True)
+        self._fd = disk.open(segment.segment_path(directory, base), writable=True)
         self.reserved_bytes = disk.size(self._fd)
         """The size of the file that is written to."""
         self.durable = tail
@@ -151,7 +144,7 @@ class SegmentWriter:
                 )
             )
             parts += payload.parts
-        write_all(self._disk, self._fd, parts, first.position - first.base)
+        segment.write_all(self._disk, self._fd, parts, first.position - first.base)
 
     def _sync(self, group: list[PendingEntry]) -> None:
         self._disk.sync(self._fd)
@@ -159,7 +152,7 @@ class SegmentWriter:
 
     def _reserve(self, needed_bytes: int) -> None:
         """Reserve space for this much of the segment, and some more."""
-        size = reservation(needed_bytes, self._segment_bytes)
+        size = segment.reservation(needed_bytes, self._segment_bytes)
         self._disk.allocate(self._fd, size)
         self.reserved_bytes = size
 
@@ -174,9 +167,9 @@ class SegmentWriter:
         self._rolling = True
         self._disk.truncate(self._fd, base - self._base)
         # The log has filled a segment: the next one will be wanted too.
-        wanted = max(needed_bytes, min(RESERVE_STEP_BYTES_MAX, self._segment_bytes))
-        size = reservation(wanted, self._segment_bytes)
-        fd = make_segment(self._disk, self._directory, self._store_id, base, size)
+        wanted = max(needed_bytes, min(segment.RESERVE_STEP_BYTES_MAX, self._segment_bytes))
+        size = segment.reservation(wanted, self._segment_bytes)
+        fd = segment.make_segment(self._disk, self._directory, self._store_id, base, size)
         self._close_file()
         self._fd = fd
         self.reserved_bytes = size
@@ -189,7 +182,7 @@ class SegmentWriter:
         """As far as the disk lets us now; the probe does it again, for good."""
         if self._rolling or self._fd < 0:
             return  # then nothing was written, or the file that was begun is made again
-        end = max(self.durable, self._base + SEGMENT_HEADER_BYTES)
+        end = max(self.durable, self._base + segment.SEGMENT_HEADER_BYTES)
         with contextlib.suppress(OSError):
             self._disk.truncate(self._fd, end - self._base)
 
@@ -207,14 +200,14 @@ class SegmentWriter:
         """
         disk = self._disk
         self._close_file()
-        self._fd = disk.open(segment_path(self._directory, self._base), writable=True)
+        self._fd = disk.open(segment.segment_path(self._directory, self._base), writable=True)
         if self._rolling:  # otherwise a full disk would seem healthy until the next append
             self._roll(self.durable, 0)
-        position = max(self.durable, self._base + SEGMENT_HEADER_BYTES)
+        position = max(self.durable, self._base + segment.SEGMENT_HEADER_BYTES)
         offset = position - self._base
         disk.truncate(self._fd, offset)
         self._reserve(offset + ENTRY_HEADER_BYTES)
-        write_all(
+        segment.write_all(
             disk, self._fd, [pack_header(self._seed, position, self.durable, 0, 0, 0)], offset
         )
         disk.sync(self._fd)

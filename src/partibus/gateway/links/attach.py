@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from partibus.amqp.codec.text import is_text, text_of
 from partibus.amqp.link import Link
 from partibus.amqp.terminus import Coordinator, Source
+from partibus.domain import errors
 from partibus.domain.address import Address, parse_address
 from partibus.domain.entity import EntityKind
-from partibus.domain.errors import (
-    ArgumentError,
-    BusError,
-    EntityNotFound,
-    InvalidOperation,
-    NotImplementedHere,
-    QuotaExceeded,
-    Unauthorized,
-)
 from partibus.domain.notices import refused
 from partibus.domain.rights import Rights
 from partibus.fragment.commands import SubQueueType
@@ -81,8 +73,8 @@ def attach(connection: "ClientConnection", link: Link) -> None:
     try:
         _require_room(connection)
         owner = _receiver(connection, link) if link.is_sender else _sender(connection, link)
-    except BusError as error:
-        if not (isinstance(error, EntityNotFound) and _created_soon(connection, link)):
+    except errors.BusError as error:
+        if not (isinstance(error, errors.EntityNotFound) and _created_soon(connection, link)):
             refused("link refused", error, link=link.name, **connection.origin.facts())
             link.refuse(amqp_error(error, connection.host))
         return
@@ -95,7 +87,7 @@ def _created_soon(connection: "ClientConnection", link: Link) -> bool:
     """Whether a missing entity is made for this client, which is answered then."""
     try:
         return create_missing(connection, link)
-    except BusError:
+    except errors.BusError:
         return False
 
 
@@ -169,13 +161,13 @@ def _receiver(connection: "ClientConnection", link: Link) -> LinkOwner:
     # The dead letters of a session entity are received without a session (DLQ-10).
     if entity.spec.requires_session and subqueue is SubQueueType.MAIN:
         if asked is None:
-            raise InvalidOperation(
+            raise errors.InvalidOperation(
                 "It is not possible for an entity that requires sessions to create a "
                 "non-sessionful message receiver. Accept a session."
             )
         return SessionLink(connection, link, address.path, entity, deletes, asked)
     if asked is not None:
-        raise InvalidOperation(
+        raise errors.InvalidOperation(
             "A sessionful message receiver cannot be created on an entity that does not "
             "require sessions. Receive without a session."
         )
@@ -197,7 +189,7 @@ def _unsessioned(
         link.accept()
         return BrowserLink(connection, link, address.path, entity.fragments, subqueue, selector)
     if selector is not None and deletes:
-        raise NotImplementedHere(
+        raise errors.NotImplementedHere(
             "A consumer with a selector cannot receive pre-settled messages; let it acknowledge "
             "them."
         )
@@ -211,7 +203,7 @@ def _unsessioned(
 def _require_room(connection: "ClientConnection") -> None:
     most = connection.gateway.profile.links_per_connection_max
     if connection.link_count >= most:
-        raise QuotaExceeded(
+        raise errors.QuotaExceeded(
             f"A connection has at most {most} links (QTA-18); close some, or open another "
             "connection."
         )
@@ -219,7 +211,7 @@ def _require_room(connection: "ClientConnection") -> None:
 
 def _address(raw: str | None, terminus: str) -> Address:
     if not raw:
-        raise ArgumentError(f"The link's {terminus} has no address; name a queue.")
+        raise errors.ArgumentError(f"The link's {terminus} has no address; name a queue.")
     return parse_address(raw)
 
 
@@ -229,7 +221,7 @@ def require_any_right(connection: "ClientConnection", address: Address) -> None:
     for right in (Rights.LISTEN, Rights.SEND):
         try:
             connection.grants.require(address.path, right, now_ms)
-        except Unauthorized:
+        except errors.Unauthorized:
             continue
         return
     connection.grants.require(address.path, Rights.MANAGE, now_ms)

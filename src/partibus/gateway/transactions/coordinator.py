@@ -14,14 +14,7 @@ from partibus.amqp.codec.types import Described
 from partibus.amqp.delivery import ACCEPTED, declared
 from partibus.amqp.events import TransferReceived
 from partibus.amqp.link import Link
-from partibus.domain.errors import (
-    ArgumentError,
-    BusError,
-    InvalidOperation,
-    MalformedMessage,
-    NotImplementedHere,
-    TransactionUnknown,
-)
+from partibus.domain import errors
 from partibus.gateway.error_mapping import rejection
 
 if TYPE_CHECKING:
@@ -41,7 +34,7 @@ def require_transactions(connection: "ClientConnection") -> None:
     work needs rights of its own, and a connection without a token ends after 20 s (SAS-9).
     """
     if not connection.gateway.namespace.profile.has_tier_features:
-        raise InvalidOperation("Transactions are not available in the Basic tier (TXN-18).")
+        raise errors.InvalidOperation("Transactions are not available in the Basic tier (TXN-18).")
 
 
 @dataclass(eq=False, slots=True)
@@ -62,7 +55,7 @@ class CoordinatorLink:
     def transfer(self, event: TransferReceived) -> None:
         """A control message; it is answered with an outcome, so it cannot be settled (TXN-11)."""
         if event.settled:
-            error = InvalidOperation(
+            error = errors.InvalidOperation(
                 "Messages to a transaction coordinator must not be sent settled."
             )
             self.connection.drop(self.link, error)
@@ -70,7 +63,7 @@ class CoordinatorLink:
         self._credit_used += 1
         try:
             self._handle(event.delivery_id, _control(event.payload))
-        except BusError as error:
+        except errors.BusError as error:
             self._settle(event.delivery_id, rejection(error))
 
     def _handle(self, delivery_id: int, control: tuple[int, list[object]]) -> None:
@@ -82,7 +75,7 @@ class CoordinatorLink:
 
     def _declare(self, delivery_id: int, fields: list[object]) -> None:
         if fields and fields[0] is not None:
-            raise NotImplementedHere(
+            raise errors.NotImplementedHere(
                 "Transactions with a global id (distributed transactions) are not supported."
             )
         transaction = self.connection.transactions.declare()
@@ -92,12 +85,12 @@ class CoordinatorLink:
     def _discharge(self, delivery_id: int, fields: list[object]) -> None:
         txn_id = fields[0] if fields else None
         if not isinstance(txn_id, bytes):
-            raise ArgumentError("A discharge must name a transaction by its txn-id.")
+            raise errors.ArgumentError("A discharge must name a transaction by its txn-id.")
         if txn_id not in self._declared:
-            raise TransactionUnknown
+            raise errors.TransactionUnknown
         fail = len(fields) > 1 and fields[1] is True
 
-        def answer(error: BusError | None) -> None:
+        def answer(error: errors.BusError | None) -> None:
             self._declared.pop(txn_id, None)
             self._settle(delivery_id, ACCEPTED if error is None else rejection(error))
 
@@ -128,10 +121,12 @@ def _control(payload: bytes) -> tuple[int, list[object]]:
             raise DecodeError("there is no value")
         value = decode_value(payload, offset + 3, len(payload))[0]
     except DecodeError as cause:
-        raise MalformedMessage(f"The control message is not well-formed: {cause}.") from cause
+        raise errors.MalformedMessage(
+            f"The control message is not well-formed: {cause}."
+        ) from cause
     if isinstance(value, Described) and isinstance(value.value, list):
         descriptor = value.descriptor
         code = _CODES.get(str(descriptor)) if isinstance(descriptor, str) else descriptor
         if code in (_DECLARE, _DISCHARGE):
             return int(code), value.value
-    raise MalformedMessage("A transaction coordinator takes declare and discharge only.")
+    raise errors.MalformedMessage("A transaction coordinator takes declare and discharge only.")

@@ -14,15 +14,7 @@ from typing import Final
 from partibus.cluster.membership import Membership
 from partibus.control.catalog_sealed import SealedCatalog, is_sealed, working_directory
 from partibus.domain.errors import ConfigError, StoreCorrupt
-from partibus.sealing.keys import (
-    KEY_FILE_NAME,
-    Vault,
-    change_user_key,
-    key_from_command,
-    key_from_file,
-    make_vault,
-    open_vault,
-)
+from partibus.sealing import keys
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import refuse_lost_catalog
 from partibus.server.data_directory.directory import CATALOG_NAME, claim_data_directory
@@ -39,8 +31,8 @@ def _key_of(file: Path | None, command: str | None) -> bytes | None:
     if file is not None and command is not None:
         raise ConfigError("give the file of a key or the command that prints it, not both.")
     if file is not None:
-        return key_from_file(file)
-    return None if command is None else key_from_command(command)
+        return keys.key_from_file(file)
+    return None if command is None else keys.key_from_command(command)
 
 
 def rekey(settings: ServeSettings, file: Path | None, command: str | None) -> None:
@@ -53,24 +45,24 @@ def rekey(settings: ServeSettings, file: Path | None, command: str | None) -> No
         old = user_key(settings)
         if vault_of(settings) is None or old is None:
             raise ConfigError(f"{settings.data} is not encrypted: there is no key to change.")
-        change_user_key(settings.data, old, new)
+        keys.change_user_key(settings.data, old, new)
 
 
-def vault_of(settings: ServeSettings, *, makes: bool = False) -> Vault | None:
+def vault_of(settings: ServeSettings, *, makes: bool = False) -> keys.Vault | None:
     """The data key of the directory; None when it is not encrypted. `makes` one where none is."""
     key = user_key(settings)
     if settings.memory:
         if key is not None:
             raise ConfigError("a server in memory writes nothing: there is nothing to encrypt.")
         return None
-    file = settings.data / KEY_FILE_NAME
+    file = settings.data / keys.KEY_FILE_NAME
     if file.exists():
         if key is None:
             raise ConfigError(
                 f"{settings.data} is encrypted: give its key with --encryption-key-file or "
                 "--encryption-key-command. Nothing was changed."
             )
-        return open_vault(settings.data, key)
+        return keys.open_vault(settings.data, key)
     if is_sealed(settings.data / CATALOG_NAME):
         raise StoreCorrupt(
             f"{file} is missing, but {settings.data} is encrypted: put the file back from a "
@@ -85,11 +77,11 @@ def vault_of(settings: ServeSettings, *, makes: bool = False) -> Vault | None:
         )
     if (settings.data / CATALOG_NAME).exists():
         _log.warning("%s is encrypted from now on; older messages stay as they are", settings.data)
-    return make_vault(settings.data, key)
+    return keys.make_vault(settings.data, key)
 
 
 def encrypted_catalog(
-    vault: Vault | None,
+    vault: keys.Vault | None,
     file: Path | None,
     settings: ServeSettings,
     membership: Membership | None,

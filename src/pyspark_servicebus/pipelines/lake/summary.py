@@ -7,15 +7,8 @@ plans with. It opens no data file.
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pyspark_servicebus.pipelines.lake import manifest
 from pyspark_servicebus.pipelines.lake.folder import Lake
-from pyspark_servicebus.pipelines.lake.manifest import (
-    CapturedFile,
-    Span,
-    Window,
-    current_files,
-    load_windows,
-    spans_of,
-)
 from pyspark_servicebus.pipelines.lake.target import DESCRIPTION
 from pyspark_servicebus.pipelines.report.wording import counted, format_bytes
 from pyspark_servicebus.pipelines.run.settings import SettingsError
@@ -27,16 +20,16 @@ class Summary:
 
     target: str
     described: dict[str, Any]
-    windows: list[Window]
-    files: list[CapturedFile]
+    windows: list[manifest.Window]
+    files: list[manifest.CapturedFile]
 
     @property
     def rows(self) -> int:
         return sum(window.rows for window in self.windows)
 
     @property
-    def fragments(self) -> dict[int, Span]:
-        return spans_of(file for window in self.windows for file in window.files)
+    def fragments(self) -> dict[int, manifest.Span]:
+        return manifest.spans_of(file for window in self.windows for file in window.files)
 
     def as_table(self) -> dict[str, Any]:
         """For JSON."""
@@ -67,4 +60,4 @@ def summary_of(target: str) -> Summary:
     described = lake.read_json(DESCRIPTION)
     if described is None:
         raise SettingsError(f"target: '{target}' holds no capture: {DESCRIPTION} is missing.")
-    return Summary(target, described, load_windows(lake), current_files(lake))
+    return Summary(target, described, manifest.load_windows(lake), manifest.current_files(lake))

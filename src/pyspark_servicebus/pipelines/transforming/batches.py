@@ -13,14 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from pyspark_servicebus.pipelines.run.progress import plain_words
-from pyspark_servicebus.pipelines.transforming.failed_rows import (
-    DESCRIPTION,
-    FAILED,
-    ORIGIN,
-    REASON,
-    TEXT_CHARACTERS_MAX,
-    failing_numbers,
-)
+from pyspark_servicebus.pipelines.transforming import failed_rows
 from pyspark_servicebus.pipelines.transforming.steps import (
     Step,
     Surroundings,
@@ -110,7 +103,7 @@ class BatchWork:
             return numbered, []
         failed = f.coalesce(
             (f.col(TARGET_COLUMN) == self._terms.failure_queue)
-            & (f.col("application_properties")[REASON] == FAILED),
+            & (f.col("application_properties")[failed_rows.REASON] == failed_rows.FAILED),
             f.lit(False),
         )
         return numbered.where(~failed), [numbered.where(failed)]
@@ -164,7 +157,7 @@ class BatchWork:
                 return known
             return self._attempt(steps, whole.where(f.col(NUMBER).between(part[0], part[-1])))
 
-        return failing_numbers(numbers, attempt, self._terms.failures_max)
+        return failed_rows.failing_numbers(numbers, attempt, self._terms.failures_max)
 
     # --- where they go --------------------------------------------------------------------
 
@@ -184,7 +177,7 @@ class BatchWork:
 
     def _failures(self, whole: "DataFrame", bad: dict[int, str]) -> "DataFrame":
         """The messages as they came, with the reason in the properties of dead letters."""
-        rows = [(number, text[:TEXT_CHARACTERS_MAX]) for number, text in bad.items()]
+        rows = [(number, text[: failed_rows.TEXT_CHARACTERS_MAX]) for number, text in bad.items()]
         texts = whole.sparkSession.createDataFrame(rows, f"`{NUMBER}` bigint, `$text` string")
         failed = whole.join(f.broadcast(texts), NUMBER)
         failed = failed.withColumn("application_properties", _with_reason(failed.columns))
@@ -211,12 +204,12 @@ def parts_of(steps: Sequence[Step]) -> list[list[Step]]:
 def _with_reason(columns: list[str]) -> "Column":
     origin = f.col("entity") if "entity" in columns else f.lit(None).cast("string")
     reported = f.create_map(
-        *(f.lit(REASON), f.lit(FAILED)),
-        *(f.lit(DESCRIPTION), f.col("$text")),
-        *(f.lit(ORIGIN), origin),
+        *(f.lit(failed_rows.REASON), f.lit(failed_rows.FAILED)),
+        *(f.lit(failed_rows.DESCRIPTION), f.col("$text")),
+        *(f.lit(failed_rows.ORIGIN), origin),
     )
     if "application_properties" not in columns:
         return reported
-    names = (REASON, DESCRIPTION, ORIGIN)
+    names = (failed_rows.REASON, failed_rows.DESCRIPTION, failed_rows.ORIGIN)
     others = f.map_filter("application_properties", lambda name, _: ~name.isin(*names))
     return f.map_concat(f.coalesce(others, f.create_map().cast("map<string,string>")), reported)
