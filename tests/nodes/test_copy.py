@@ -1,5 +1,6 @@
 """A bus moves from one machine into a cluster and back, and clients find all of it."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from upgrade.contents import COMPACTED, FAR, Traffic, namespace, picture
 if TYPE_CHECKING:
     from support.postgres import PostgresServer
 
-pytestmark = [pytest.mark.group("postgres"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(900)
 STORES = 3
 
 
@@ -44,10 +45,10 @@ def databases(postgres: "PostgresServer") -> list[str]:
 
 
 @contextmanager
-def alone(place: Path, config: Path) -> Iterator[ServerProcess]:
+def alone(place: Path, config: Path, *flags: str) -> Iterator[ServerProcess]:
     """A server on a data directory `data` below a place."""
     place.mkdir(exist_ok=True)
-    with ServerProcess(place, config, "--stores", str(STORES)) as server:
+    with ServerProcess(place, config, "--stores", str(STORES), *flags) as server:
         yield server
 
 
@@ -95,6 +96,18 @@ def use_everything(server: ServerProcess, before: dict[str, Any]) -> None:
             sender.schedule_messages(ServiceBusMessage("another scheduled"), FAR)
 
 
+def refuses_backups(node: ServerProcess, tmp_path: Path) -> None:
+    """A node has nothing in its own directory: neither it nor that is backed up as if it had."""
+    to = ("backup", "--to", str(tmp_path / "backups"))
+    online = Partibus(node.connection_string).try_(*to)
+    assert online.code != 0 and "partibus store copy" in online.err
+    own = tmp_path / "nothing"
+    own.mkdir()
+    offline = Partibus(None).try_(*to, "--data", str(own))
+    assert offline.code == 2 and "partibus store copy" in offline.err
+
+
+@pytest.mark.group("postgres")
 def test_into_a_cluster_of_two_databases_and_back(
     tmp_path: Path, config: Path, databases: list[str]
 ) -> None:
@@ -112,6 +125,7 @@ def test_into_a_cluster_of_two_databases_and_back(
         assert seen(server) == before
         use_everything(server, before)
         work(server.connection_string, "third")
+        refuses_backups(server, tmp_path)
         after = seen(server)
     bodies = [body for _, body, _ in after["plain"]]
     assert "third lives" in bodies and "first defer" not in bodies
@@ -129,3 +143,31 @@ def test_into_a_cluster_of_two_databases_and_back(
         server.stop()
     check = Partibus(None).try_("store", "check", "--data", str(back / "data"), "--json").json
     assert [part["problems"] for part in check["parts"]] == [[]] * (1 + STORES)
+
+
+def test_an_encrypted_directory_is_copied_with_its_key_alone(tmp_path: Path, config: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text(os.urandom(32).hex(), encoding="ascii")
+    given = ("--encryption-key-file", str(key))
+    with alone(tmp_path / "one", config, *given) as server:
+        work(server.connection_string, "first")
+        server.restart()
+        work(server.connection_string, "second")
+        before = seen(server)
+        data = server.data
+    plain = tmp_path / "two"
+    refused = copy(str(data), str(plain / "data"))
+    assert refused.code == 2 and "is encrypted: give its key" in refused.err
+    refused = copy(str(data), str(plain / "data"), *given)
+    assert refused.code == 2 and "give --decrypt if that is meant" in refused.err
+    assert not plain.exists()
+    done = copy(str(data), str(plain / "data"), *given, "--decrypt", "--json")
+    assert done.code == 0, done.err
+    assert done.json["comparison"]["differences"] == 0
+    again = copy(str(data), str(plain / "data"), *given, "--verify-only")
+    assert again.code == 0 and "both places hold the same" in again.out
+    with alone(plain, config) as server:
+        assert seen(server) == before
+        use_everything(server, before)
+    changed = copy(str(data), str(plain / "data"), *given, "--verify-only")
+    assert changed.code == 3 and "is only in the source" in changed.out

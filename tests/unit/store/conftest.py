@@ -172,3 +172,9 @@ _lane_numbers = itertools.count()
 def lanes(postgres: PostgresServer) -> Lanes:
     """A lane that no other test uses."""
     return Lanes(postgres, next(_lane_numbers))
+
+
+@pytest.fixture
+def new_lanes(postgres: PostgresServer) -> Callable[[], Lanes]:
+    """Makes lanes that no other test uses."""
+    return lambda: Lanes(postgres, next(_lane_numbers))

@@ -18,7 +18,7 @@ from partibus.store.pages import PageSource
 
 
 def take_whole(rebuilt: Rebuilt, pages: Pages, position: int) -> Snapshot:
-    """The snapshot of a log that ends at `position`."""
+    """The snapshot of a log that ends at `position`; taken once, since states note new pages."""
     new = NewPages(rebuilt.last_page + 1)
     states: dict[int, bytes] = {}
     mentioned: list[int] = []

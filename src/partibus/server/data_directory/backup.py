@@ -14,6 +14,7 @@ from partibus.backup.making import Description, SourceFile
 from partibus.backup.manifest import CATALOG_PLACE, KEY_PLACE, new_backup_id
 from partibus.backup.repository import CHUNK_BYTES
 from partibus.control.catalog_image import catalog_image
+from partibus.domain.errors import ConfigError
 from partibus.sealing.keys import KEY_FILE_NAME
 from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import Belonging, holds_store, refuse_lost_catalog
@@ -38,6 +39,12 @@ class DirectorySource:
         file = settings.data / CATALOG_NAME
         with claimed(settings), contextlib.ExitStack() as stack:
             refuse_lost_catalog(file, settings)
+            if not file.exists():
+                raise ConfigError(
+                    f"{settings.data} holds no data of a server: there is nothing to back up. What "
+                    "a cluster keeps is in its databases: back them up with their own tools, or "
+                    "copy it into a directory with `partibus store copy`."
+                )
             vault = vault_of(settings)
             with catalog_to_read(file, vault=vault) as catalog:
                 Belonging(file, settings, catalog).check_places()

@@ -68,7 +68,8 @@ def refuse_databases(settings: ServeSettings) -> None:
     for number in settings.store_databases:
         raise ConfigError(
             f"Store {number} is the {settings.store_name(number)}, and this verb works on "
-            "directories only: use the tools of the database. Nothing was changed."
+            "directories only: use the tools of the database, or bring everything into a directory "
+            "with `partibus store copy`. Nothing was changed."
         )
 
 

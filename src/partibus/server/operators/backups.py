@@ -120,7 +120,8 @@ class BackupService:
         for number in self._settings.store_databases:
             raise InvalidOperation(
                 f"Store {number} is the {self._settings.store_name(number)}, which this backup "
-                "cannot include: back up the database with its own tools."
+                "cannot include: back up the database with its own tools, or copy all into a "
+                "directory with `partibus store copy` while no server runs."
             )
         for number, store in self._stores.items():
             if store.shortage is not None:
