@@ -16,7 +16,8 @@ import psycopg
 
 from partibus.store.interface import StoreTimings
 from partibus.store.lane.commit import Fenced, PendingEntry
-from partibus.store.postgres.lane import Connection, Lane
+from partibus.store.postgres.connection import Connection
+from partibus.store.postgres.lane import Lane
 from partibus.store.postgres.pipeline import StatementPipeline, Wakeup
 from partibus.store.record import ENTRY_HEADER_BYTES, pack_header
 

@@ -19,7 +19,8 @@ from partibus.domain.errors import BusError, StoreCorrupt
 from partibus.store.compaction.kept import kept_segment, parse_kept_name
 from partibus.store.compaction.survivors import Bodies, Source
 from partibus.store.interface import Ref
-from partibus.store.postgres.lane import Connection, Lane, SegmentRow
+from partibus.store.postgres.connection import Connection
+from partibus.store.postgres.lane import Lane, SegmentRow
 from partibus.store.postgres.lane_connection import LaneConnection
 from partibus.store.postgres.reading import DatabaseReaders
 from partibus.store.record import (

@@ -10,7 +10,7 @@ belongs to one thread. Encodes nothing. Called by the threads of `store.Postgres
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -20,11 +20,9 @@ from partibus.store.fault_injection import LaneFaults
 from partibus.store.interface import Ref
 from partibus.store.lane.commit import Fenced
 from partibus.store.postgres.address import lane_name
+from partibus.store.postgres.connection import Connection, connect
 from partibus.store.postgres.schema import SCHEMA, migrate, segment_table
 
-CONNECT_S: Final = 5
-STATEMENT_MS: Final = 10_000
-"""No statement may wait longer: the lane is down then, and is probed."""
 LOCK_MS: Final = 3_000
 """How long a start waits for a server that is ending, or whose end was not noticed yet."""
 ROW_LOCK_MS: Final = 1_000
@@ -34,8 +32,6 @@ ROOM_BYTES: Final = 4 << 20
 ROWS_PER_FETCH: Final = 16
 LANE_LOCK: Final = 0x6C616E65
 """The first half of the key of the advisory locks; the number of the lane is the second."""
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class SegmentRow(NamedTuple):
@@ -84,19 +80,9 @@ class Lane:
         if self.faults is not None and purpose == "append":
             self.faults.check()
         try:
-            return psycopg.connect(
-                self._dsn,
-                autocommit=True,
-                connect_timeout=CONNECT_S,
-                application_name=_application(purpose, self.number),
-                options=f"-c statement_timeout={STATEMENT_MS}"
-                f" -c idle_in_transaction_session_timeout={STATEMENT_MS}"
-                " -c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1"
-                " -c tcp_keepalives_count=3",
-                tcp_user_timeout=STATEMENT_MS,
-                # What appends prepares its one statement itself (see `prepare_append`).
-                prepare_threshold=None if purpose == "append" else 1,
-            )
+            # What appends prepares its one statement itself (see `prepare_append`).
+            threshold = None if purpose == "append" else 1
+            return connect(self._dsn, _application(purpose, self.number), threshold)
         except psycopg.Error as error:
             raise StoreUnavailable(f"The {self.name} cannot be reached: {error}") from error
 

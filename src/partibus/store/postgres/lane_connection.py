@@ -8,7 +8,8 @@ from contextlib import suppress
 
 import psycopg
 
-from partibus.store.postgres.lane import Connection, Lane
+from partibus.store.postgres.connection import Connection
+from partibus.store.postgres.lane import Lane
 
 
 class LaneConnection:

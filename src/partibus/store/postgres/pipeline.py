@@ -15,10 +15,7 @@ from typing import Final
 import psycopg
 from psycopg import errors, pq
 
-from partibus.store.postgres.lane import STATEMENT_MS, Connection
-
-ANSWER_S: Final = STATEMENT_MS / 1000 + 2
-"""A server that has not answered by then, by its own limit of time, is not going to."""
+from partibus.store.postgres.connection import ANSWER_S, Connection
 
 _GOOD: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 _BINARY: Final = pq.Format.BINARY

@@ -21,8 +21,9 @@ from partibus.store.lane.log import SLOW_COMMIT_S, LaneLog
 from partibus.store.lane.recent import RECENT_BYTES, RecentEntries
 from partibus.store.postgres.appending import LaneWriter
 from partibus.store.postgres.compacting import LaneTables
+from partibus.store.postgres.connection import Connection
 from partibus.store.postgres.keeping import DatabaseKeeper
-from partibus.store.postgres.lane import Connection, Lane, LaneRow
+from partibus.store.postgres.lane import Lane, LaneRow
 from partibus.store.postgres.lane_connection import LaneConnection
 from partibus.store.postgres.reading import DatabaseReaders
 from partibus.store.record import ENTRY_HEADER_BYTES, crc32c, unpack_header

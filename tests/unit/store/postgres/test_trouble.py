@@ -151,3 +151,44 @@ def test_a_schema_of_a_later_release_is_refused(server: PostgresServer, pump: An
     server.execute("INSERT INTO partibus.schema_version VALUES (1000)")
     with pytest.raises(StoreUnavailable, match="Run the newer release"):
         Ledger(server.dsn, pump)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits longer than a second for an answer."""
+    monkeypatch.setattr("partibus.store.postgres.connection.ANSWER_S", 1.0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_idle_lane_notices_that_its_database_hangs(server: PostgresServer, pump: Any) -> None:
+    """Its machine answers for it, so no connection breaks."""
+    ledger = Ledger(server.dsn, pump)
+    assert ledger.append(b"before") is None
+    server.pause()
+    try:
+        pump.until(lambda: ledger.store.state is StoreState.DOWN)
+    finally:
+        server.resume()
+    ledger.wait_until_up()
+    assert ledger.append(b"after") is None
+    ledger.check()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_reads_from_a_database_that_hangs_hears_of_it(
+    server: PostgresServer, pump: Any
+) -> None:
+    store = PostgresStore(server.dsn, 0, notify=pump.notify, recent_bytes=0)
+    list(store.open().records)
+    record = Record(1, 1, b"", b"body")
+    assert pump.append(store, [record]) is None
+    refs = [(record.position, 4)]
+    assert pump.read(store, refs) == [b"body"]
+    server.pause()
+    try:
+        assert isinstance(pump.read(store, refs), StoreUnavailable)
+        assert isinstance(pump.checkpoint(store, {}), StoreUnavailable)
+    finally:
+        server.resume()
+    assert pump.read(store, refs) == [b"body"]
+    store.close()

@@ -1,0 +1,71 @@
+"""A connection to the database of lanes on which nobody waits for ever.
+
+Owns how it is made and the times that it keeps: to connect, for a statement by the server's own
+clock, and for an answer by ours, since a server that hangs keeps no limit and its machine still
+answers for it. A connection that was not answered is closed, and every use of it fails. Knows no
+lane. Called by the threads of a store.
+"""
+
+import time
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+CONNECT_S: Final = 5
+STATEMENT_MS: Final = 10_000
+"""No statement may wait longer: the lane is down then, and is probed."""
+ANSWER_S: Final = STATEMENT_MS / 1000 + 2
+"""A server that has not answered by then, by its own limit of time, is not going to."""
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+T = TypeVar("T")
+
+
+class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection whose statements end, with an answer or without one."""
+
+    def wait(self, gen: "Generator[Any, Any, T]", *times: Any, **more: Any) -> T:
+        """Wait for the answer to a statement; the driver itself has no limit."""
+        try:
+            return super().wait(_bounded(gen, time.monotonic() + ANSWER_S), *times, **more)
+        except NotAnswered:
+            self.pgconn.finish()
+            raise
+
+
+class NotAnswered(psycopg.OperationalError):
+    """The database is silent."""
+
+
+def _bounded(gen: "Generator[Any, Any, T]", until: float) -> "Generator[Any, Any, T]":
+    """Hand on what the driver waits for; it comes by several times a second without anything."""
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > until:
+                raise NotAnswered(f"the database has not answered for {ANSWER_S:g} s")
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+
+
+def connect(dsn: str, application: str, prepare_threshold: int | None) -> Connection:
+    """A connection of its own for one thread; every statement is a transaction."""
+    return BoundedConnection.connect(
+        dsn,
+        autocommit=True,
+        connect_timeout=CONNECT_S,
+        application_name=application,
+        options=f"-c statement_timeout={STATEMENT_MS}"
+        f" -c idle_in_transaction_session_timeout={STATEMENT_MS}"
+        " -c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1"
+        " -c tcp_keepalives_count=3",
+        tcp_user_timeout=STATEMENT_MS,
+        keepalives_idle=3,
+        keepalives_interval=1,
+        keepalives_count=3,
+        prepare_threshold=prepare_threshold,
+    )
