@@ -441,10 +441,8 @@ class Node:
             self.live,
             self._time.clock,
         )
-        if self._seat is not None:
-            picture = ClusterPicture(
-                self._seat, self._settings, self.catalog, self.control, gateway
-            )
+        if self.seat is not None:
+            picture = ClusterPicture(self.seat, self.settings, self.catalog, self.control, gateway)
             self.administration.cluster = picture
             self.administration.signals.cluster = picture.figures
         gateway.at_close(self.administration.events.stop)

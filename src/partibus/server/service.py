@@ -148,7 +148,7 @@ class Service:
 
     def is_supervised(self) -> bool:
         """Whether the process that replaces workers is at work."""
-        return self._node.health.is_supervised()
+        return self.node.health.is_supervised()
 
     async def alive(self) -> dict[int, bool]:
         """Whether the loops of all workers turn; one that is stopping is not asked for others."""

@@ -47,7 +47,10 @@ class FaultService:
             await self._until_down(request.store)
         count = sum(answer["count"] for answer in answers.values())
         # Every node of a cluster keeps the faults of a lane, which may move; there is one lane.
-        return {**written, "count": min(1, count) if isinstance(request, StoreFault) else count}
+        return {
+            **written,
+            "count": min(1, count) if isinstance(request, requests.StoreFault) else count,
+        }
 
     async def _until_down(self, store: int) -> None:
         """Answer when the store has noticed, so that the caller finds it down."""

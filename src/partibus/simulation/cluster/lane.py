@@ -20,11 +20,11 @@ from partibus.simulation.cluster.lane_tables import LaneContent
 from partibus.simulation.threads import Fiber, Threads
 from partibus.simulation.world import World
 from partibus.store.interface import Ref
+from partibus.store.postgres.connection import Connection
 from partibus.store.postgres.lane import (
     LOCK_MS,
     ROW_LOCK_MS,
     CheckpointWriter,
-    Connection,
     Lane,
     LaneRow,
     SegmentRow,
@@ -98,9 +98,11 @@ class SimulatedLane(Lane):
 
         here.call(end)
 
-    def check_epoch(self, connection: Connection) -> None:
-        if _of(connection).call(lambda: self._content.epoch) != self.epoch:
+    def check_epoch(self, connection: Connection) -> int:
+        epoch, tail = _of(connection).call(lambda: (self._content.epoch, self._content.tail))
+        if epoch != self.epoch:
             raise self.fenced()
+        return int(tail)
 
     def _end_backend(self, connection: Connection, backend: int) -> None:
         def end() -> None:

@@ -23,7 +23,8 @@ from partibus.store.compaction.importing import (
     with_checksum,
 )
 from partibus.store.pages import PageSource
-from partibus.store.postgres.lane import CheckpointWriter, Connection, Lane
+from partibus.store.postgres.connection import Connection
+from partibus.store.postgres.lane import CheckpointWriter, Lane
 from partibus.store.postgres.schema import SCHEMA, migrate, segment_table
 from partibus.store.postgres.store import FIRST_POSITION
 from partibus.store.record import BODY_CRC_BYTES
