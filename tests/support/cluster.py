@@ -48,6 +48,16 @@ requires_session = true
 lock_duration = "PT5S"
 max_delivery_count = 1000
 
+[[queue]]
+name = "long-locks"
+enable_partitioning = true
+lock_duration = "PT5M"
+
+[[queue]]
+name = "long-sessions"
+requires_session = true
+lock_duration = "PT5M"
+
 [[topic]]
 name = "news"
 

@@ -164,6 +164,16 @@ def _has_network() -> bool:
 
 
 @cache
+def _has_patroni() -> bool:
+    programs = ("/usr/bin/patroni", "/usr/bin/etcd")
+    if not _has_postgres() or not all(Path(program).exists() for program in programs):
+        return False
+    # Without the client of etcd Patroni runs, and says at its start that it knows no etcd.
+    asked = ["/usr/bin/python3", "-c", "import patroni.dcs.etcd3"]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+@cache
 def _has_image_tools() -> bool:
     tools = ("debootstrap", "unshare", "mount", "ip")
     if os.geteuid() != 0 or not all(shutil.which(tool, path=_SYSTEM_PATH) for tool in tools):
@@ -239,6 +249,11 @@ GROUPS: Final = {
         needs="root and iproute2, for networks that are cut",
         command="apt-get install -y iproute2 util-linux, and run the tests as root",
         present=_has_network,
+    ),
+    "patroni": Group(
+        needs="Patroni with etcd, for databases that fail over",
+        command="apt-get install -y patroni etcd-server python3-etcd",
+        present=_has_patroni,
     ),
     "postgres": Group(
         needs="PostgreSQL",

@@ -43,11 +43,17 @@ class NetworkedCluster:
 
 @contextmanager
 def networked_cluster(
-    directory: Path, nodes: int, databases: int = 1
+    directory: Path,
+    nodes: int,
+    databases: int = 1,
+    *,
+    network: Network | None = None,
+    first: str | None = None,
 ) -> Iterator[NetworkedCluster]:
-    """The first database is the cluster's; messages are in all."""
+    """The first of the databases is the cluster's; messages are in all, and in the one whose
+    address is given, before the others."""
     with ExitStack() as stack:
-        network = stack.enter_context(Network())
+        network = stack.enter_context(Network()) if network is None else network
         machines = [network.machine() for _ in range(nodes)]
         places = [network.machine() for _ in range(databases)]
         servers = []
@@ -56,7 +62,7 @@ def networked_cluster(
             stack.callback(server.remove)
             server.start()
             servers.append(server)
-        stores = [server.dsn for server in servers]
+        stores = [*([] if first is None else [first]), *(server.dsn for server in servers)]
         cluster = new_cluster(directory, servers[0], nodes, stores, machines)
         made = NetworkedCluster(network, cluster, machines, servers, places)
         stack.callback(_join_all, network)
