@@ -162,9 +162,11 @@ class Peers:
             guest.channel.abort()
 
     def serve_lanes(self, lanes: Mapping[int, int]) -> None:
-        """Let the others know which lanes are served here, by their epochs."""
+        """Let the others know which lanes are served here, by their epochs, and how their stores
+        answer: one that was down may have been opened anew."""
         self._own_lanes = dict(lanes)
         for guest in self._guests:
+            guest.channel.post(self._stores_row(), ROW_BYTES)
             guest.channel.post(self._lanes_row(), ROW_BYTES)
 
     def let_go(self, fragment_ids: Collection[int]) -> None:

@@ -140,6 +140,25 @@ async def test_a_node_knows_where_each_lane_is_served(cluster: Cluster) -> None:
     await until(lambda: one.group.lanes.server_of(2) is None)
 
 
+async def test_a_lane_that_was_down_and_is_opened_anew_takes_messages(cluster: Cluster) -> None:
+    """Its first broker was thrown away, so nobody heard that its store is up again."""
+    one, two = await cluster.pair()
+    far = one.far(2)
+    await until(lambda: far.is_available)
+    store = two.broker.store
+    assert isinstance(store, MemoryStore)
+    store.fail()
+    await until(lambda: not far.is_available)
+    scheduler = LoopScheduler(asyncio.get_running_loop())
+    anew = Broker(MemoryStore(notify=scheduler.call_from_thread), ManualClock(), scheduler)
+    anew.open()
+    two.fragments[2] = LocalFragment(anew, anew.add(2, SPEC), 0)
+    two.peers.watch({2: anew})
+    two.peers.serve_lanes({2: 2})
+    await until(lambda: far.is_available)
+    assert (await send(far)).confirmations == [4]
+
+
 async def test_nodes_come_and_go_while_the_others_run(cluster: Cluster) -> None:
     one, two = await cluster.pair()
     three = cluster.node(3)
