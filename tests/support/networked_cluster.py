@@ -49,9 +49,10 @@ def networked_cluster(
     *,
     network: Network | None = None,
     first: str | None = None,
+    environments: Sequence[dict[str, str]] = (),
 ) -> Iterator[NetworkedCluster]:
     """The first of the databases is the cluster's; messages are in all, and in the one whose
-    address is given, before the others."""
+    address is given, before the others. Nodes may have environments of their own."""
     with ExitStack() as stack:
         network = stack.enter_context(Network()) if network is None else network
         machines = [network.machine() for _ in range(nodes)]
@@ -64,6 +65,8 @@ def networked_cluster(
             servers.append(server)
         stores = [*([] if first is None else [first]), *(server.dsn for server in servers)]
         cluster = new_cluster(directory, servers[0], nodes, stores, machines)
+        for node, environment in zip(cluster.nodes, environments, strict=False):
+            node.environment = environment
         made = NetworkedCluster(network, cluster, machines, servers, places)
         stack.callback(_join_all, network)
         stack.enter_context(cluster)
