@@ -21,7 +21,14 @@ from pyspark_servicebus.access import Access
 from pyspark_servicebus.errors import UNREACHABLE, BulkError, flight_error
 
 HTTP_SECONDS_MAX: Final = 90.0
-ACTION_SECONDS_MAX: Final = 60.0
+QUESTION_SECONDS_MAX: Final = 10.0
+"""A question is answered out of memory: who takes longer stands still, or is gone."""
+CALL_SECONDS_MAX: Final = 30.0
+"""A change, a read or a write. A machine that is gone does not say so: what it owned has another
+owner within seconds, and whoever still waits has to ask there. All calls may be repeated."""
+_QUESTIONS: Final = frozenset(
+    ("status", "plan", "find", "filter.check", "claims", "cursors", "stage.writer")
+)
 PUTS_IN_FLIGHT: Final = 3
 """Batches on their way before the first answer is waited for."""
 _PUT_SCHEMA: Final = pa.schema([("message", pa.binary())])
@@ -103,7 +110,8 @@ class Flight:
         request = json.dumps({"entity": self._entity, **fields}).encode()
         try:
             client = self._client(location)
-            options = self._options(ACTION_SECONDS_MAX)
+            seconds = QUESTION_SECONDS_MAX if action in _QUESTIONS else CALL_SECONDS_MAX
+            options = self._options(seconds)
             [result] = client.do_action(flight.Action(action, request), options)
         except (flight.FlightError, pa.ArrowException) as error:
             raise self._error(location, error) from None
@@ -119,7 +127,8 @@ class Flight:
         """The same, with what the bus reports of each batch of a read that filters."""
         request = json.dumps({"entity": self._entity, **ticket}).encode()
         try:
-            stream = self._client(location).do_get(flight.Ticket(request), self._options())
+            options = self._options(CALL_SECONDS_MAX)
+            stream = self._client(location).do_get(flight.Ticket(request), options)
             for chunk in stream:
                 reported = chunk.app_metadata
                 yield chunk.data, None if reported is None else json.loads(reported.to_pybytes())
@@ -137,7 +146,8 @@ class Flight:
         waiting: deque[int] = deque()
         try:
             client = self._client(location)
-            writer, answers = client.do_put(descriptor, _PUT_SCHEMA, self._options())
+            options = self._options(CALL_SECONDS_MAX)
+            writer, answers = client.do_put(descriptor, _PUT_SCHEMA, options)
             with writer:
                 for messages in batches:
                     columns = [pa.array(messages, pa.binary())]
@@ -183,6 +193,6 @@ class Flight:
             self._clients.pop(location, None)
         return reported
 
-    def _options(self, seconds: float | None = None) -> flight.FlightCallOptions:
+    def _options(self, seconds: float) -> flight.FlightCallOptions:
         headers = [(b"authorization", self.access.token().encode())]
         return flight.FlightCallOptions(timeout=seconds, headers=headers)

@@ -241,7 +241,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             refusals = await self._staging.stage(request, request.chunk + number, payloads)
             return _put_answer(len(payloads), 0, refusals)
         entity = self._service.entity(request.entity)
-        batch = Batch(entity, request.entity, secrets.randbits(16))
+        batch = Batch(entity, request.entity, secrets.randbits(16), request.keyless_here)
         refusals = await batch.send(payloads)
         return _put_answer(len(payloads), batch.duplicate_count, refusals)
 

@@ -22,11 +22,12 @@ Refusals = dict[int, BusError]
 class Batch:
     """One batch of messages, until all of them are stored or refused."""
 
-    def __init__(self, entity: Entity, path: str, start: int) -> None:
+    def __init__(self, entity: Entity, path: str, start: int, keyless_here: bool = False) -> None:
         require_sendable(entity, parse_address(path))
         self._entity = entity
         self.path = entity.record.path
-        self.router = Router(entity.fragments, start, True)
+        near = [f for f in entity.fragments if f.local is not None] if keyless_here else ()
+        self.router = Router(entity.fragments, start, True, near)
         self._missing = 0
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.refusals: Refusals = {}

@@ -163,9 +163,13 @@ class Ticket(Request, rename={"first": "from", "last": "to"}):
 
 
 class PutRequest(Request):
-    """Where messages are to go."""
+    """Where messages are to go.
+
+    `keyless_here`: those without a key stay with the fragments of the process that is asked. For
+    who spreads them over all processes by itself, so that none goes from one to another."""
 
     deliver: Annotated[str, Meta(pattern="^atLeastOnce$")] = "atLeastOnce"
+    keyless_here: bool = False
 
 
 class StagedPutRequest(Request):

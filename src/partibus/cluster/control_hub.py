@@ -75,7 +75,12 @@ class ControlHub:
 
     async def ask_all(self, name: str, payload: Payload) -> dict[int, Payload]:
         """Put a question to all workers at once; those that do not answer are left out."""
-        workers = self.workers
+        return await self.ask_each(self.workers, name, payload)
+
+    async def ask_each(
+        self, workers: Sequence[int], name: str, payload: Payload
+    ) -> dict[int, Payload]:
+        """Put a question to some workers at once; those that do not answer are left out."""
         answers = await asyncio.gather(
             *(self.ask(worker, name, payload) for worker in workers), return_exceptions=True
         )

@@ -23,26 +23,43 @@ def fragment_of(fragments: Sequence[Fragment], key: str) -> Fragment:
 class Router:
     """The fragments of one entity, for one sender."""
 
-    __slots__ = ("_fragments", "_next", "_splits_batches")
+    __slots__ = ("_fragments", "_near", "_next", "_splits_batches")
 
-    def __init__(self, fragments: Sequence[Fragment], start: int, splits_batches: bool) -> None:
+    def __init__(
+        self,
+        fragments: Sequence[Fragment],
+        start: int,
+        splits_batches: bool,
+        near: Sequence[Fragment] = (),
+    ) -> None:
+        """Messages without a key go to a fragment of `near` as long as one of these can take
+        them; of senders that ask each process for its own fragments."""
         self._fragments = fragments
+        self._near = near
         self._next = start % len(fragments)
         """A random start for each sender, so that few messages do not all go to fragment 0."""
         self._splits_batches = splits_batches
 
     def next_keyless(self, tried: frozenset[int] = frozenset()) -> Fragment | None:
         """The next fragment in turn that can take a message; None when none is left to try."""
-        count = len(self._fragments)
-        for step in range(count):
-            fragment = self._fragments[(self._next + step) % count]
-            if fragment.is_available and fragment.index not in tried:
-                self._next = (fragment.index + 1) % count
-                return fragment
-        if tried:
-            return None
+        if self._near:
+            found = self._in_turn(self._near, tried)
+            if found is not None:
+                return found
+        found = self._in_turn(self._fragments, tried)
+        if found is not None or tried:
+            return found
         # All are down: whichever is asked gives the error.
-        return self._fragments[self._next]
+        return self._fragments[self._next % len(self._fragments)]
+
+    def _in_turn(self, fragments: Sequence[Fragment], tried: frozenset[int]) -> Fragment | None:
+        count = len(fragments)
+        for step in range(self._next, self._next + count):
+            fragment = fragments[step % count]
+            if fragment.is_available and fragment.index not in tried:
+                self._next = (step + 1) % count
+                return fragment
+        return None
 
     def keyed(self, key: str) -> Fragment:
         """The fragment that a key is bound to, whether it is available or not (SEED-29)."""

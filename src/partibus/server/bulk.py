@@ -127,8 +127,8 @@ class BulkPath:
         self._authorize_any(token or "", parse_address(name).path)
         entity = BulkService(self.namespace).entity(name)
         record = entity.record
-        locations = await self._locations(host)
         owners = [self._owner(placement.store) for placement in record.fragments]
+        locations = await self._locations(host, sorted({n for n in owners if n is not None}))
         return {
             "entity": record.path,
             "generation": record.entity_id,
@@ -158,11 +158,11 @@ class BulkPath:
             return worker_of(store, self.settings.workers)
         return self.owner_of(store)
 
-    async def _locations(self, host: str) -> dict[int, str]:
-        """The address of every worker's Flight server, once all that answer have one."""
+    async def _locations(self, host: str, workers: list[int]) -> dict[int, str]:
+        """The address of the Flight server of each worker, once all that answer have one."""
         deadline = asyncio.get_running_loop().time() + START_S_MAX
         while True:
-            answers: dict[int, dict[str, Any]] = await self.control.ask_all(BULK, {})
+            answers: dict[int, dict[str, Any]] = await self.control.ask_each(workers, BULK, {})
             failures = [answer["failure"] for answer in answers.values() if "failure" in answer]
             if failures:
                 raise NotImplementedHere(failures[0])

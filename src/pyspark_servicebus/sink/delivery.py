@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from partibus.client.message_columns import MessageColumns
 from partibus.domain.errors import ArgumentError
+from partibus.domain.partition_key import fragment_index
 from pyspark_servicebus.access import Access
 from pyspark_servicebus.bus import Entity, discover
 from pyspark_servicebus.errors import NOT_FOUND, UNREACHABLE, BulkError, Patience
@@ -101,9 +103,25 @@ class Target:
 
     def _send(self, entity: Entity, letters: list[Letter]) -> list[Letter]:
         """Put all of them; returns those to be tried again after a pause."""
-        locations = sorted({place for place in entity.locations.values() if place is not None})
-        if not locations:
-            raise BulkError(UNREACHABLE, f"No worker of '{entity.path}' answers.", True)
+        again: list[Letter] = []
+        error: BulkError | None = None
+        owners = by_owner(entity, letters)
+        # A server that has one process need not be told, and may be older than this.
+        fields = {"keyless_here": True} if len(owners) > 1 else {}
+        for location, mine in owners.items():
+            try:
+                again += self._put(entity, location, mine, fields)
+            except _Broken as broken:
+                again += broken.letters
+                error = broken.error
+        if error is not None:
+            raise _Broken(again, error)
+        return again
+
+    def _put(
+        self, entity: Entity, location: str, letters: list[Letter], fields: dict[str, bool]
+    ) -> list[Letter]:
+        """Put letters at one place; returns those to be tried again after a pause."""
         flight = flight_of(entity.path, self.access)
         batches = list(self._batches(letters))
         again: list[Letter] = []
@@ -111,7 +129,7 @@ class Target:
         done = 0
         try:
             payloads = ([letter.payload for letter in batch] for batch in batches)
-            for answer in flight.put(random.choice(locations), payloads):  # noqa: S311
+            for answer in flight.put(location, payloads, **fields):
                 batch = batches[done]
                 done += 1
                 self.accepted += answer["accepted"]
@@ -151,6 +169,42 @@ class Target:
     def _refuse_one(self, letter: Letter, condition: str, text: str) -> None:
         self.refused += 1
         refuse_for_good(self.refuse, letter, condition, text)
+
+
+def by_owner(entity: Entity, letters: list[Letter]) -> dict[str, list[Letter]]:
+    """Letters by where the fragment of each is served, the order of each key kept.
+
+    A place that is asked hands on what belongs elsewhere, so that a letter is never sent wrong;
+    it only takes longer. Letters without a key are spread evenly over the fragments."""
+    locations = entity.locations
+    places = [place for place in locations.values() if place is not None]
+    if not places:
+        raise BulkError(UNREACHABLE, f"No worker of '{entity.path}' answers.", True)
+    if len(set(places)) == 1:
+        return {places[0]: letters}
+    found: dict[str, list[Letter]] = {}
+    turn = random.randrange(len(places))  # noqa: S311
+    for letter, key in zip(letters, _keys(entity, letters), strict=True):
+        place = None
+        if key is not None:
+            place = locations.get(fragment_index(key, len(locations)))
+        if place is None:
+            turn += 1
+            place = places[turn % len(places)]
+        found.setdefault(place, []).append(letter)
+    return found
+
+
+def _keys(entity: Entity, letters: list[Letter]) -> list[str | None]:
+    """What selects the fragment of each letter; None where nothing does."""
+    names = ["session_id", "partition_key"]
+    if entity.detects_duplicates:
+        names.append("message_id")
+    columns = MessageColumns(frozenset(names))
+    for letter in letters:
+        columns.add(letter.payload)
+    rows = zip(*(columns.lists[name] for name in names), strict=True)
+    return [next((value for value in row if isinstance(value, str)), None) for row in rows]
 
 
 class _Broken(Exception):
