@@ -90,7 +90,7 @@ class LossAdvice:
     """What somebody can do about lost messages; whoever reads the source says it in its words."""
 
     restart: str = "Begin with a new checkpoint"
-    accept: str = "set failOnDataLoss=false to go on with what is there"
+    accept: str = "set failOnDataLoss=false to continue with what is there"
 
 
 class DataLoss(ServiceBusError):

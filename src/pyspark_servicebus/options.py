@@ -280,8 +280,7 @@ def _source_entity(given: Given) -> str:
     if given.text("entityPattern"):
         given.complain(
             bool(queue or topic or subscription),
-            "entityPattern: it stands in place of queue, topic and subscription; give one or the "
-            "other.",
+            "entityPattern: it replaces queue, topic and subscription; give one or the other.",
         )
         return ""
     given.complain(bool(queue) == bool(topic), "queue, topic: give exactly one of them.")

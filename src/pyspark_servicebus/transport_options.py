@@ -81,8 +81,8 @@ def _check_deferclaim(given: Given) -> None:
     )
     given.complain(
         not given.text("claimLocation"),
-        "claimLocation: mode=deferclaim needs a directory of its own that outlives the driver, for "
-        "example one beside the checkpoint; it notes there what it has deferred.",
+        "claimLocation: mode=deferclaim needs its own directory that outlives the driver, for "
+        "example one beside the checkpoint; it records there what it has deferred.",
     )
 
 

@@ -64,7 +64,7 @@ def test_without_the_cluster_s_database_lanes_rest_until_it_is_back(
             offset = one.log.stat().st_size
             own.kill()
             wait_until(
-                lambda: one.log_text(offset).count("is served here no more") >= 3,
+                lambda: one.log_text(offset).count("is no longer served here") >= 3,
                 "it has given its lanes up",
             )
             own.start()

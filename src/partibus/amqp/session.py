@@ -209,7 +209,7 @@ class Session:
         if link is not None:
             # The newer attach wins [2.6.1].
             link.session.fail_link(
-                link, AmqpError(conditions.LINK_STOLEN, "The link was attached anew."), events
+                link, AmqpError(conditions.LINK_STOLEN, "The link was attached again."), events
             )
         link = Link(self, frame.name, self._free_handle(frame.handle), is_sender)
         link.take_attach(frame)

@@ -167,7 +167,7 @@ class Unfinished:
         for link, assembly in self._by_link.items():
             if now_ms - assembly.progress_ms >= UNFINISHED_MS_MAX:
                 text = (
-                    f"A message was not finished: after {assembly.size} bytes it did not go on for "
+                    f"A message was not finished: after {assembly.size} bytes nothing followed for "
                     f"{UNFINISHED_MS_MAX // 1000} s. Send it again."
                 )
                 ended.append((link, AmqpError(conditions.MICROSOFT_TIMEOUT, text)))

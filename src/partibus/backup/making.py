@@ -80,7 +80,7 @@ class Plan:
             if manifest.namespace != self.description.namespace:
                 raise ConfigError(
                     f"{self._repository.directory} holds backups of another namespace "
-                    f"({manifest.namespace}); give each namespace a directory of its own."
+                    f"({manifest.namespace}); give each namespace its own directory."
                 )
             for file in manifest.files:
                 if file.stamp and self._repository.has(file.sha256, file.length):

@@ -60,7 +60,7 @@ class Repository:
             except OSError as error:
                 raise StoreUnavailable(
                     f"{self.directory} is in use by another backup, prune, verify or restore; "
-                    "try again when that is over."
+                    "try again when that has finished."
                 ) from error
             if writable:
                 for left in self._objects.glob(f"{INCOMING}*"):
@@ -112,7 +112,9 @@ class Repository:
         path = self._manifests / f"{chosen}.json"
         manifest = decode_manifest(str(path), path.read_bytes())
         if manifest.id != chosen:
-            raise StoreCorrupt(f"{path}: the file was renamed; it is of the backup {manifest.id}.")
+            raise StoreCorrupt(
+                f"{path}: the file was renamed; it belongs to the backup {manifest.id}."
+            )
         return manifest
 
     def put_manifest(self, manifest: Manifest) -> None:

@@ -18,9 +18,9 @@ ConnectionString = Annotated[
     str | None,
     _server_option(
         metavar="TEXT",
-        help="The connection string of the bus, as `partibus serve` prints it or as the portal of"
-        " Azure shows it. Variable: PARTIBUS_CONNECTION_STRING. Without any, the server of this"
-        " machine on port 5672 with the development key is meant.",
+        help="The connection string of the bus, as `partibus serve` prints it or the Azure portal"
+        " shows it. Variable: PARTIBUS_CONNECTION_STRING. The default is the server of this machine"
+        " on port 5672, with the development key.",
     ),
 ]
 Url = Annotated[

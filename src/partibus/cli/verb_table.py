@@ -18,15 +18,15 @@ HELP = """\
 A self-hosted, partitioned message bus for Azure Service Bus clients.
 
 Start one with `partibus serve` and paste the connection string that it prints into
-any Azure Service Bus program. The other commands work against Partibus and, as far as it offers
-the same, against Azure Service Bus with the same connection string.
+any Azure Service Bus program. The other commands work with Partibus and, where it has the same
+operations, with Azure Service Bus, by its connection string.
 
     partibus serve
     partibus queue create orders
     partibus send orders 'hello'
     partibus receive orders
 
-Results go to stdout, all else to stderr; `--json` is for programs. If nothing connects, ask
+Results go to stdout, everything else to stderr; `--json` is for programs. If nothing connects, run
 `partibus doctor`.
 """
 

@@ -189,5 +189,5 @@ class AtomClient:
         try:
             return read_document(raw)
         except Exception as error:
-            text = "the answer is no Atom document; is this the management port?"
+            text = "the answer is not an Atom document; is this the management port?"
             raise AtomError(502, text) from error

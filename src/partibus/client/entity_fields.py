@@ -31,15 +31,18 @@ class EntityField:
 _LOCK: Final = EntityField("lock_duration", "duration", "How long a received message is locked.")
 _SIZE: Final = EntityField("max_size_in_megabytes", "integer", "How much it may hold.")
 _DUPLICATES: Final = EntityField(
-    "requires_duplicate_detection", "boolean", "Drop messages whose id came before.", is_fixed=True
+    "requires_duplicate_detection",
+    "boolean",
+    "Drop messages whose id was already received.",
+    is_fixed=True,
 )
 _SESSIONS: Final = EntityField(
-    "requires_session", "boolean", "Messages come in sessions.", is_fixed=True
+    "requires_session", "boolean", "Messages belong to sessions.", is_fixed=True
 )
 _TTL: Final = EntityField(
     "default_message_time_to_live",
     "duration",
-    "How long a message lives, unless it asks for less.",
+    "How long a message lives, unless it has a shorter time to live.",
 )
 _EXPIRED: Final = EntityField(
     "dead_lettering_on_message_expiration",
@@ -63,7 +66,7 @@ _BATCHED: Final = EntityField(
 _EARLY_FILTER: Final = EntityField(
     "enable_filtering_messages_before_publishing",
     "boolean",
-    "Refuse what no subscription takes.",
+    "Refuse messages that no subscription selects.",
     element_name="FilteringMessagesBeforePublishing",
 )
 _STATUS: Final = EntityField("status", "text", "Active, Disabled, SendDisabled or ReceiveDisabled.")
@@ -77,13 +80,13 @@ _PARTITIONING: Final = EntityField(
     "enable_partitioning", "boolean", "Spread it over fragments.", True
 )
 _EXPRESS: Final = EntityField("enable_express", "boolean", "Kept for the vendor's clients.")
-_FORWARD: Final = EntityField("forward_to", "text", "Hand every message on to this queue or topic.")
+_FORWARD: Final = EntityField("forward_to", "text", "Forward every message to this queue or topic.")
 _METADATA: Final = EntityField("user_metadata", "text", "A note of up to 1024 characters.")
 _FORWARD_DEAD: Final = EntityField(
-    "forward_dead_lettered_messages_to", "text", "Hand dead letters on to this queue or topic."
+    "forward_dead_lettered_messages_to", "text", "Forward dead letters to this queue or topic."
 )
 _MESSAGE_SIZE: Final = EntityField(
-    "max_message_size_in_kilobytes", "integer", "The largest message it takes."
+    "max_message_size_in_kilobytes", "integer", "The largest message it accepts."
 )
 
 FIELDS: Final[dict[Kind, tuple[EntityField, ...]]] = {

@@ -338,7 +338,7 @@ def objection(channel: PeerChannel, rows: Sequence[Row], membership: PeerGroup) 
             "Upgrade one release at a time"
         )
     if row[2] != membership.run:
-        return "it is of another server or cluster"
+        return "it belongs to another server or cluster"
     if not membership.is_member(row[3], channel.certificate):
         return f"number {row[3]} is not known here under the certificate that it shows"
     return None

@@ -145,7 +145,9 @@ class CatalogDatabase:
             run("PRAGMA journal_mode = WAL")
             self._make()
         elif application != _APPLICATION_ID:
-            raise ConfigError(f"{self._name} is a database of another program; move it elsewhere.")
+            raise ConfigError(
+                f"{self._name} is the database of another program; move it elsewhere."
+            )
         elif version not in (SCHEMA_VERSION, UNSEALED_VERSION):
             raise ConfigError(
                 f"{self._name} has schema version {version}, this release reads "

@@ -1,10 +1,10 @@
 """Which fragment a message goes to.
 
-Owns the choice of a fragment for each send of one link. The key decides where there is one:
-the session id, else the partition key, else the message id where duplicates are detected
-(SEED-30, SEED-32, SEED-35). Without a key messages go round
-robin, passing over fragments whose store is down (SEED-39, SEED-40). An entity that is not
-partitioned has exactly one fragment, and nothing is chosen (SEED-2).
+Owns the choice of a fragment for each send of one link. The key decides where there is one: the
+session id, else the partition key, else the message id where duplicates are detected (SEED-30,
+SEED-32, SEED-35). Without a key messages go round robin, passing over fragments whose store is down
+(SEED-39, SEED-40). An entity that is not partitioned has exactly one fragment, and nothing is
+chosen (SEED-2).
 """
 
 from collections.abc import Sequence
@@ -83,6 +83,6 @@ class Router:
             raise InvalidOperation(
                 "A batch for a partitioned entity must have one SessionId or PartitionKey (or "
                 f"MessageId, where duplicates are detected); this one has {first} and {second}. "
-                "Send them in batches of their own."
+                "Send them in separate batches."
             )
         return list(groups.items())

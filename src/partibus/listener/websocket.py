@@ -122,7 +122,7 @@ class WebSocketProtocol(AmqpProtocol):
             self._message_bytes += len(data)
             parts.append(data)
         if self._message_bytes > TAKEN_MESSAGE_BYTES_MAX:
-            self._fail(CloseReason.MESSAGE_TOO_BIG, "Send AMQP frames in messages of their own.")
+            self._fail(CloseReason.MESSAGE_TOO_BIG, "Send AMQP frames in separate messages.")
         elif event.message_finished:
             self._message_bytes = 0
 

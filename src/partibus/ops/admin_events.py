@@ -87,7 +87,7 @@ def _events(node: "Administration") -> Callable[[Request], Awaitable[Response]]:
 
 def _last(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 7):
-        raise ArgumentError(f"'last' is '{text}'; a number of events is expected.")
+        raise ArgumentError(f"'last': expected a number of events, got '{text}'.")
     return int(text)
 
 

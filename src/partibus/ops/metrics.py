@@ -186,7 +186,7 @@ CLUSTER: Final = Series(
 CONNECTIONS: Final = Series("partibus_connections", GAUGE, "connections",
                             "Open connections.", "ActiveConnections")  # fmt: skip
 ERRORS: Final = Series("partibus_errors", COUNTER, "errors",
-                       "Errors that clients were told, by whose they are and by condition.",
+                       "Errors reported to clients, by whose fault they are and by condition.",
                        "ServerErrors, UserErrors, ThrottledRequests")  # fmt: skip
 AGGREGATED: Final = Series("partibus_metrics_entities_aggregated", GAUGE, "aggregated",
                            "Entities beyond the cap on labels, together as (other).")  # fmt: skip

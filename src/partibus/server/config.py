@@ -341,7 +341,7 @@ Reader = Callable[[object], dict[str, object]]
 
 def _read_path(value: object, name: str, what: str) -> dict[str, object]:
     if not isinstance(value, str | Path) or not str(value):
-        raise ArgumentError(f"a {what} is expected.")
+        raise ArgumentError(f"expected a {what}.")
     return {name: Path(value)}
 
 
@@ -354,13 +354,13 @@ def _read_switch(value: object, name: str) -> dict[str, object]:
 
 def _read_command(value: object, name: str) -> dict[str, object]:
     if not isinstance(value, str) or not value.strip():
-        raise ArgumentError("a command is expected, with its arguments.")
+        raise ArgumentError("expected a command with its arguments.")
     return {name: value.strip()}
 
 
 def _read_host(value: object) -> dict[str, object]:
     if not isinstance(value, str) or not value.strip():
-        raise ArgumentError("an address to listen on is expected, for example 127.0.0.1.")
+        raise ArgumentError("expected an address to listen on, for example 127.0.0.1.")
     return {"host": value.strip()}
 
 
@@ -391,7 +391,7 @@ def _read_stores(value: object) -> dict[str, object]:
         return {**_read_count(value, "stores", _STORES_MAX), "store_places": ()}
     places = tuple(str(place) for place in value)
     if not places or not all(places) or not all(isinstance(p, str | Path) for p in value):
-        raise ArgumentError("a number or a list of places is expected.")
+        raise ArgumentError("expected a number or a list of places.")
     directories = [place for place in places if not is_database(place)]
     unknown = next((place for place in directories if "://" in place), None)
     if unknown is not None:

@@ -145,7 +145,7 @@ class LogScan:
                 f"{path.name} ends where it begins, and the next one there is begins at "
                 f"{next_base:#x}.",
             )
-        return self._damaged(base, offset, f"the log goes on at {next_base:#x}")
+        return self._damaged(base, offset, f"the log continues at {next_base:#x}")
 
     def _judge_end(self, fd: int, base: int, written_end: int) -> None:
         """No entry at `end` of the last segment: a clean end, a torn tail, or damage."""

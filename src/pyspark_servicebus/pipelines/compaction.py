@@ -63,7 +63,7 @@ class CompactReport:
     def as_text(self) -> str:
         return (
             f"{self.target}: {counted(self.files_before, 'file')} before,"
-            f" {self.files_after:,} now; {counted(self.rows, 'message')} written anew,"
+            f" {self.files_after:,} now; {counted(self.rows, 'message')} rewritten,"
             f" {format_bytes(self.bytes)}, {self.seconds:.1f} s"
         )
 

@@ -233,7 +233,7 @@ def test_files_of_the_server_that_are_not_captured_are_not_handed_out(bus: Bus) 
     for path in ("0/lock", "7/durable", "0/..%2Fcatalog.db", "x/durable"):
         with pytest.raises(CommandFailed):
             server.ask("GET", f"/backups/{held['id']}/stores/{path}")
-    with pytest.raises(CommandFailed, match="is over"):
+    with pytest.raises(CommandFailed, match="has ended"):
         server.ask("GET", "/backups/20260101T000000Z-abcdef/stores/0/durable")
 
 

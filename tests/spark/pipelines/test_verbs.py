@@ -29,7 +29,7 @@ def test_a_capture_and_its_replay(partibus: Any, bus: Bus, tmp_path: Path) -> No
     assert "100 messages of 4 fragments, 1 window, 4 files" in shown.out
     assert json.loads(partibus("capture", "show", lake, "--json").out)["rows"] == 100
     compacted = partibus("capture", "compact", lake, *state)
-    assert "4 files before, 4 now; 0 messages written anew" in compacted.out
+    assert "4 files before, 4 now; 0 messages rewritten" in compacted.out
 
     dry = partibus("replay", lake, again, "--dry-run", "--speed", "2", *state)
     assert dry.code == 0, dry.err

@@ -254,7 +254,7 @@ async def test_a_node_of_another_cluster_is_refused(
     """Two clusters may share an authority by mistake."""
     one, two = cluster.node(1), cluster.node(2, "c2")
     starting = [asyncio.create_task(node.start()) for node in (one, two)]
-    await until(lambda: "it is of another server or cluster" in caplog.text)
+    await until(lambda: "it belongs to another server or cluster" in caplog.text)
     for task in starting:
         task.cancel()
     await asyncio.gather(*starting, return_exceptions=True)

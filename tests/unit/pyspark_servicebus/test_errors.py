@@ -139,7 +139,7 @@ def test_fields_of_what_was_lost() -> None:
     lost = ONE_OF_EACH[3]
     assert lost.getMessageParameters() == {"entity": "q", "fragment": "3"}
     assert lost.words == (
-        "Two are gone. Keep them, or set failOnDataLoss=false to go on with what is there."
+        "Two are gone. Keep them, or set failOnDataLoss=false to continue with what is there."
     )
 
 

@@ -345,7 +345,7 @@ def test_damage_before_the_last_segment_is_an_error(stores: Any, pump: Any) -> N
     data[-1] ^= 1
     files[1].write_bytes(data)
     (stores.directory / WATERMARK_NAME).unlink()
-    with pytest.raises(StoreCorrupt, match=f"{files[1]}: offset .*the log goes on"):
+    with pytest.raises(StoreCorrupt, match=f"{files[1]}: offset .*the log continues"):
         metas(stores, stores.directory)
 
 

@@ -150,7 +150,7 @@ def split_batch(payload: bytes) -> list[bytes]:
         if section == FOOTER:
             break
         if section != DATA:
-            raise DecodeError("a batch holds something else than data sections")
+            raise DecodeError("a batch contains something other than data sections")
         at = skip_value(payload, value, found.bare_end)
         messages.append(payload[value + (2 if payload[value] == 0xA0 else 5) : at])
     return messages

@@ -34,7 +34,9 @@ _FEATURES: Final = (
 )
 SqlFilter = Annotated[
     str | None,
-    typer.Option(metavar="SQL", help="Take only what this filter matches, instead of everything."),
+    typer.Option(
+        metavar="SQL", help="Select only messages that match this filter, instead of all."
+    ),
 ]
 IfMissing = Annotated[bool, typer.Option("--if-missing", help="Do nothing if it already exists.")]
 

@@ -63,7 +63,7 @@ def _load(file: Path) -> Mapping[str, object]:
     except (OSError, ValueError, RecursionError) as error:
         raise typer.BadParameter(f"{file} is not a message in JSON: {error}") from error
     if not isinstance(message, dict):
-        raise typer.BadParameter(f"{file}: an object is expected.")
+        raise typer.BadParameter(f"{file}: expected a JSON object.")
     return message
 
 

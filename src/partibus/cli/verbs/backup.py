@@ -36,7 +36,7 @@ OfData = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        help="Back up this data directory of a server that does not run; no server is asked.",
+        help="Back up this data directory of a server that is not running; no server is asked.",
     ),
 ]
 Chosen = Annotated[str | None, typer.Option("--backup", metavar="ID", help="Which backup.")]
@@ -57,9 +57,9 @@ def backup(
 ) -> None:
     """Make a backup of everything a server keeps: entities, policies and messages.
 
-    All of it is as of one moment after the command was given: nothing that was confirmed before
-    is missing. The server goes on working. A second backup into the same directory copies only
-    what is new. The key needs the right Manage. With `--data`, a server that is stopped.
+    The backup is consistent, as of a moment after the command was given: everything confirmed
+    before is in it. The server keeps working. A second backup into the same directory copies only
+    what is new. The key needs the right Manage. With `--data`, of a server that is stopped.
 
     Example:
 
@@ -260,14 +260,18 @@ def prune(
 def restore(
     directory: Directory,
     data: Annotated[
-        Path, typer.Option("--data", metavar="DIR", help="The new data directory; new or empty.")
+        Path,
+        typer.Option(
+            "--data", metavar="DIR", help="The new data directory; it must not exist, or be empty."
+        ),
     ],
     backup_id: Chosen = None,
     place: Places = None,
     new_identity: Annotated[
         bool,
         typer.Option(
-            "--new-identity", help="Make it a namespace of its own, for a copy beside the original."
+            "--new-identity",
+            help="Give it a new namespace id, for a copy that runs beside the original.",
         ),
     ] = False,
     json: AsJson = False,

@@ -55,9 +55,9 @@ def show(data: Data = None, config: Config = None, json: AsJson = False) -> None
 def create(
     name: Name = None, data: Data = None, config: Config = None, json: AsJson = False
 ) -> None:
-    """Make a server certificate for these names, and the development CA if there is none yet.
+    """Create a server certificate for these names, and the development CA if there is none yet.
 
-    The certificate that was there is replaced; the CA stays, and with it the trust of clients.
+    An existing certificate is replaced; the CA stays, so clients that trust it need no change.
     """
     from partibus.listener.tls import certificate_names
 

@@ -19,7 +19,7 @@ HELP: Final = """\
 Show the time of a server for tests, or move it.
 
 Works with a server that was started with `partibus serve --testing`, or `--memory --fake-time`. The
-time of messages and entities moves; connections and tokens stay on the machine's.
+time of messages and entities moves; connections and tokens keep the machine's time.
 
     partibus clock advance 7d
 """
@@ -35,10 +35,10 @@ def advance(
     ],
     json: AsJson = False,
 ) -> None:
-    """Advance the time; everything that falls due meanwhile happens.
+    """Advance the time; everything that becomes due in between happens.
 
-    When it returns, locks that ended are free, scheduled messages have arrived, messages that lived
-    for long enough are gone, and idle entities are deleted.
+    When it returns, expired locks are free, due scheduled messages are active, expired messages
+    are gone, and idle entities are deleted.
     """
     _tell(server_at(place).ask("POST", "/clock/advance", {"by": by}), json)
 
@@ -46,7 +46,7 @@ def advance(
 @app.command()
 @on_server
 def show(place: "Place", json: AsJson = False) -> None:
-    """Tell what time it is for messages and entities."""
+    """Show the current time of messages and entities."""
     _tell(server_at(place).ask("GET", "/clock"), json)
 
 

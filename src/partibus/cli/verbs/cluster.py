@@ -49,12 +49,12 @@ Wait = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long to wait at most.")
 ]
 
-app = typer.Typer(help="Create a cluster, let nodes join it, and run it.", no_args_is_help=True)
+app = typer.Typer(help="Create a cluster, add nodes to it, and operate it.", no_args_is_help=True)
 
 
 @app.callback()
 def cluster() -> None:
-    """Create a cluster, let nodes join it, and run it."""
+    """Create a cluster, add nodes to it, and operate it."""
 
 
 @app.command()
@@ -66,9 +66,9 @@ def init(
         typer.Option("--if-absent", help="Leave an authority that is there as it is, and succeed."),
     ] = False,
 ) -> None:
-    """Make the certificate authority of a new cluster, and the certificate of its first node.
+    """Create the certificate authority of a new cluster, and the certificate of its first node.
 
-    Keep the directory private: who has the key of the authority can add nodes.
+    Keep the directory private: anyone with the key of the authority can add nodes.
 
     Example:
 
@@ -91,9 +91,9 @@ def init(
 
 @app.command()
 def join(directory: Directory, authority: Authority, name: Name) -> None:
-    """Make the certificate of a further node; copy the directory to its machine.
+    """Create the certificate of another node; copy the directory to its machine.
 
-    Run it where the cluster was made. With the name of a node that exists its certificate is
+    Run it where the cluster was created. With the name of an existing node, its certificate is
     renewed.
 
     Example:
@@ -146,7 +146,7 @@ def drain(
     undo: Annotated[bool, typer.Option("--undo", help="Let the node take lanes again.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Have a node hand its lanes over to the others; it goes on serving clients.
+    """Have a node hand its lanes over to the others; it continues to serve clients.
 
     With `--this-node` it needs no number, for scripts that run before the node is stopped.
 
@@ -191,7 +191,7 @@ def evict(
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Remove a node that hangs or is lost; its lanes are free at once, and its process ends.
+    """Remove a node that hangs or is lost; its lanes are free immediately, and its process ends.
 
     Example:
 

@@ -36,9 +36,9 @@ def check(
         typer.Option(metavar="NAME", help="Check against these limits instead of the file's."),
     ] = None,
 ) -> None:
-    """Say whether `partibus serve --config FILE` would accept the file.
+    """Check whether `partibus serve --config FILE` would accept the file.
 
-    A wrong file is explained with its line and path on stderr, and the exit code is 2.
+    An invalid file is reported with its line and path on stderr, and the exit code is 2.
 
     Example:
 
@@ -64,12 +64,12 @@ def check(
 
 
 def show(origin: bool, json: bool, **flags: Any) -> None:
-    """Show every setting as `partibus serve` would use it, with these flags, here and now.
+    """Show every setting as `partibus serve` would use it with these flags in this environment.
 
     A setting comes from its default, from the `[server]` table of the file, from a variable
-    PARTIBUS_..., or from a flag; each wins over those before it. With --origin the table says
-    which it was. It takes the flags of `serve`. A key that is not known is an error that names
-    the nearest one, exit code 2; a variable that is not known is pointed out.
+    PARTIBUS_..., or from a flag; each overrides those before it. With --origin the table says
+    which one applied. It takes the flags of `serve`. An unknown key is an error that names the
+    nearest one, exit code 2; an unknown variable is a warning.
 
     Examples:
 

@@ -19,7 +19,7 @@ PAGE: Final = 500
 app = typer.Typer(help="List the clients that are connected, and close one.", no_args_is_help=True)
 
 Id = Annotated[
-    str, typer.Argument(metavar="ID", help="As `partibus connection list` shows it: 0-17.")
+    str, typer.Argument(metavar="ID", help="As shown by `partibus connection list`: 0-17.")
 ]
 
 
@@ -37,11 +37,11 @@ def list_connections(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """List every client connection: where it is from, who it is, and what it does.
+    """List every client connection: where it comes from, who it is, and what it does.
 
-    Received and delivered count messages since the connection was opened; the rates look back to
-    the last time that somebody asked, at least a second. Unsettled are sends without an answer
-    yet, and messages that were delivered and not settled.
+    Received and delivered count messages since the connection was opened; the rates are since the
+    last request for them, at least a second. Unsettled are sends that are not yet confirmed, and
+    deliveries that are not yet settled.
 
     Example:
 
@@ -106,7 +106,7 @@ def close(
 ) -> None:
     """Close one connection with the error amqp:connection:forced.
 
-    Stock clients connect again by themselves; what they had locked stays locked until its time.
+    Stock clients reconnect by themselves; their locked messages stay locked until the locks expire.
 
     Example:
 

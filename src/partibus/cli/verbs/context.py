@@ -50,7 +50,7 @@ def add(
     ] = None,
     use: Annotated[bool, typer.Option("--use", help="Make it the current context.")] = False,
 ) -> None:
-    """Keep a connection under a name; the first becomes the current one.
+    """Save a connection under a name; the first becomes the current one.
 
     Examples:
 

@@ -33,8 +33,8 @@ async def doctor(
 ) -> None:
     """Find out why a client cannot connect, and what to do about it.
 
-    Goes the way that every client goes: connection string, name, port, TLS, AMQP, token, entity
-    and rights; then HTTP, the management API and the clocks. Nothing is sent or received.
+    Checks every step of a client's connection: connection string, name, port, TLS, AMQP, token,
+    entity and rights; then HTTP, the management API and the clocks. Nothing is sent or received.
 
     Examples:
 

@@ -43,10 +43,10 @@ def events(
     """Follow the events of all workers, until Ctrl-C: one line per event.
 
     Kinds are entity-changed, store, worker-lost, worker-restarted, worker-answers, dead-lettered,
-    lock-expired, lock-lost, connection-opened, connection-closed, refused, and gap, which says that
-    more happened than could be reported. Dead letters and locks come as a count for each entity.
-    A cluster has node-joined, node-left, node-lost, node-answers, lane-opened, lane-handed-over and
-    lane-lost.
+    lock-expired, lock-lost, connection-opened, connection-closed, refused, and gap, which means
+    that more happened than could be reported. Dead letters and locks come as a count for each
+    entity. A cluster has node-joined, node-left, node-lost, node-answers, lane-opened,
+    lane-handed-over and lane-lost.
 
     Example:
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HELP: Final = """\
 Inject faults into the bus, to test your own program.
 
-Works with a server that was started with `partibus serve --faults`, and with no other. A fault
+Works only with a server that was started with `partibus serve --faults`. A fault
 ends by itself after `--for`, by `partibus fault clear`, or with the server.
 
     partibus fault store 1 down --for 30s
@@ -57,9 +57,9 @@ def store(
     """Make a store fail, fill up or slow down; `up` ends that.
 
     down refuses every write with an input/output error, full with no space left, slow=50 takes
-    50 ms longer for each commit. Sends without a key go on, to fragments of other stores; sends
-    with a key fail when their fragment lies in this one. After the fault the store comes up by
-    its own probe, within about a second, and needs no restart.
+    50 ms longer for each commit. Sends without a key continue, to fragments in other stores; sends
+    with a key fail when their fragment is in this one. After the fault the store recovers within
+    about a second, without a restart.
     """
     word, delay_ms = _mode(mode)
     fault = {"kind": "store", "store": number, "mode": word, "delay_ms": delay_ms}
@@ -79,8 +79,8 @@ def worker(
 ) -> None:
     """Kill a worker process, as a crash would.
 
-    The server starts it again and recovers its fragments; the others go on. Clients that were
-    connected to it connect again, to any worker. A server with one worker refuses this.
+    The server starts it again and recovers its fragments; the others continue. Clients that were
+    connected to it reconnect, to any worker. A server with one worker refuses this.
     """
     _ask({"kind": "worker", "worker": number}, None, place)
     typer.echo(f"worker {number}: killed")
@@ -99,11 +99,11 @@ def latency(
     ] = None,
     lasting: For = None,
 ) -> None:
-    """Put distance between the clients and the bus, or between the bus and its disks.
+    """Add latency between the clients and the bus, or between the bus and its disks.
 
-    Everything the server writes to any client leaves later by --rtt, in order; every commit
-    takes longer by --store. So you see on your own machine what one send at a time costs
-    against a bus that is far away.
+    Everything the server writes to a client is delayed by --rtt, in order; every commit takes
+    longer by --store. This shows, on your own machine, what sending one message at a time costs
+    with a bus that is far away.
     """
     if rtt is None and store is None:
         raise typer.BadParameter("give --rtt, --store, or both, for example --rtt 70ms")
@@ -125,7 +125,7 @@ def throttle(
 ) -> None:
     """Refuse sends to an entity above a rate, as the cloud service does when it is busy.
 
-    What is too much is refused with com.microsoft:server-busy, which the SDKs raise as
+    Sends above the rate are refused with com.microsoft:server-busy, which the SDKs raise as
     ServiceBusServerBusyError after their own retries. A batch counts as one send. Each worker
     counts for itself. `partibus fault list` shows how many were refused.
     """
@@ -143,8 +143,8 @@ def locks(
 ) -> None:
     """Lose all locks of an entity at once.
 
-    Its locked messages can be received again, with one delivery more counted; who held one gets
-    MessageLockLostError when it settles. So does a message that takes too long to work on.
+    Its locked messages can be received again, with their delivery count raised by one; a receiver
+    that settles one gets MessageLockLostError, as it does when processing takes too long.
     """
     answer = _ask({"kind": "locks", "entity": entity}, None, place)
     typer.echo(f"locks {entity}: {answer['count']} dropped")
@@ -158,7 +158,7 @@ def connections(
 ) -> None:
     """Close every client connection with amqp:connection:forced.
 
-    Clients may connect again at once; the SDKs do so by themselves. Locks outlive the
+    Clients may reconnect immediately; the SDKs do so by themselves. Locks outlive the
     connection.
     """
     answer = _ask({"kind": "connections"}, None, place)
@@ -168,7 +168,7 @@ def connections(
 @app.command("list")
 @on_server
 def list_faults(place: "Place", json: AsJson = False) -> None:
-    """List the faults that last, with what is left of each."""
+    """List the active faults, with the time left of each."""
     server = server_at(place)
     answer = server.ask("GET", "/faults")
     if json:

@@ -22,13 +22,13 @@ app = typer.Typer()
 @on_server
 def create(
     place: "Place",
-    name: Annotated[str | None, typer.Argument(help="(default: one that nobody has)")] = None,
+    name: Annotated[str | None, typer.Argument(help="(default: a new, unique name)")] = None,
     json: AsJson = False,
 ) -> None:
-    """Make a namespace for a test, and print the connection string that leads to it.
+    """Create a namespace for a test, and print its connection string.
 
     Works with `partibus serve --testing`. It begins with what the server's --config declares, has
-    a clock and faults of its own, and nobody else sees what is in it.
+    its own clock and faults, and is isolated from other namespaces.
     """
     made = server_at(place).ask("POST", "/namespaces", {} if name is None else {"name": name})
     text = replace(place.connection, policy=made["key_name"], key=made["key"]).text()
@@ -41,7 +41,7 @@ def create(
 @app.command("delete")
 @on_server
 def delete(place: "Place", name: Annotated[str, typer.Argument(help="Its name.")]) -> None:
-    """Delete a namespace that was made for a test, with all that is in it."""
+    """Delete a namespace that was created for a test, with all its contents."""
     server_at(place).ask("DELETE", f"/namespaces/{name}")
     typer.echo(f"namespace {name} deleted")
 
@@ -49,7 +49,7 @@ def delete(place: "Place", name: Annotated[str, typer.Argument(help="Its name.")
 @app.command("list")
 @on_server
 def list_namespaces(place: "Place", json: AsJson = False) -> None:
-    """List the namespaces that were made for tests."""
+    """List the namespaces that were created for tests."""
     answer = server_at(place).ask("GET", "/namespaces")
     if json:
         print_json(answer)
@@ -61,9 +61,9 @@ def list_namespaces(place: "Place", json: AsJson = False) -> None:
 @app.command("reset")
 @on_server
 def reset(place: "Place") -> None:
-    """Empty the namespace of a server for tests: entities, messages and faults go.
+    """Reset the namespace of a server for tests: entities, messages and faults are removed.
 
-    What the server's --config declares is there again afterwards, empty.
+    What the server's --config declares is created again, empty.
     """
     server_at(place).ask("POST", "/reset")
     typer.echo("reset")

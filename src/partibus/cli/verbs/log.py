@@ -32,7 +32,7 @@ def level(
 ) -> None:
     """Show the level of the log of every worker, or set it.
 
-    It holds until the server restarts, which begins with `--log-level` again.
+    It applies until the server restarts, which uses `--log-level` again.
 
     Example:
 

@@ -305,7 +305,7 @@ def serve(
 ) -> None:
     """Run the message bus until Ctrl-C or SIGTERM.
 
-    When it can be used, it prints one line on stdout that begins with PARTIBUS READY and ends with
+    When it is ready, it prints one line on stdout that begins with PARTIBUS READY and ends with
     the connection string for your program. Each flag can also be set in the `[server]` table of the
     configuration file, or as PARTIBUS_DATA, PARTIBUS_PORT and so on in the environment.
     """

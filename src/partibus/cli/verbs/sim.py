@@ -32,7 +32,11 @@ Trace = Annotated[
     typer.Option("--trace", help="Write a timeline of the run of --seed, as an HTML page."),
 ]
 Shrink = Annotated[
-    bool, typer.Option("--shrink", help="Cut a failing run down and tell it as a short story.")
+    bool,
+    typer.Option(
+        "--shrink",
+        help="Reduce a failing run to its essential events and print them as a short story.",
+    ),
 ]
 
 
@@ -45,7 +49,7 @@ def sim(
     trace: Trace = None,
     shrink: Shrink = False,
 ) -> None:
-    """Run the bus in a simulated world, in which disks, wires and processes fail.
+    """Run the bus in a simulated world, in which disks, networks and processes fail.
 
     The real code of the bus runs with simulated time, disks, network, processes and clients, all
     decided by the seed. Exit code 1 when a promise was broken; the same seed breaks it again.

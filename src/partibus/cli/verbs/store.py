@@ -24,7 +24,7 @@ app = typer.Typer(help="Inspect and repair the stores.", no_args_is_help=True)
 
 Result = TypeVar("Result")
 Data = Annotated[
-    Path, typer.Option(metavar="DIR", help="The data directory of a server that does not run.")
+    Path, typer.Option(metavar="DIR", help="The data directory of a server that is not running.")
 ]
 Stores = Annotated[
     int | None,
@@ -56,12 +56,12 @@ def store() -> None:
 @app.command("list")
 @on_server
 def list_stores(place: "Place", json: AsJson = False) -> None:
-    """List every store: its state, the fragments placed there, and what it takes.
+    """List every store: its state, the fragments placed there, and the space it uses.
 
     Live bytes are those of messages that are still needed; the files on disk are larger, since
-    space goes back some time after the messages are gone. A store is full when less than
-    `--disk-free-min` is free on its disk: messages are received and settled, but none are taken.
-    Damaged messages that were met since the start are reported.
+    space is freed some time after the messages are gone. A store is full when less than
+    `--disk-free-min` is free on its disk: messages can be received and settled, but not sent.
+    Damaged messages that were found since the start are reported.
     """
     server = server_at(place)
     answer = server.ask("GET", "/stores")
@@ -149,9 +149,9 @@ def adopt(
 ) -> None:
     """Join a catalog and stores that a server refuses because they do not belong together.
 
-    For a catalog that is lost, older or of another namespace, and for stores of another. A fragment
-    that the catalog does not know becomes a queue: recovered-fragment-17. Make a copy of the data
-    directory before.
+    For a catalog that is lost, outdated or from another namespace, and for stores from another. A
+    fragment that the catalog does not know becomes a queue: recovered-fragment-17. Copy the data
+    directory first.
 
     Example:
 

@@ -18,12 +18,12 @@ from partibus.domain.quantities import format_moment
 if TYPE_CHECKING:
     from partibus.cli.place import Place
 
-app = typer.Typer(help="Make shared access signatures.", no_args_is_help=True)
+app = typer.Typer(help="Create shared access signatures.", no_args_is_help=True)
 
 
 @app.callback()
 def token() -> None:
-    """Make shared access signatures."""
+    """Create shared access signatures."""
 
 
 @app.command()
@@ -33,23 +33,23 @@ def create(
     entity: Annotated[
         str,
         typer.Argument(
-            help="The entity it is for; without one it is good for the whole namespace.",
+            help="The entity it is for; by default it is valid for the whole namespace.",
             autocompletion=complete_entity,
             show_default=False,
         ),
     ] = "",
     lasting: Annotated[
-        int, typer.Option("--for", metavar="DURATION", parser=span_ms, help="How long it is good.")
+        int, typer.Option("--for", metavar="DURATION", parser=span_ms, help="How long it is valid.")
     ] = "1h",  # type: ignore[assignment]  # read by the parser
     http: Annotated[
         bool, typer.Option("--http", help="For a request over HTTP: the resource is its URL.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Make a SAS token with the policy and key of the connection string.
+    """Create a SAS token with the policy and key of the connection string.
 
-    It carries the rights of that policy, for this entity and what lies below it. Nobody can take
-    it back before it expires, short of changing the key.
+    It has the rights of that policy, for this entity and everything below it. It cannot be
+    revoked before it expires, except by changing the key.
 
     Examples:
 

@@ -47,8 +47,8 @@ def top(
 ) -> None:
     """Show rates, depths, stores and workers live in the terminal; Ctrl-C ends it.
 
-    The busiest entities come first. The first picture comes after one interval, since a rate needs
-    two readings. `--json` prints an object on each round, `--once --json` a single one.
+    The busiest entities come first. The first screen appears after one interval, since a rate
+    needs two readings. `--json` prints an object per interval, `--once --json` a single one.
 
     Example:
 

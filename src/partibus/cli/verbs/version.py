@@ -17,7 +17,7 @@ from partibus.ops.compiled import is_compiled
 def version(json: AsJson = False) -> None:
     """Print the version of Partibus and of what it runs on.
 
-    Compiled hot modules make the server faster and do nothing else.
+    Compiled modules make the server faster and change nothing else.
 
     Examples:
 

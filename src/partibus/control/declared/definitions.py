@@ -268,7 +268,7 @@ def _policies_of(
 
 def _rights(value: object) -> Rights:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ArgumentError('a list is expected, for example ["Send", "Listen"].')
+        raise ArgumentError('expected a list, for example ["Send", "Listen"].')
     return rights_from_names(value)
 
 

@@ -50,13 +50,13 @@ def read_jwt(source: DefinitionSource, table: Table) -> JwtSettings | None:
 def _algorithms(value: object) -> tuple[str, ...]:
     known = (*HMAC_ALGORITHMS, *SIGNATURE_ALGORITHMS)
     if not isinstance(value, list) or not value or any(name not in known for name in value):
-        raise ArgumentError(f"a list of {', '.join(known)} is expected.")
+        raise ArgumentError(f"expected a list of {', '.join(known)}.")
     return tuple(value)
 
 
 def _roles(value: object) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict):
-        raise ArgumentError('a table is expected, for example "sender" = ["Send"].')
+        raise ArgumentError('expected a table, for example "sender" = ["Send"].')
     for names in value.values():
         if not isinstance(names, list):
             raise ArgumentError('the rights of a role are a list, for example ["Send"].')

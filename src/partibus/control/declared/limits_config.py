@@ -58,18 +58,18 @@ def _number(least: int, most: int) -> Callable[[object], object]:
 
 def _whole(value: object, least: int, most: int, further: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ArgumentError(f"a whole number from {least} to {most}{further} is expected.")
+        raise ArgumentError(f"expected a whole number from {least} to {most}{further}.")
     return value
 
 
 def _duration(least_ms: int, most_ms: int = DURATION_MAX_MS) -> Callable[[object], object]:
     def read(value: object) -> int:
         if not isinstance(value, str):
-            raise ArgumentError('a duration is expected, for example "PT5M".')
+            raise ArgumentError('expected a duration, for example "PT5M".')
         duration_ms = parse_duration(value)
         if not least_ms <= duration_ms <= most_ms:
             seconds = least_ms // SECOND_MS
-            raise ArgumentError(f"a duration of {seconds} s or more is expected, not '{value}'.")
+            raise ArgumentError(f"expected a duration of {seconds} s or more, got '{value}'.")
         return duration_ms
 
     return read
@@ -80,7 +80,7 @@ def _sizes(value: object) -> tuple[int, ...] | None:
         return None
     is_list = isinstance(value, list) and len(value) > 0
     if not is_list or not all(type(size) is int and size > 0 for size in value):  # type: ignore[attr-defined]
-        raise ArgumentError('a list of sizes such as [1024, 2048], or "any", is expected.')
+        raise ArgumentError('expected a list of sizes such as [1024, 2048], or "any".')
     assert isinstance(value, list)
     return tuple(value)
 

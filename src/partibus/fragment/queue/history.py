@@ -330,7 +330,7 @@ class History:
                 words = data[offset : offset + slot_count * _SLOT_BYTES]
                 offset += slot_count * _SLOT_BYTES
             if len(words) != slot_count * _SLOT_BYTES or depth > self._depth or used >= slot_count:
-                raise StoreCorrupt("a history of message ids in a snapshot is not whole")
+                raise StoreCorrupt("a history of message ids in a snapshot is incomplete")
             shard = Shard(depth)
             shard.words = array("Q")
             shard.words.frombytes(words)
@@ -339,4 +339,4 @@ class History:
             self._directory += [shard] * (1 << self._depth - depth)
             self.count += used
         if len(self._directory) != 1 << self._depth:
-            raise StoreCorrupt("a history of message ids in a snapshot is not whole")
+            raise StoreCorrupt("a history of message ids in a snapshot is incomplete")

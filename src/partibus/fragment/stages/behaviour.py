@@ -118,7 +118,7 @@ def _misfit(stage: Stage | None, command: StageMessages) -> BusError | None:
     if stage.path != command.path or stage.epoch != command.epoch:
         return InvalidOperation(
             f"The stage '{stage.name}' was begun for '{stage.path}' in another batch; give each "
-            "try of a task a name of its own."
+            "attempt of a task its own name."
         )
     return StageLost() if stage.is_closing else None
 

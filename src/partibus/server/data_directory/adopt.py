@@ -195,7 +195,7 @@ def _tell_catalog(
             adoption.steps.append(f"made the queue {record.path} in store {recovery.store}")
         for number in (*lost, *(n for n in identity.stores() if n >= settings.stores)):
             identity.remove_store(number)
-            adoption.steps.append(f"store {number} need not be there any more")
+            adoption.steps.append(f"store {number} is no longer required")
         for number in stores:
             identity.add_store(number)
         identity.advance(adoption.generation + 1)

@@ -159,7 +159,7 @@ class Belonging:
             self._check_age(directory, max(marks.generation, self._seen_generation(number)))
             self._check_end(number, directory, store.log_end)
         elif not marks.is_blank and self._identity.namespace() is not None:
-            raise self._foreign(directory, "does not say whose store it is")
+            raise self._foreign(directory, "does not say which server it belongs to")
         elif number in self._identity.stores():
             raise self._foreign(directory, "is a new, empty store")
         self._check_fragments(number, directory, store)
@@ -220,7 +220,7 @@ class Belonging:
             raise StoreCorrupt(
                 f"{self._file} is older than {directory}, or of another namespace: it has given "
                 f"ids up to {sequence}, the store knows fragment {store.marks.fragment_max}. Put "
-                f"the right catalog back, or go on with this one by {adopt(self._settings)}; "
+                f"the right catalog back, or continue with this one: {adopt(self._settings)}; "
                 "nothing was changed."
             )
         unknown = self.unknown(number, store)

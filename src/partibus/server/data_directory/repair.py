@@ -41,7 +41,7 @@ def repair_data(settings: ServeSettings) -> list[str]:
     return [
         damage,
         f"{file} is {copy} from now on; the damaged one is {file}{DAMAGED_SUFFIX}",
-        f"if the next start finds it older than the stores, go on with {adopt(settings)}",
+        f"if the next start finds it older than the stores, continue with {adopt(settings)}",
     ]
 
 

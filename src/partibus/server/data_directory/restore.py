@@ -48,7 +48,7 @@ def restore(
         if report.problems:
             raise StoreCorrupt(
                 f"the backup {manifest.id} is damaged: {report.problems[0]} Nothing was restored; "
-                "`partibus backup verify` shows everything, and an older backup may be whole."
+                "`partibus backup verify` shows everything, and an older backup may be intact."
             )
     make_private_directory(settings.data)
     lock = DirectoryLock(settings.data, "data directory")

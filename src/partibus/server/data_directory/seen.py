@@ -53,7 +53,7 @@ def read_seen(data: Path, number: int) -> Seen | None:
         return None
     packed, checksum = content[: _LAYOUT.size], content[_LAYOUT.size :]
     if not packed.startswith(_MAGIC) or checksum != _CHECKSUM.pack(crc32c(packed)):
-        _log.warning("%s is damaged and tells nothing", file)
+        _log.warning("%s is damaged and is ignored", file)
         return None
     _, namespace, log_id, position, generation = _LAYOUT.unpack(packed)
     return Seen(namespace, log_id, position, generation)

@@ -179,7 +179,7 @@ class LaneKeeping:
         broker = self._lanes.end(lane)
         is_owned = lane in self._ownership.owned()
         why = "its store failed or has another writer" if is_owned else "its lease was lost"
-        _log.warning("lane %d is served here no more: %s", lane, why)
+        _log.warning("lane %d is no longer served here: %s", lane, why)
         HAPPENINGS.note("lane-lost", lane=lane, text=why)
         if broker is not None:
             self.fenced += getattr(broker.store, "is_superseded", False)

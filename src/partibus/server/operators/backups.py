@@ -114,7 +114,7 @@ class BackupService:
     def _pin(self, payload: Payload) -> Payload:
         if self._holding is not None:
             raise InvalidOperation(
-                f"The backup {self._holding.name} is being made; try again when it is over. A "
+                f"The backup {self._holding.name} is being made; try again when it has finished. A "
                 f"backup whose reader has gone is abandoned after {LEASE_MS // 1000} seconds."
             )
         for number in self._settings.store_databases:
@@ -187,12 +187,12 @@ class BackupService:
 
     def _release(self, payload: Payload) -> Payload:
         self._held(payload["id"])
-        self._let_go("it was ended by whoever made it")
+        self._let_go("it was ended by its client")
         return {}
 
     def _held(self, name: str) -> Holding:
         if self._holding is None or self._holding.name != name:
-            raise InvalidOperation(f"The backup {name} is over: {self._why_over}. Begin another.")
+            raise InvalidOperation(f"The backup {name} has ended: {self._why_over}. Begin another.")
         return self._holding
 
     def _look(self) -> None:
@@ -210,7 +210,7 @@ class BackupService:
     def _let_go(self, why: str, *, waits: bool = False) -> None:
         if self._holding is None:
             return
-        _log.info("the backup %s is over: %s", self._holding.name, why)
+        _log.info("the backup %s has ended: %s", self._holding.name, why)
         self._holding = None
         self._why_over = why
         if self._looking is not None:

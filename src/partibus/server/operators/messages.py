@@ -117,7 +117,7 @@ class MessageService:
             for message in await management.peek(number, 1):
                 if message.sequence_number == number:
                     return _whole(message)
-        raise EntityNotFound(f"'{name}' has no message {number} any more.")
+        raise EntityNotFound(f"'{name}' no longer has a message {number}.")
 
     async def reasons(self, token: str | None, name: str) -> Payload:
         """The dead letters grouped by why they are there."""

@@ -34,7 +34,7 @@ POLICY_SEPARATOR: Final = "."
 """Behind the name of a namespace: the policy `t1.reader` is of the namespace `t1`."""
 SWITCHED_OFF: Final = (
     "This server has one namespace: it was started without --testing. Start it with "
-    "'partibus serve --testing' where each test wants its own."
+    "'partibus serve --testing' where each test needs its own."
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?", re.ASCII)
 

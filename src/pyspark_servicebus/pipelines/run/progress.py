@@ -235,8 +235,8 @@ def plain_words(text: str) -> str:
     for words in _FULL_DISK:
         if words in text:
             return (
-                f"The target is full ({words}). Nothing half-written counts: make room and run "
-                "the same command again, and it goes on from its last batch."
+                f"The target is full ({words}). Nothing half-written is counted: make room and run "
+                "the same command again, and it continues from its last batch."
             )
     if (own := _OWN_WORDS.findall(text)) or (own := [m[1] for m in _PYTHON_WORDS.findall(text)]):
         return _CODES.sub("", str(own[-1])).strip()

@@ -274,7 +274,7 @@ TOPIC = '[[topic]]\nname = "t"\n[[topic.subscription]]\nname = "s"\n'
         ),
         (
             '[[policy]]\nname = "p"\nkey = "k"\nrights = "Send"\n',
-            'bus.toml:4: policy[0].rights: a list is expected, for example ["Send", "Listen"].',
+            'bus.toml:4: policy[0].rights: expected a list, for example ["Send", "Listen"].',
         ),
         (
             '[[policy]]\nname = "p"\nrights = ["Send"]\n',

@@ -90,7 +90,7 @@ def test_a_chunk_that_comes_twice_is_added_once(bench: StageBench) -> None:
         bench.stage("a", b"5", chunk=4)
     with pytest.raises(StageLost):
         bench.stage("unknown", b"5", chunk=1)
-    with pytest.raises(InvalidOperation, match="name of its own"):
+    with pytest.raises(InvalidOperation, match="its own name"):
         bench.stage("a", b"5", chunk=3, path="elsewhere")
     with pytest.raises(InvalidOperation):
         bench.stage("a", b"5", chunk=3, epoch=2)

@@ -93,7 +93,7 @@ async def test_a_file_that_was_not_captured_is_not_there(bench: Bench) -> None:
     begun = await bench.service.begin()
     with pytest.raises(EntityNotFound):
         await bench.service.file(begun["id"], 0, "../catalog.db")
-    with pytest.raises(InvalidOperation, match="is over"):
+    with pytest.raises(InvalidOperation, match="has ended"):
         await bench.service.file("another", 0, "durable")
 
 
@@ -164,7 +164,7 @@ async def test_a_worker_that_does_not_answer_ends_the_attempt(bench: Bench) -> N
     with pytest.raises(OperationTimeout, match="did not answer"):
         await bench.service.begin()
     assert await bench.append(0) is None
-    with pytest.raises(InvalidOperation, match="is over"):
+    with pytest.raises(InvalidOperation, match="has ended"):
         await bench.control.ask(0, FREEZE, {"id": "any"})
 
 

@@ -34,8 +34,8 @@ _FILTER_ERRORS: Final = "filter_errors"
 def list_entities(place: "Place", json: AsJson = False) -> None:
     """List every entity with its totals and how much of it is available.
 
-    Counts are sums over the fragments: active messages wait or are locked, dead letters lie
-    in the dead-letter queue. Limited means that some fragments are down, Unavailable all.
+    Counts are sums over the fragments: active messages wait or are locked, dead letters are in the
+    dead-letter queue. Limited means that some fragments are down, Unavailable that all are.
     """
     server = server_at(place)
     answer = server.ask("GET", "/entities")
@@ -54,8 +54,8 @@ def show(place: "Place", name: AnyEntity, json: AsJson = False) -> None:
     """Show an entity: its fragments, where each lives, what it holds, and the totals.
 
     A fragment is one part of a partitioned entity, with its own order, locks and dead letters; an
-    entity without partitioning has one. With --json the entity's properties are shown too. An
-    entity that does not exist is exit code 4.
+    entity without partitioning has one. With --json the entity's properties are shown too. If the
+    entity does not exist, the exit code is 4.
     """
     server = server_at(place)
     answer = server.ask("GET", f"/entities/{name}")

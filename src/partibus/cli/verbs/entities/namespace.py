@@ -104,8 +104,8 @@ def import_namespace(
     """Create what a file declares on a running server.
 
     What is missing is created. What exists and differs is listed, and changed with --update;
-    without --update the exit code is then 1. Nothing is deleted. The management API has no number
-    of fragments: a partitioned entity gets what the server's profile says.
+    without --update the exit code is then 1. Nothing is deleted. The management API cannot set the
+    number of fragments: a partitioned entity gets the number of the server's profile.
 
     Examples:
 

@@ -54,7 +54,7 @@ InDirectory = Annotated[
     ),
 ]
 PrimaryKey = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="A key of your own. (default: generated)")
+    str | None, typer.Option(metavar="TEXT", help="Your own primary key. (default: generated)")
 ]
 SecondaryKey = Annotated[str | None, typer.Option(metavar="TEXT", help="The same.")]
 
@@ -64,8 +64,8 @@ def policy() -> None:
     """Control who may send, listen and manage.
 
     A policy is a name with two keys and some rights, on the whole namespace or on one queue or
-    topic. Programs use it through a connection string. When a policy or key is taken away, the
-    links that rest on it are dropped within a second.
+    topic. Programs use it through a connection string. When a policy or key is removed, links that
+    depend on it are closed within a second.
     """
 
 
@@ -105,7 +105,7 @@ def show(
 ) -> None:
     """Show a policy: its rights and, with --keys, its keys.
 
-    Whoever may read a server's data directory needs no key: with --data the policy is read from
+    With access to a server's data directory no key is needed: with --data the policy is read from
     there, whether the server runs or not.
 
     Examples:
@@ -135,7 +135,7 @@ def create(
     keys: WithKeys = False,
     json: AsJson = False,
 ) -> None:
-    """Create a policy; one that exists already is exit code 8.
+    """Create a policy; if it already exists, the exit code is 8.
 
     Examples:
 
@@ -157,7 +157,7 @@ def create(
 def update(
     place: "Place", name: Name, rights: Rights, entity: OnEntity = "", json: AsJson = False
 ) -> None:
-    """Give a policy other rights; its keys stay.
+    """Change the rights of a policy; its keys stay.
 
     Example:
 
@@ -200,7 +200,7 @@ def regenerate(
 ) -> None:
     """Replace a key with a new one; connections that use the old one are closed.
 
-    To change keys without an interruption, move your programs to the other key first.
+    To change keys without interruption, switch your programs to the other key first.
 
     Example:
 

@@ -150,10 +150,9 @@ def explain(
     """Show why a subscription's rules select a message, or why not, term by term.
 
     Give a subscription of the running server or, with --config, of a file; or a filter with
-    --sql-filter, for which no server is asked. Each term has a mark:
-    '+' true, '-' false, '?' unknown (a property is not set), '!' cannot be evaluated; '<--'
-    stands beside the one that decides. Exit code 1 means that the message is not selected, 2
-    that a file or a rule is wrong.
+    --sql-filter, for which no server is needed. Each term has a mark: '+' true, '-' false, '?'
+    unknown (a property is not set), '!' cannot be evaluated; '<--' marks the one that decides. Exit
+    code 1 means that the message is not selected, 2 that a file or a rule is wrong.
 
     Examples:
 

@@ -26,15 +26,15 @@ Topic = Annotated[str, typer.Argument(help="The topic.", autocompletion=complete
 Subscription = Annotated[str, typer.Argument(help="The subscription.")]
 Name = Annotated[str, typer.Argument(help="Name of the rule.")]
 SqlFilter = Annotated[
-    str | None, typer.Option(metavar="SQL", help="Take what this matches: amount > 5.")
+    str | None, typer.Option(metavar="SQL", help="Select messages that match this: amount > 5.")
 ]
 Correlation = Annotated[
     list[str] | None,
     typer.Option(
         "--correlation",
         metavar="NAME=VALUE",
-        help="Take what has this value in a field (message_id, correlation_id, label, to, reply_to,"
-        " session_id, reply_to_session_id, content_type); repeat for each.",
+        help="Select messages with this value in a field (message_id, correlation_id, label, to,"
+        " reply_to, session_id, reply_to_session_id, content_type); repeat for each.",
     ),
 ]
 Property = Annotated[
@@ -43,11 +43,12 @@ Property = Annotated[
         "--property",
         "-p",
         metavar="NAME[:TYPE]=VALUE",
-        help="Take what has this application property; repeat for each.",
+        help="Select messages with this application property; repeat for each.",
     ),
 ]
 Action = Annotated[
-    str | None, typer.Option(metavar="SQL", help="Change what is taken: SET priority = 'high'.")
+    str | None,
+    typer.Option(metavar="SQL", help="Change the selected messages: SET priority = 'high'."),
 ]
 
 
@@ -55,8 +56,8 @@ Action = Annotated[
 def rule() -> None:
     """Create, inspect and change rules of subscriptions.
 
-    A subscription takes a message when one of its rules does. A new one has the rule $Default,
-    which takes everything; delete it once you have rules of your own.
+    A subscription receives a message when one of its rules selects it. A new one has the rule
+    $Default, which selects every message; delete it once you have your own rules.
     """
 
 
@@ -89,7 +90,7 @@ def create(
     fields: dict[str, Any],
     json: AsJson = False,
 ) -> None:
-    """Create a rule; without a filter it takes every message.
+    """Create a rule; without a filter it selects every message.
 
     Examples:
 
@@ -182,7 +183,7 @@ def update(
 def delete(
     place: "Place", topic: Topic, subscription: Subscription, name: Name, yes: Yes = False
 ) -> None:
-    """Delete a rule; messages that are there already stay.
+    """Delete a rule; messages that were already selected stay.
 
     Example:
 

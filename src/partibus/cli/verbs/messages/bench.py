@@ -44,10 +44,11 @@ async def bench(
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Send messages through an entity, receive them back, and tell rates and latencies.
+    """Send messages through an entity, receive them back, and report rates and latencies.
 
     Every message is confirmed when it is durable, and completed when it is received. The entity
-    should be empty and have no other receivers; what is not part of the run is given back.
+    should be empty and have no other receivers; messages that are not part of the run are
+    abandoned.
 
     Examples:
 

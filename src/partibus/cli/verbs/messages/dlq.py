@@ -115,7 +115,7 @@ async def peek(
     look: LookOption = None,
     json: AsJson = False,
 ) -> None:
-    """Show dead letters without taking them: `peek --dead-letter`.
+    """Show dead letters without receiving them: `peek --dead-letter`.
 
     Example:
 
@@ -162,12 +162,13 @@ async def resubmit(
     """Send dead letters to their entity again.
 
     Each is received from the dead-letter queue, sent, and completed there once the bus has
-    confirmed it. A crash in between leaves the message in both places: at least once, never
-    lost. Body, properties, session and key stay as they are; the time to live starts again. Only
-    what was there at the start is taken. With --reason, other dead letters are locked meanwhile.
+    confirmed it. A crash in between leaves the message in both places: it may be duplicated, but is
+    never lost. Body, properties, session and key stay as they are; the time to live starts again.
+    Only dead letters present at the start are sent. With --reason, the others are locked in the
+    meantime.
 
-    An entity that detects duplicates would drop a message whose id it still remembers, so there
-    you say --new-id or --keep-id.
+    An entity that detects duplicates would drop a message whose id it still remembers, so --new-id
+    or --keep-id is required there.
 
     Examples:
 
@@ -218,12 +219,12 @@ async def purge(
     entity: Entity,
     before: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only what was enqueued before. (default now)"),
+        typer.Option(metavar="TIME", help="Only what was enqueued before this time. (default now)"),
     ] = None,
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Delete the dead letters of an entity; they are gone for good: `purge --dead-letter`.
+    """Delete the dead letters of an entity, permanently: `purge --dead-letter`.
 
     Example:
 

@@ -31,9 +31,9 @@ async def peek(
     look: LookOption = None,
     json: AsJson = False,
 ) -> None:
-    """Show messages without taking them.
+    """Show messages without receiving them.
 
-    They stay where they are, unlocked, and no delivery is counted. Scheduled and deferred
+    They stay in place, unlocked, and no delivery is counted. Scheduled and deferred
     messages are shown too.
 
     Examples:
@@ -88,10 +88,10 @@ async def tail(
     look: LookOption = None,
     json: AsJson = False,
 ) -> None:
-    """Follow an entity: show each new message, without taking it, until Ctrl-C.
+    """Follow an entity: show each new message, without receiving it, until Ctrl-C.
 
-    It looks once per interval and locks nothing, so that your receivers are not disturbed. A
-    message that comes and is completed between two looks is not seen.
+    It polls once per interval and locks nothing, so it does not disturb your receivers. A message
+    that arrives and is completed between two polls is not shown.
 
     Examples:
 

@@ -33,17 +33,17 @@ async def purge(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Delete only what was enqueued before, for example 2026-01-31T12:00:00Z."
+            help="Delete only what was enqueued before this time, for example 2026-01-31T12:00:00Z."
             " (default now)",
         ),
     ] = None,
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Delete the waiting messages of an entity; they are gone for good.
+    """Delete the waiting messages of an entity, permanently.
 
-    Locked, deferred and scheduled messages stay, and so does what is sent after the start.
-    Fragments whose store is down are passed over; they are named, and the exit code is 1.
+    Locked, deferred and scheduled messages stay, and so do messages sent after the start.
+    Fragments whose store is down are skipped and listed, and the exit code is 1.
 
     Example:
 

@@ -56,7 +56,8 @@ async def receive(
     delete: Annotated[
         bool,
         _after_option(
-            "--delete", help="Receive and delete: faster, but a message lost in transit is lost."
+            "--delete",
+            help="Receive and delete: faster, but a message lost in transit is gone.",
         ),
     ] = False,
     settle: Annotated[
@@ -79,8 +80,8 @@ async def receive(
     """Receive messages, print them, and settle them.
 
     A message is locked, printed, and then completed, so that nothing is lost when the reader of
-    the output goes away: what was not completed comes again. The first message is waited for;
-    then the command takes what is there, up to --max, and ends.
+    the output goes away: what was not completed is delivered again. The command waits for the
+    first message, then receives what is there, up to --max, and ends.
 
     Examples:
 

@@ -107,9 +107,9 @@ async def cancel(
         list[int], typer.Argument(metavar="NUMBER...", help="Sequence numbers, from `create`.")
     ],
 ) -> None:
-    """Take scheduled messages back before their time has come.
+    """Cancel scheduled messages before they become active.
 
-    A number that is not scheduled (any more) is exit code 4.
+    If a number is not scheduled, or no longer, the exit code is 4.
 
     Example:
 

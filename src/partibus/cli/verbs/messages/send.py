@@ -86,8 +86,8 @@ async def send(
 ) -> None:
     """Send messages to a queue or a topic.
 
-    The command ends when the bus has confirmed every message. If it fails on the way, what was
-    confirmed until then stays sent, and the error says how many that are.
+    The command ends when the bus has confirmed every message. If it fails, what was confirmed by
+    then stays sent, and the error says how many messages that is.
 
     Examples:
 

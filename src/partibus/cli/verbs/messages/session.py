@@ -58,7 +58,7 @@ async def list_sessions(place: "Place", entity: Entity, json: AsJson = False) ->
 async def get_state(
     place: "Place", entity: Entity, session_id: SessionId, json: AsJson = False
 ) -> None:
-    """Print the state of a session, as it is; a session without state prints nothing.
+    """Print the state of a session, unchanged; nothing if it has no state.
 
     Example:
 

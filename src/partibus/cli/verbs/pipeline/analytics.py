@@ -36,9 +36,9 @@ def analytics(
 ) -> None:
     """Rates, bytes, ages, lag of cursors, and skew over fragments and keys, as a report.
 
-    A snapshot looks at what waits and locks nothing. A stream reads along behind a cursor and
-    appends what passes, window by window; run again it goes on where it was. The report is a page
-    for a browser, charts as PNG, and tables as Parquet.
+    A snapshot examines the waiting messages and locks nothing. A stream follows the traffic with a
+    cursor and appends what passes, window by window; run again, it continues where it stopped. The
+    report is a page for a browser, charts as PNG, and tables as Parquet.
 
     Examples:
 

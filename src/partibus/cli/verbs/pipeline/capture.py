@@ -45,9 +45,9 @@ app = typer.Typer(
 def run(place: "Place", running: Execution, table: dict[str, object]) -> None:
     """Copy what passes a queue or subscription to Parquet files or a Delta table, exactly once.
 
-    Other consumers are not touched: the bus keeps a cursor for the capture, and what the cursor has
-    not passed, also after others have settled it. Killed at any point and started again, it goes
-    on where it was.
+    Other consumers are not affected: the bus keeps a cursor for the capture, and the messages it
+    has not passed, even after others have settled them. Killed at any point and started again, it
+    continues where it stopped.
 
     Example:
 
@@ -65,10 +65,10 @@ def run(place: "Place", running: Execution, table: dict[str, object]) -> None:
 @runs_pipeline()
 @with_settings(CompactSettings)
 def compact(running: Execution, table: dict[str, object]) -> None:
-    """Put the small files of a capture together, folder by folder.
+    """Merge the small files of a capture, folder by folder.
 
-    The capture may go on meanwhile. A reader of the files misses messages for a moment while files
-    change places, and never sees one twice; readers of a Delta table notice nothing.
+    The capture may continue meanwhile. A reader of the files may miss messages for a moment while
+    files are replaced, and never sees one twice; readers of a Delta table notice nothing.
 
     Example:
 

@@ -22,10 +22,10 @@ app = typer.Typer(
 @app.command("list")
 @on_server
 def list_claims(place: "Place", name: Entity, json: AsJson = False) -> None:
-    """List every owner of claims of an entity with what it holds now.
+    """List every owner of claims on an entity, with what it holds now.
 
     An owner without messages has settled its last batch; it is remembered so that an older run of
-    it cannot come back.
+    it is refused.
     """
     headings = ("owner", "batch", "messages", "bytes", "fragments", "until", "run")
     nothing = "No pipeline has claimed messages of {}."
@@ -54,7 +54,7 @@ def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
 def release(
     place: "Place",
     name: Entity,
-    owner: Annotated[str, typer.Argument(metavar="OWNER", help="As `claim list` shows it.")],
+    owner: Annotated[str, typer.Argument(metavar="OWNER", help="As shown by `claim list`.")],
     forget: Annotated[
         bool, typer.Option("--forget", help="Also remove the owner, when it no longer exists.")
     ] = False,
@@ -63,8 +63,8 @@ def release(
 ) -> None:
     """Return the messages that an owner holds to the queue, at once.
 
-    A run of that owner that is still going ends with an error at its next batch; whoever receives
-    the messages next writes again what that run has already written.
+    A run of that owner that is still active ends with an error at its next batch; what it has
+    already written is written again by the next receiver of the messages.
     """
     change(
         place,

@@ -54,11 +54,11 @@ def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
 def drop(
     place: "Place",
     name: Entity,
-    cursor: Annotated[str, typer.Argument(metavar="CURSOR", help="As `cursor list` shows it.")],
+    cursor: Annotated[str, typer.Argument(metavar="CURSOR", help="As shown by `cursor list`.")],
     yes: Yes = False,
     json: AsJson = False,
 ) -> None:
-    """Drop a cursor and what is kept for it alone; nobody can read those messages afterwards."""
+    """Drop a cursor and what is kept only for it; those messages can no longer be read."""
     change(
         place,
         f"{name}/cursors/drop",

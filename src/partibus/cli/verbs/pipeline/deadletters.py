@@ -27,9 +27,9 @@ def deadletters(
     """Report on the dead letters of all queues and subscriptions, and carry out rules on them.
 
     Dead letters are counted by entity, reason, the shape of their text, and hour. With --rules each
-    is sent again, corrected, parked, deleted or left, as the first rule says that fits. To send and
-    to complete are one transaction: a run that is killed has lost nothing and doubled nothing, and
-    the same command goes on where it was. The exit code is 1 when some could not be moved.
+    is sent again, corrected, parked, deleted or left, as the first matching rule says. Sending and
+    completing are one transaction: a run that is killed has lost and duplicated nothing, and the
+    same command continues where it stopped. The exit code is 1 when some could not be moved.
 
     Examples:
 

@@ -37,8 +37,8 @@ def replay(
 ) -> None:
     """Send captured messages to a queue or topic, in order for each key.
 
-    An interrupted replay is run again with the same command: it goes on where it was, and no
-    message comes twice.
+    After an interruption, run the same command again: it continues where it stopped, and no
+    message is sent twice.
 
     Example:
 

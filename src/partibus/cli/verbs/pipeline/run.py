@@ -47,8 +47,8 @@ def run(
 ) -> None:
     """Run the pipeline that a file declares, by its schedule.
 
-    The options of the bus and of Spark go before what the file says. A run that was interrupted
-    goes on where it was when the same command is given again.
+    The options of the bus and of Spark override the file. After an interruption, the same command
+    continues where it stopped.
     """
     from pyspark_servicebus.pipelines.declared import DeclaredRun
     from pyspark_servicebus.pipelines.declaring.schedule import Schedule
@@ -88,8 +88,8 @@ def check(
 ) -> None:
     """Check whether the pipeline of a file would work; no message is touched.
 
-    Keys, types, entities of the bus, functions, SQL and columns are looked at, the last two by
-    Spark, on this machine, with a frame that has no rows.
+    Checks keys, types, entities of the bus, functions, SQL and columns; the last two with Spark,
+    on this machine, over a frame without rows.
     """
     from partibus.cli.pipelines.checking import session_for_check
     from pyspark_servicebus.pipelines.declaring.check import (

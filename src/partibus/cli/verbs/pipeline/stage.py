@@ -55,7 +55,7 @@ def _rows(answer: dict[str, Any]) -> list[tuple[object, ...]]:
 def drop(
     place: "Place",
     name: Entity,
-    writer: Annotated[str, typer.Argument(metavar="WRITER", help="As `stage list` shows it.")],
+    writer: Annotated[str, typer.Argument(metavar="WRITER", help="As shown by `stage list`.")],
     forget: Annotated[
         bool,
         typer.Option(

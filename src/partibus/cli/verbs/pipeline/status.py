@@ -35,7 +35,7 @@ def status(
 ) -> None:
     """Show the progress of pipelines: state, last batch, rows, rate, what waits and the time left.
 
-    A pipeline that was killed is shown as lost; the same command as before goes on with it.
+    A pipeline that was killed is shown as lost; the same command as before continues it.
     """
     from partibus.cli.failures import reported
     from partibus.cli.pipelines.running import pipelines_ready

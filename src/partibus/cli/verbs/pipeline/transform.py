@@ -35,8 +35,8 @@ def transform(
 ) -> None:
     """Send the messages of SOURCE on to TARGET, changed by SQL or a function.
 
-    Without either they are passed on as they are. A column `target` sends single messages
-    elsewhere. A run that was interrupted goes on where it was when the same command is given again.
+    Without either they are passed on unchanged. A column `target` sends single messages elsewhere.
+    After an interruption, the same command continues where it stopped.
 
         partibus pipeline transform orders bills --sql 'select body, subject from messages'
     """
