@@ -97,7 +97,7 @@ def _rows(inside: Module, rows: ast.expr, which: int | None = None) -> dict[str,
         chosen = value.elts[which] if isinstance(value, ast.Tuple) and which is not None else value
         place = _resolve(inside, chosen)
         assert place is not None, ast.unparse(value)
-        found[ast.unparse(key)] = place
+        found[ast.unparse(key).rpartition(".")[2]] = place
     return found
 
 
