@@ -11,6 +11,7 @@ import yaml
 from image.building import Image, configure
 from image.dockerfile import read
 
+from deploy.unit_file import settings_of
 from partibus.control.declared.definitions import parse_toml
 from support.repository import ROOT
 
@@ -103,17 +104,31 @@ def test_compose_files_agree_with_the_image(image: Image, file: str) -> None:
     assert service["cap_drop"] == ["ALL"]
 
 
-def unit() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for line in (DEPLOY / "systemd" / "partibus.service").read_text("utf-8").splitlines():
-        if "=" in line and not line.startswith("#"):
-            key, _, value = line.partition("=")
-            found.setdefault(key, []).append(value)
-    return found
+def test_the_compose_file_of_a_cluster_agrees_with_the_image(image: Image) -> None:
+    text = (DEPLOY / "compose.cluster.yaml").read_text(encoding="utf-8")
+    document = yaml.safe_load(text)
+    ours = {n: s for n, s in document["services"].items() if s["image"] == "partibus:latest"}
+    for service in ours.values():
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+    nodes = {name: each for name, each in ours.items() if each["command"][0] == "serve"}
+    assert len(nodes) == 3
+    published = [port.split(":") for each in nodes.values() for port in each["ports"]]
+    assert {int(inner) for _, inner in published} == set(image.ports)
+    assert len({outer for outer, _ in published}) == len(published), "no port is taken twice"
+    for name, node in nodes.items():
+        env = node["environment"]
+        assert env["PARTIBUS_PEER_HOST"] == name
+        # One database of messages is the cluster's own, and each node is given both.
+        assert env["PARTIBUS_STORES"].split(",")[0] == env["PARTIBUS_CLUSTER"]
+        assert not any(volume.startswith("authority:") for volume in node["volumes"])
 
 
-def test_the_unit_is_confined() -> None:
-    settings = unit()
+UNITS = ["partibus.service", "partibus-node.service"]
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_the_unit_is_confined(name: str) -> None:
+    settings = settings_of(DEPLOY / "systemd" / name)
     assert settings["DynamicUser"] == ["yes"]
     assert settings["CapabilityBoundingSet"] == [""]
     assert settings["ProtectSystem"] == ["strict"]
@@ -121,17 +136,60 @@ def test_the_unit_is_confined() -> None:
     assert "@resources" not in " ".join(settings["SystemCallFilter"])
 
 
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         # Nothing to ask on this machine; what is written above still holds.
         return
-    text = (DEPLOY / "systemd" / "partibus.service").read_text(encoding="utf-8")
-    program = unit()["ExecStart"][0].split()[0]
-    file = tmp_path / "partibus.service"
-    file.write_text(text.replace(program, "/bin/true"), encoding="utf-8")
+    unit = DEPLOY / "systemd" / name
+    program = settings_of(unit)["ExecStart"][0].split()[0]
+    file = tmp_path / name
+    file.write_text(unit.read_text(encoding="utf-8").replace(program, "/bin/true"), "utf-8")
     asked = subprocess.run([analyze, "verify", file], capture_output=True, text=True, check=False)
     assert (asked.returncode, asked.stderr) == (0, "")
+
+
+def cluster_objects() -> list[dict[str, Any]]:
+    file = DEPLOY / "kubernetes" / "cluster" / "partibus-cluster.yaml"
+    return list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+
+
+def test_names_of_the_cluster_lead_to_each_other() -> None:
+    objects = cluster_objects()
+    (stateful,) = [each["spec"] for each in objects if each["kind"] == "StatefulSet"]
+    services = {e["metadata"]["name"]: e["spec"] for e in objects if e["kind"] == "Service"}
+    (budget,) = [each["spec"] for each in objects if each["kind"] == "PodDisruptionBudget"]
+    labels = stateful["template"]["metadata"]["labels"]
+    pod = stateful["template"]["spec"]
+    assert budget["selector"]["matchLabels"] == labels == stateful["selector"]["matchLabels"]
+    assert budget["maxUnavailable"] < stateful["replicas"]
+    for spread in pod["topologySpreadConstraints"]:
+        assert spread["labelSelector"]["matchLabels"] == labels
+    (container,) = pod["containers"]
+    names = {port["name"] for port in container["ports"]}
+    for service in services.values():
+        assert service["selector"] == labels
+        assert {port["targetPort"] for port in service["ports"]} <= names
+    headless = services[stateful["serviceName"]]
+    # A node waits for the others before it is ready, so they must find each other before.
+    assert (headless["clusterIP"], headless["publishNotReadyAddresses"]) == ("None", True)
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert env["PARTIBUS_PEER_HOST"] == f"$(POD_NAME).{stateful['serviceName']}"
+
+
+def test_the_node_never_sees_the_key_of_the_authority_in_a_pod() -> None:
+    (stateful,) = [each["spec"] for each in cluster_objects() if each["kind"] == "StatefulSet"]
+    (container,) = stateful["template"]["spec"]["containers"]
+    assert "authority" not in {mount["name"] for mount in container["volumeMounts"]}
+
+
+def test_the_grace_period_is_longer_than_pre_stop_may_take() -> None:
+    (stateful,) = [each["spec"] for each in cluster_objects() if each["kind"] == "StatefulSet"]
+    pod = stateful["template"]["spec"]
+    command = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    wait_s = int(command[command.index("--wait") + 1])
+    assert pod["terminationGracePeriodSeconds"] >= wait_s + 60
 
 
 def workflow(name: str) -> dict[str, Any]:

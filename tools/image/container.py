@@ -33,10 +33,14 @@ class Container:
     user: str = ""
     """In the place of the image's own USER."""
     is_read_only: bool = True
+    network: str = ""
+    """The name of a network of `ip netns`; without one it is that of the caller."""
 
     def create(self) -> None:
-        """A root of its own, with something to mount on at every place that needs it."""
-        copy_root(self.image.root, self.root)
+        """A root of its own, with something to mount on at every place that needs it. Containers
+        that write nothing to it may share one: it is copied by the first."""
+        if not self.root.exists():
+            copy_root(self.image.root, self.root)
         for place in ("/proc", "/dev", "/tmp", *self.image.volumes):  # noqa: S108 - of the image
             inside(self.root, place).mkdir(parents=True, exist_ok=True)
         for place, source in self.binds.items():
@@ -67,4 +71,7 @@ class Container:
             "read_only": self.is_read_only,
             "words": list(words),
         }
-        return ["unshare", "--mount", sys.executable, str(ENTERING), json.dumps(plan)]
+        entering = ["unshare", "--mount", sys.executable, str(ENTERING), json.dumps(plan)]
+        if not self.network:
+            return entering
+        return ["nsenter", f"--net=/run/netns/{self.network}", *entering]

@@ -121,14 +121,12 @@ def read_facts(path: Path) -> Facts:
 
 
 def bundle(first: bytes, others: bytes, now_ms: int) -> bytes:
-    """PEM with a certificate, and those of the others that are not it and have not ended."""
-    certificate = x509.load_pem_x509_certificate(first)
-    kept = [
-        other.public_bytes(serialization.Encoding.PEM)
-        for other in (x509.load_pem_x509_certificates(others) if others else ())
-        if other != certificate and other.not_valid_after_utc > _moment(now_ms)
-    ]
-    return b"".join([first, *kept])
+    """PEM with a certificate, and those of the others that have not ended, each once."""
+    found = [x509.load_pem_x509_certificate(first)]
+    for other in x509.load_pem_x509_certificates(others) if others else ():
+        if other not in found and other.not_valid_after_utc > _moment(now_ms):
+            found.append(other)
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in found)
 
 
 def _names_of(certificate: x509.Certificate) -> tuple[str, ...]:

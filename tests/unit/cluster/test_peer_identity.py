@@ -177,6 +177,18 @@ def test_an_authority_is_replaced_while_all_nodes_speak_to_each_other(tmp_path: 
     assert not shakes_hands(running[0].to_accept(), shown(late)), "the old one has no say any more"
 
 
+def test_a_new_node_trusts_what_the_directory_of_the_authority_does(tmp_path: Path) -> None:
+    """As pods have it, whose directories are new at each start."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    make_cluster(old, "node-1", SystemClock())
+    make_cluster(new, "node-2", SystemClock())
+    both = (new / CA_FILE).read_bytes() + (old / CA_FILE).read_bytes()
+    (new / CA_FILE).write_bytes(both)
+    for _ in range(2):
+        make_node(new, tmp_path / "node", "node-3", SystemClock())
+        assert (tmp_path / "node" / CA_FILE).read_bytes() == both
+
+
 def test_the_name_of_a_node(tmp_path: Path) -> None:
     make_cluster(tmp_path, "alpha", SystemClock())
     assert node_name(tmp_path) == "alpha"

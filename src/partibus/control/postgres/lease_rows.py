@@ -12,10 +12,14 @@ from typing import Any, Final, NamedTuple
 from partibus.control.leases.view import LeaseTable
 from partibus.control.ownership import LEASE_MS, NodeAddress
 from partibus.control.postgres.session import AsyncConnection
+from partibus.domain.errors import ConfigError
 
 CHANNEL: Final = "partibus_lanes"
 FORGET_HOURS: Final = 24
 """A node that has not been heard of for so long is removed when another joins."""
+
+NODES_MAX: Final = 100
+"""Every node speaks to every other one and follows every lane; see docs/guides/sizing.md."""
 
 _WAKE: Final = "SELECT pg_notify('partibus_lanes', '')"
 
@@ -72,6 +76,7 @@ async def join(connection: AsyncConnection, address: NodeAddress) -> int:
             " WHERE heartbeat < clock_timestamp() - make_interval(hours => %s)",
             (FORGET_HOURS,),
         )
+        await _refuse_too_many(connection)
         cursor = await connection.execute(
             "INSERT INTO partibus_cluster.node (host, port, version, name) VALUES (%s, %s, %s, %s)"
             " RETURNING number",
@@ -81,6 +86,21 @@ async def join(connection: AsyncConnection, address: NodeAddress) -> int:
         await connection.execute(_WAKE)
     assert row is not None
     return int(row[0])
+
+
+async def _refuse_too_many(connection: AsyncConnection) -> None:
+    """Two that join at the same moment may both be let in: the limit is not a matter of safety."""
+    cursor = await connection.execute(
+        "SELECT count(*) FROM partibus_cluster.node WHERE partibus_cluster.is_alive(heartbeat, %s)",
+        (LEASE_MS,),
+    )
+    alive = (await cursor.fetchone() or (0,))[0]
+    if alive >= NODES_MAX:
+        raise ConfigError(
+            f"The cluster has {alive} live nodes and takes {NODES_MAX}: each of them is connected "
+            "to each other one. Stop a node first, use larger machines, or put entities that do "
+            "not need each other into a second cluster."
+        )
 
 
 async def renew(connection: AsyncConnection, node: int) -> Pulse:

@@ -21,7 +21,7 @@ from partibus.control.postgres.lease_rows import LeaseRows, Pulse
 from partibus.control.postgres.listening import Listening
 from partibus.control.postgres.session import AsyncConnection, ControlSession, prepare
 from partibus.domain.clock import Clock, SystemClock
-from partibus.domain.errors import BusError
+from partibus.domain.errors import BusError, ConfigError
 
 LOOK_MS: Final = 5000
 """So often the tables are read even if nobody was heard; each second while nobody can be heard."""
@@ -81,9 +81,14 @@ class PostgresOwnership:
     # --- life ---------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Join under a new number; StoreUnavailable when the database does not answer."""
+        """Join under a new number; StoreUnavailable when the database does not answer, and
+        ConfigError when the cluster takes no further node."""
         await asyncio.to_thread(prepare, self._session.dsn)
-        self.node = await self._session.run(partial(lease_rows.join, address=self._address))
+        try:
+            self.node = await self._session.run(partial(lease_rows.join, address=self._address))
+        except ConfigError:
+            await self._session.close()
+            raise
         self._view.joined(self.node)
         await self._renew()
         self._listening.start()

@@ -56,7 +56,7 @@ def make_node(authority_directory: Path, directory: Path, name: str, clock: Cloc
             f"{CA_KEY_FILE}). Run this where `partibus cluster init` was run."
         )
     ca, key = authority_directory / CA_FILE, authority_directory / CA_KEY_FILE
-    _write_node(directory, name, load_authority(ca, key), clock.now_ms())
+    _write_node(directory, name, load_authority(ca, key), clock.now_ms(), ca.read_bytes())
 
 
 def has_authority(directory: Path) -> bool:
@@ -80,23 +80,18 @@ def node_name(directory: Path) -> str:
     return names[0]
 
 
-def _write_node(directory: Path, name: str, authority: Authority, now_ms: int) -> None:
+def _write_node(
+    directory: Path, name: str, authority: Authority, now_ms: int, trusted: bytes = b""
+) -> None:
     until_ms = min(now_ms + VALIDITY_DAYS * DAY_MS, authority.until_ms)
     certificate, key = authority.issue((name,), now_ms, until_ms, is_peer=True)
     make_private_directory(directory)
     write_private(directory / KEY_FILE, key)
     write_private(directory / CERTIFICATE_FILE, certificate)
-    write_private(directory / CA_FILE, _trusted(directory, authority, now_ms))
-
-
-def _trusted(directory: Path, authority: Authority, now_ms: int) -> bytes:
-    """The authority that signs, and those that the node trusted before: while an authority is
-    replaced, other nodes still show certificates of the old one."""
-    try:
-        before = (directory / CA_FILE).read_bytes()
-    except FileNotFoundError:
-        before = b""
-    return bundle(authority.certificate_pem(), before, now_ms)
+    before = directory / CA_FILE
+    trusted += before.read_bytes() if before.exists() else b""
+    # While an authority is replaced, other nodes still show certificates of the old one.
+    write_private(before, bundle(authority.certificate_pem(), trusted, now_ms))
 
 
 def _check_name(name: str) -> None:

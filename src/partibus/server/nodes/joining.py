@@ -21,6 +21,7 @@ from partibus.control.postgres.session import ControlSession, database_name
 from partibus.domain.clock import Clock
 from partibus.domain.errors import ConfigError
 from partibus.server.config import ServeSettings
+from partibus.server.nodes.capacity import warn_of_shortage
 from partibus.server.nodes.certificates import node_name
 from partibus.server.nodes.seat import Seat
 
@@ -64,6 +65,7 @@ async def _begin(settings: ServeSettings, ownership: PostgresOwnership) -> None:
             f"started with {settings.lanes} in {databases}. Give --store and --lanes as on the "
             "other nodes."
         )
+    await warn_of_shortage(settings, len(ownership.nodes()))
 
 
 def _open_catalog(

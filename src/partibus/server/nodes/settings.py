@@ -47,7 +47,11 @@ def settle(settings: "ServeSettings") -> "ServeSettings":
 def _refuse_others(settings: "ServeSettings") -> None:
     is_encrypted = settings.encryption_key_file or settings.encryption_key_command
     refused = (
-        (settings.workers > 1, "--workers", "start several nodes on the machine instead"),
+        (
+            settings.workers > 1,
+            "--workers",
+            "start a node for each core instead, each with its own --data, --cluster-tls and ports",
+        ),
         (settings.memory, "--memory", "leave it out: messages are in the databases"),
         (settings.emulator, "--emulator", "the emulator is one server"),
         (bool(is_encrypted), "an encryption key", "have the databases encrypt their own disks"),

@@ -13,6 +13,7 @@ from partibus.control.postgres import lease_rows
 from partibus.control.postgres.ownership import PostgresOwnership
 from partibus.control.postgres.session import AsyncConnection, ControlSession, prepare
 from partibus.domain.clock import Clock
+from partibus.domain.errors import ConfigError
 from partibus.testing.clock import ManualClock
 from support.postgres import PostgresServer
 
@@ -276,3 +277,13 @@ async def test_of_several_hosts_one_that_does_not_answer_is_passed_over(
         await node.start()
         assert node.nodes().keys() == {1, 2}
         await node.stop()
+
+
+async def test_a_cluster_takes_so_many_nodes(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_rows, "NODES_MAX", 2)
+    await join()
+    await join()
+    with pytest.raises(ConfigError, match="has 2 live nodes and takes 2"):
+        await join()
+    monkeypatch.setattr(lease_rows, "NODES_MAX", 3)
+    await join()

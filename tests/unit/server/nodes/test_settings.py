@@ -29,7 +29,7 @@ def test_lanes_are_spread_over_the_databases_by_turns() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"workers": "2"}, "--workers do not go together: start several nodes"),
+        ({"workers": "2"}, "--workers do not go together: start a node for each core"),
         ({"memory": True}, "--memory do not go together"),
         ({"emulator": True}, "--emulator do not go together"),
         ({"encryption_key_command": "key"}, "encryption key do not go together"),

@@ -1,0 +1,62 @@
+"""Whether the databases of a cluster take as many connections as its nodes may need.
+
+Owns the arithmetic of connections, which docs/guides/sizing.md explains, and the warning. It
+refuses nothing: what lanes need at most they seldom need all at once. Called when a node has
+joined.
+"""
+
+import logging
+from collections import Counter
+from typing import Any, Final
+
+from partibus.control.postgres.session import AsyncConnection, ControlSession, database_name
+from partibus.domain.errors import StoreUnavailable
+from partibus.server.config import ServeSettings
+
+PER_LANE: Final = 4
+"""To append, to read, to write checkpoints, to compact; all but the first are made when needed."""
+PER_NODE: Final = 6
+"""To the database of the cluster: leases, catalog, and to be woken by changes of each."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+def needed(settings: ServeSettings, nodes: int) -> dict[str, int]:
+    """By database, the connections of all lanes in it, and of the nodes in that of the cluster."""
+    assert settings.cluster is not None
+    lanes = Counter(settings.store_places)
+    found = {database: PER_LANE * count for database, count in lanes.items()}
+    found[settings.cluster] = found.get(settings.cluster, 0) + PER_NODE * nodes
+    return found
+
+
+async def warn_of_shortage(settings: ServeSettings, nodes: int) -> None:
+    """Ask each database how many it takes; one that does not answer now is passed over."""
+    for database, count in needed(settings, nodes).items():
+        session = ControlSession(database, "capacity")
+        try:
+            offered = await session.run(_offered)
+        except StoreUnavailable:
+            continue
+        finally:
+            await session.close()
+        if offered < count:
+            _log.warning(
+                "the %s takes %d connections; %d nodes and the lanes in it may need %d. Set "
+                "max_connections of the database to more, or spread the lanes over more databases",
+                database_name(database),
+                offered,
+                nodes,
+                count,
+            )
+
+
+async def _offered(connection: AsyncConnection) -> int:
+    """What is left for those who are not superusers."""
+    cursor = await connection.execute(
+        "SELECT current_setting('max_connections')::integer"
+        " - current_setting('superuser_reserved_connections')::integer"
+    )
+    row: tuple[Any, ...] | None = await cursor.fetchone()
+    assert row is not None
+    return int(row[0])
