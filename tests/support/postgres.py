@@ -26,6 +26,8 @@ SETTINGS: Final = {
     "max_wal_size": "256MB",
 }
 
+PORTS_MAX: Final = 5
+
 
 def binaries() -> Path | None:
     """Where `initdb` and `postgres` are, of the newest version that is installed."""
@@ -66,6 +68,7 @@ class PostgresServer:
             with (self._data / "pg_hba.conf").open("a") as access:
                 access.write("host all all all trust\n")
         self.port = _free_port()
+        self._was_up = False
 
     @property
     def dsn(self) -> str:
@@ -73,7 +76,16 @@ class PostgresServer:
         return f"postgresql://partibus@{self._host}:{self.port}/postgres"
 
     def start(self) -> None:
-        """Run it; returns when it takes connections."""
+        """Run it; returns when it takes connections. Until the first start another process may take
+        its port, which is free only at the moment it was asked for."""
+        for _ in range(1 if self._was_up else PORTS_MAX):
+            if self._start():
+                self._was_up = True
+                return
+            self.port = self.port if self._was_up else _free_port()
+        raise AssertionError("PostgreSQL ended while it was starting")
+
+    def _start(self) -> bool:
         settings = SETTINGS | {"listen_addresses": self._host}
         options = [f"-c{name}={value}" for name, value in settings.items()]
         command = [self._tools / "postgres", "-D", self._data, "-k", self._root]
@@ -82,8 +94,10 @@ class PostgresServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        while not self._takes_connections():
-            assert self._process.poll() is None, "PostgreSQL ended while it was starting"
+        while self._process.poll() is None:
+            if self._takes_connections():
+                return True
+        return False
 
     def execute(self, statement: LiteralString) -> None:
         """Run a statement as the operator, also when others may only read."""
@@ -133,11 +147,13 @@ class PostgresServer:
             os.kill(process, number)
 
     def _takes_connections(self) -> bool:
+        """Whether it answers, and not another server on its port."""
         try:
-            psycopg.connect(self.dsn, connect_timeout=5).close()
-        except psycopg.OperationalError:
+            with psycopg.connect(self.dsn, connect_timeout=5) as connection:
+                found = connection.execute("SHOW data_directory").fetchone()
+        except psycopg.Error:
             return False
-        return True
+        return found == (str(self._data),)
 
     def _run(self, tool: str, *arguments: object, check: bool = True) -> None:
         command = [*self._as_user, str(self._tools / tool), *map(str, arguments)]
