@@ -241,7 +241,9 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             refusals = await self._staging.stage(request, request.chunk + number, payloads)
             return _put_answer(len(payloads), 0, refusals)
         entity = self._service.entity(request.entity)
-        batch = Batch(entity, request.entity, secrets.randbits(16), request.keyless_here)
+        tracing = self._service.tracing
+        near = request.keyless_here
+        batch = Batch(entity, request.entity, secrets.randbits(16), near, tracing)
         refusals = await batch.send(payloads)
         return _put_answer(len(payloads), batch.duplicate_count, refusals)
 

@@ -14,6 +14,7 @@ from partibus.fragment.message import NewMessage
 from partibus.gateway.links.submission import Submissions
 from partibus.gateway.namespace import Entity, require_sendable, require_session_ids, too_large
 from partibus.gateway.router import Router
+from partibus.gateway.tracing import Tracing
 from partibus.message.envelope import to_stored
 
 Refusals = dict[int, BusError]
@@ -22,10 +23,18 @@ Refusals = dict[int, BusError]
 class Batch:
     """One batch of messages, until all of them are stored or refused."""
 
-    def __init__(self, entity: Entity, path: str, start: int, keyless_here: bool = False) -> None:
+    def __init__(
+        self,
+        entity: Entity,
+        path: str,
+        start: int,
+        keyless_here: bool = False,
+        tracing: Tracing | None = None,
+    ) -> None:
         require_sendable(entity, parse_address(path))
         self._entity = entity
         self.path = entity.record.path
+        self._tracing = tracing
         near = [f for f in entity.fragments if f.local is not None] if keyless_here else ()
         self.router = Router(entity.fragments, start, True, near)
         self._missing = 0
@@ -36,7 +45,7 @@ class Batch:
 
     async def send(self, payloads: Sequence[bytes]) -> Refusals:
         """Store them; returns the rows that were refused, and why."""
-        submissions = Submissions(self, self._entity.fragments)
+        submissions = Submissions(self, self._entity.fragments, self._tracing)
         for row, payload in enumerate(payloads):
             try:
                 message = stored_form(self._entity, payload)

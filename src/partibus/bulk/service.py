@@ -19,6 +19,7 @@ from partibus.fragment.commands import Command, SubQueueType
 from partibus.fragment.cursors import commands as cursors
 from partibus.fragment.handle import LocalFragment
 from partibus.gateway.namespace import Entity, Namespace
+from partibus.gateway.tracing import Tracing
 
 Fields = dict[str, Any]
 Local = dict[int, LocalFragment]
@@ -36,6 +37,11 @@ class BulkService:
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """Makes the spans of traced messages; None unless the server exports them."""
+        return self._namespace.tracing
 
     def entity(self, path: str) -> Entity:
         """The entity of a path."""

@@ -4,11 +4,12 @@ Owns what is a span of the server, when it begins and ends, and what is told wit
 messaging conventions of OpenTelemetry. A span is recorded when it has ended, so nothing is held
 for messages that wait. Only messages whose sender sampled its trace have spans. What a recorder
 does with them is `server.telemetry`'s; without one, links and couriers hold None and do nothing.
+A message that is settled by its token alone is known by that token for as long as there is room.
 """
 
 import enum
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -16,8 +17,11 @@ from partibus.domain.address import parse_address
 from partibus.domain.errors import BusError
 from partibus.fragment.commands import Outcome
 from partibus.fragment.message import Held, NewMessage
+from partibus.fragment.ports import SendPort
 from partibus.message.trace_context import TraceContext, TracedMessage, traced_message
 
+LOCKS_MAX: Final = 10_000
+"""Traced messages under locks that are remembered by their tokens; the oldest are forgotten."""
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 
@@ -68,10 +72,26 @@ class Tracing:
     def __init__(self, recorder: SpanRecorder, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._recorder = recorder
         self.now_ns = now_ns
+        self._locks: dict[tuple[int, int], TracedMessage] = {}
+        """By fragment and token, for those who settle without the link that received."""
 
-    def sends(self, path: str) -> "SendTraces":
+    def sends(self, path: str, name: str = "send") -> "SendTraces":
         """The traces of what one sender gathers for one fragment."""
-        return SendTraces(self, path)
+        return SendTraces(self, path, name)
+
+    def remember(self, fragment_id: int, traced: Mapping[int, TracedMessage]) -> None:
+        """These may be settled by their tokens alone."""
+        for token, message in traced.items():
+            self._locks[fragment_id, token] = message
+        while len(self._locks) > LOCKS_MAX:
+            del self._locks[next(iter(self._locks))]
+
+    def settling(self, fragment_id: int, tokens: Sequence[int]) -> list[TracedMessage]:
+        """The traced ones among locks that are being settled; they are remembered no longer."""
+        if not self._locks:
+            return []
+        found = [self._locks.pop((fragment_id, token), None) for token in tokens]
+        return [message for message in found if message is not None]
 
     def delivered(
         self,
@@ -115,6 +135,18 @@ class Tracing:
         for message in messages:
             attributes: dict[str, str | int] = {"messaging.servicebus.disposition_status": word}
             self.record(Operation.SETTLE, word, path, message, start_ns, end_ns, attributes, error)
+
+    def settlement(
+        self, path: str, messages: Sequence[TracedMessage], outcome: Outcome
+    ) -> Callable[[BusError | None], None]:
+        """A settlement begins; what is answered is to be told how it ended."""
+        begun_ns = self.now_ns()
+
+        def over(error: BusError | None) -> None:
+            elapsed_s = (self.now_ns() - begun_ns) / NS_PER_S
+            self.settled(path, messages, outcome, elapsed_s, error)
+
+        return over
 
     def forwarded(
         self, origin: str, path: str, fragment: int, bodies: Sequence[bytes], start_ns: int
@@ -172,6 +204,7 @@ class SendTraces:
 
     tracing: Tracing
     path: str
+    name: str
     _messages: list[tuple[TracedMessage, int]] = field(init=False, default_factory=list)
     """Each with the time when it came."""
     _attempts: list[tuple[int, int, int, BusError | None]] = field(init=False, default_factory=list)
@@ -202,7 +235,7 @@ class SendTraces:
         end_ns = self.tracing.now_ns()
         for message, start_ns in self._messages:
             sent = self.tracing.record(
-                Operation.SEND, "send", self.path, message, start_ns, end_ns, {}, error
+                Operation.SEND, self.name, self.path, message, start_ns, end_ns, {}, error
             )
             for fragment, begun_ns, over_ns, refusal in self._attempts:
                 place: dict[str, str | int] = {"messaging.destination.partition.id": str(fragment)}
@@ -217,6 +250,47 @@ class SendTraces:
                     refusal,
                     sent,
                 )
+
+
+class TracedPort:
+    """Hears what became of traced messages before the sender does."""
+
+    __slots__ = ("_port", "_traces")
+
+    def __init__(self, port: SendPort, traces: SendTraces) -> None:
+        self._port = port
+        self._traces = traces
+
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        """They are durable."""
+        self._traces.answered(None)
+        self._port.confirmed(requests, first_sequence, dropped)
+        self._traces.ended()
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        """They are not stored."""
+        self._traces.answered(error)
+        self._port.refused(requests, error)
+        self._traces.ended(error)
+
+
+def traced_port(
+    tracing: Tracing | None,
+    name: str,
+    path: str,
+    fragment: int,
+    messages: Sequence[NewMessage],
+    port: SendPort,
+) -> SendPort:
+    """The port for messages that go to one fragment; the same port where nothing is traced."""
+    if tracing is None:
+        return port
+    traces = tracing.sends(path, name)
+    traces.add(messages)
+    traces.storing(fragment)
+    return TracedPort(port, traces)
 
 
 def _destination(path: str) -> dict[str, str | int]:

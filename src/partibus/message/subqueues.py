@@ -1,7 +1,7 @@
 """The subqueue of a fragment that an address names.
 
 Owns the way from the sub-queue that a client writes in an address (`$deadletterqueue`, and
-that of transfers) to what a fragment understands.
+that of transfers) to what a fragment understands, and back.
 """
 
 from typing import Final
@@ -14,6 +14,15 @@ _SUBQUEUES: Final = {
     DEAD_LETTER: SubQueueType.DEAD_LETTER,
     TRANSFER_DEAD_LETTER: SubQueueType.TRANSFER_DEAD_LETTER,
 }
+
+
+_NAMES: Final = {subqueue: name for name, subqueue in _SUBQUEUES.items()}
+
+
+def subqueue_path(path: str, subqueue: SubQueueType) -> str:
+    """The path of an entity's subqueue, as clients write it."""
+    name = _NAMES[subqueue]
+    return f"{path}/{name}" if name else path
 
 
 def subqueue_of(address: Address) -> SubQueueType:

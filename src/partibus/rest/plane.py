@@ -13,7 +13,7 @@ from typing import Final
 from partibus.control.access import require
 from partibus.domain.address import Address, parse_address
 from partibus.domain.entity import EntityKind
-from partibus.domain.errors import EntityNotFound, InvalidOperation, Unauthorized
+from partibus.domain.errors import BusError, EntityNotFound, InvalidOperation, Unauthorized
 from partibus.domain.rights import Rights
 from partibus.fragment.commands import Outcome, SubQueueType
 from partibus.gateway.fault_injection import throttled
@@ -28,7 +28,7 @@ from partibus.gateway.namespace import (
 )
 from partibus.message.envelope import to_stored
 from partibus.message.lock_token import pack_number
-from partibus.message.subqueues import subqueue_of
+from partibus.message.subqueues import subqueue_of, subqueue_path
 from partibus.rest.error_mapping import Stopping
 from partibus.rest.locks import find_lock, renew, settle
 from partibus.rest.message import Received, decode_message
@@ -127,12 +127,24 @@ class DataPlane:
             is_wanted = not gone.done()
             if self._is_closed and reception.found.cancelled():
                 raise Stopping
-            return reception.found.result() if reception.found.done() and is_wanted else None
+            found = reception.found.result() if reception.found.done() and is_wanted else None
+            if found is not None:
+                self._trace_delivery(entity, subqueue, found)
+            return found
         finally:
             gone.cancel()
             self._receptions.discard(reception)
             if not self._is_closed:
                 reception.close(keeps_found=is_wanted)
+
+    def _trace_delivery(self, entity: Entity, subqueue: SubQueueType, found: Found) -> None:
+        """A message is handed to a client, as on a link; it is settled by its token, if at all."""
+        tracing = self._gateway.namespace.tracing
+        if tracing is not None:
+            path, now_ms = subqueue_path(entity.record.path, subqueue), self._gateway.now_ms()
+            index, held = found.fragment.index, found.held
+            traced = tracing.delivered(path, index, [held], [found.body], now_ms)
+            tracing.remember(found.fragment.fragment_id, traced)
 
     # --- settle -------------------------------------------------------------------------------
 
@@ -155,7 +167,18 @@ class DataPlane:
     ) -> None:
         entity, subqueue = self._receivable(path, token)
         fragment, number = find_lock(self._gateway, entity, lock)
-        await settle(fragment, subqueue, number, outcome)
+        tracing = self._gateway.namespace.tracing
+        if tracing is None:
+            await settle(fragment, subqueue, number, outcome)
+            return
+        traced = tracing.settling(fragment.fragment_id, [number])
+        over = tracing.settlement(subqueue_path(entity.record.path, subqueue), traced, outcome)
+        try:
+            await settle(fragment, subqueue, number, outcome)
+        except BusError as error:
+            over(error)
+            raise
+        over(None)
 
     # --- checks ---------------------------------------------------------------------------------
 

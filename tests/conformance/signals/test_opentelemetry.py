@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from conformance.rest.http_bus import HttpBus
 from partibus.ops.metrics import LABELS
 from support.otlp import Collector, ReceivedSpan, collector
 from support.server import ServerProcess, environment
@@ -23,6 +25,12 @@ forward_to = "shelf"
 
 [[queue]]
 name = "shelf"
+
+[[queue]]
+name = "desk"
+
+[[queue]]
+name = "web"
 
 [[topic]]
 name = "news"
@@ -165,6 +173,60 @@ def test_a_context_in_diagnostic_id_alone_is_followed(
             receiver.complete_message(received)
     spans = of_trace(gathered, trace_id, "send orders", "complete orders")
     assert spans["send orders"].parent_id == "b7ad6b7169203331"
+
+
+def context(trace_id: str) -> dict[str, str]:
+    """What the vendor's SDKs write into a message of a trace."""
+    return {"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"}
+
+
+def test_a_scheduled_message_has_spans(server: ServerProcess, gathered: Collector) -> None:
+    trace_id = "1" * 32
+    with (
+        ServiceBusClient.from_connection_string(server.connection_string) as client,
+        client.get_queue_sender("orders") as sender,
+    ):
+        message = ServiceBusMessage("later", application_properties=context(trace_id))  # type: ignore[arg-type]
+        when = datetime.now(UTC) + timedelta(hours=1)
+        numbers = sender.schedule_messages(message, when)
+        sender.cancel_scheduled_messages(numbers)
+    spans = of_trace(gathered, trace_id, "schedule orders", "store orders")
+    assert spans["schedule orders"].attributes["messaging.operation.type"] == "send"
+    assert spans["store orders"].parent_id == spans["schedule orders"].span_id
+
+
+def test_a_deferred_message_is_settled_by_its_lock_alone(
+    server: ServerProcess, gathered: Collector
+) -> None:
+    trace_id = "2" * 32
+    with ServiceBusClient.from_connection_string(server.connection_string) as client:
+        with client.get_queue_sender("desk") as sender:
+            sender.send_messages(
+                ServiceBusMessage("aside", application_properties=context(trace_id))  # type: ignore[arg-type]
+            )
+        with client.get_queue_receiver("desk") as receiver:
+            (received,) = receiver.receive_messages(1, max_wait_time=30)
+            assert received.sequence_number is not None
+            receiver.defer_message(received)
+            (again,) = receiver.receive_deferred_messages(received.sequence_number)
+            receiver.complete_message(again)
+    spans = of_trace(gathered, trace_id, "defer desk", "complete desk")
+    settled = spans["complete desk"]
+    assert settled.parent_id == "b7ad6b7169203331"
+    assert settled.attributes["messaging.servicebus.disposition_status"] == "complete"
+    delivered = [s for s in gathered.spans if (s.trace_id, s.name) == (trace_id, "deliver desk")]
+    assert len(delivered) == 2
+
+
+def test_messages_over_http_have_spans(server: ServerProcess, gathered: Collector) -> None:
+    trace_id = "3" * 32
+    bus = HttpBus(server.ready.http_port)
+    # The header traceparent is of the request; this one is of the message.
+    carried = {"Diagnostic-Id": f'"{context(trace_id)["traceparent"]}"'}
+    assert bus.send("web", b"order", headers=carried).status == 201
+    assert bus.complete(bus.lock("web")) == 200
+    spans = of_trace(gathered, trace_id, "send web", "deliver web", "complete web")
+    assert spans["complete web"].kind == SERVER
 
 
 def test_the_metrics_are_those_of_a_scrape(server: ServerProcess, gathered: Collector) -> None:

@@ -1,13 +1,14 @@
 """Which spans a message has, and how they hang together."""
 
+from collections.abc import Sequence
 from itertools import count
 
 from partibus.amqp.codec.properties import MessageProperties
 from partibus.amqp.codec.sections import encode_application_properties, encode_properties
-from partibus.domain.errors import MessageLockLost, StoreUnavailable
+from partibus.domain.errors import BusError, MessageLockLost, StoreUnavailable
 from partibus.fragment.commands import Outcome
 from partibus.fragment.message import Held, NewMessage
-from partibus.gateway.tracing import EndedSpan, Operation, Tracing
+from partibus.gateway.tracing import LOCKS_MAX, EndedSpan, Operation, Tracing, traced_port
 from partibus.message.envelope import to_stored
 from partibus.message.trace_context import TraceContext, traced_message
 
@@ -112,3 +113,49 @@ def test_what_is_forwarded_names_where_it_came_from() -> None:
     (span,) = recorder.spans
     assert (span.name, span.start_ns) == ("forward shelf", 7)
     assert span.attributes["partibus.forward.source"] == "inbox"
+
+
+def test_a_message_is_known_by_its_lock_until_it_is_settled() -> None:
+    made, _ = tracing()
+    message = traced_message(traced().body)
+    assert message is not None
+    assert made.settling(3, [7]) == []
+    made.remember(3, {7: message})
+    assert made.settling(4, [7]) == []
+    assert made.settling(3, [6, 7]) == [message]
+    assert made.settling(3, [7]) == []
+
+
+def test_of_many_locks_the_oldest_are_forgotten() -> None:
+    made, _ = tracing()
+    message = traced_message(traced().body)
+    assert message is not None
+    made.remember(3, dict.fromkeys(range(LOCKS_MAX + 2), message))
+    assert made.settling(3, [0, 1]) == []
+    assert len(made.settling(3, range(LOCKS_MAX + 2))) == LOCKS_MAX
+
+
+class Port:
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def confirmed(
+        self, requests: Sequence[int], first_sequence: int, dropped: Sequence[int] = ()
+    ) -> None:
+        self.told.append((list(requests), first_sequence, list(dropped)))
+
+    def refused(self, requests: Sequence[int], error: BusError) -> None:
+        self.told.append(error)
+
+
+def test_a_traced_port_tells_its_sender_and_makes_spans() -> None:
+    made, recorder = tracing()
+    port, error = Port(), StoreUnavailable()
+    assert traced_port(None, "send", "orders", 2, [traced()], port) is port
+    traced_port(made, "schedule", "orders", 2, [traced()], port).confirmed([1], 5, [0])
+    schedule, store = recorder.spans
+    assert (schedule.name, schedule.operation) == ("schedule orders", Operation.SEND)
+    assert store.attributes["messaging.destination.partition.id"] == "2"
+    traced_port(made, "send", "orders", 2, [traced()], port).refused([1], error)
+    assert [span.error for span in recorder.spans] == [None, None, error, error]
+    assert port.told == [([1], 5, [0]), error]

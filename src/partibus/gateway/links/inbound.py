@@ -167,7 +167,7 @@ class InboundLink:
         parts = place_messages(
             connection, transaction, self._entity, self._via, session, messages, payloads
         )
-        enlist_messages(transaction, parts)
+        enlist_messages(transaction, parts, connection.gateway.namespace.tracing)
         self._credit_used += 1
         if not event.settled:
             self._link.settle(event.delivery_id, transactional_state(txn_id, ACCEPTED))

@@ -209,6 +209,8 @@ class OutboundLink:
         if tracing is not None:
             index = source.fragment.index
             traced = tracing.delivered(self.path, index, messages, bodies, gateway.now_ms())
+            if traced and not self._deletes:
+                tracing.remember(source.fragment.fragment_id, traced)
         if self._deletes:
             for held, body in zip(messages, bodies, strict=True):
                 self._unsent.append(to_delivery(body, held, base | held.sequence, b""))
@@ -338,8 +340,10 @@ class OutboundLink:
         """A settlement is over: let its spans be made where messages are traced."""
         tracing = self._connection.gateway.namespace.tracing
         if tracing is not None:
-            traces = [lock_of(delivery).trace for delivery in deliveries]
-            found = [trace for trace in traces if trace is not None]
+            locks = [lock_of(delivery) for delivery in deliveries]
+            for lock in locks:
+                tracing.settling(lock.source.fragment.fragment_id, [lock.token])
+            found = [lock.trace for lock in locks if lock.trace is not None]
             tracing.settled(self.path, found, outcome, elapsed_s, error)
 
     def _lock_lost(self) -> BusError:

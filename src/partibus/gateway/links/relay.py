@@ -22,6 +22,7 @@ from partibus.fragment.message import NewMessage
 from partibus.gateway.error_mapping import rejection
 from partibus.gateway.namespace import Entity, require_sendable, require_session_ids, too_large
 from partibus.gateway.router import Router
+from partibus.gateway.tracing import traced_port
 from partibus.gateway.transactions.enlistment import enlist_messages, place_messages
 from partibus.message.envelope import to_stored
 
@@ -92,7 +93,10 @@ class RelayLink:
         size = len(message.body)
         self._unconfirmed[request] = size
         self._connection.unconfirmed_bytes += size
-        self._fragment(entity, message).submit(Enqueue(self, [message], [request], size))
+        fragment = self._fragment(entity, message)
+        tracing, path = self._connection.gateway.namespace.tracing, entity.record.path
+        port = traced_port(tracing, "send", path, fragment.index, [message], self)
+        fragment.submit(Enqueue(port, [message], [request], size))
 
     def _fragment(self, entity: Entity, message: NewMessage) -> Fragment:
         gateway = self._connection.gateway
@@ -111,7 +115,7 @@ class RelayLink:
         parts = place_messages(
             self._connection, transaction, entity, None, session, [message], payloads
         )
-        enlist_messages(transaction, parts)
+        enlist_messages(transaction, parts, self._connection.gateway.namespace.tracing)
         if not event.settled:
             self._link.settle(event.delivery_id, transactional_state(txn_id, ACCEPTED))
 

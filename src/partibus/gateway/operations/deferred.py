@@ -20,6 +20,7 @@ from partibus.gateway.operations.fanout import FanOut, Messages, MessagesPart
 from partibus.message.damaged import all_damaged
 from partibus.message.envelope import to_delivery
 from partibus.message.lock_token import pack_number
+from partibus.message.subqueues import subqueue_path
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest
@@ -44,6 +45,7 @@ def receive_by_sequence_number(request: "ManagementRequest") -> None:
         for (fragment, _), result in zip(groups, results, strict=True):
             assert result is not None
             given += _encode(request, fragment, result, deletes)
+            _trace(request, fragment, result, deletes)
             if not deletes:
                 damaged = [held for held, body in zip(*result, strict=True) if not body]
                 _let_go(request, fragment, damaged)
@@ -102,6 +104,20 @@ def _encode(
         item["lock-token"] = UUID(bytes=token or bytes(16))
         given.append(item)
     return given
+
+
+def _trace(
+    request: "ManagementRequest", fragment: Fragment, result: Messages, deletes: bool
+) -> None:
+    """Messages are handed to a receiver, as on a link."""
+    gateway = request.node.connection.gateway
+    tracing = gateway.namespace.tracing
+    if tracing is None:
+        return
+    path = subqueue_path(request.entity.record.path, request.subqueue)
+    traced = tracing.delivered(path, fragment.index, *result, gateway.now_ms())
+    if not deletes:
+        tracing.remember(fragment.fragment_id, traced)
 
 
 def by_fragment(entity: Entity, sequences: Sequence[int]) -> list[tuple[Fragment, list[int]]]:

@@ -6,7 +6,7 @@ tokens of several fragments is split (BAT-4).
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,8 @@ from partibus.fragment.handle import Fragment
 from partibus.fragment.message import Overlay
 from partibus.gateway.links.outcomes import changed_properties, dead_letter_overlay
 from partibus.gateway.operations.fanout import FanOut, RenewPart, SettlePart
+from partibus.message.subqueues import subqueue_path
+from partibus.message.trace_context import TracedMessage
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest
@@ -75,18 +77,43 @@ def renew_lock(request: "ManagementRequest") -> None:
 def update_disposition(request: "ManagementRequest") -> None:
     """Complete, abandon, dead-letter or defer by token; `defered` is spelt so on the wire."""
     groups, outcome, overlay = disposition(request)
+    over = _traced(request, groups, outcome)
 
     def finish(results: list[int | None]) -> None:
-        if any(results):
-            request.fail(_lost(request))
+        error = _lost(request) if any(results) else None
+        if error is not None:
+            request.fail(error)
         else:
             request.succeed()
+        over(error)
 
-    fan_out = FanOut[int](len(groups), finish, request.fail_fan_out)
+    def fail(error: BusError, results: list[int | None]) -> None:
+        request.fail_fan_out(error, results)
+        over(error)
+
+    fan_out = FanOut[int](len(groups), finish, fail)
     for part, group in enumerate(groups):
         port = SettlePart(fan_out, part)
         command = Settle(port, None, request.subqueue, group.numbers, outcome, overlay)
         group.fragment.submit(command)
+
+
+def _traced(
+    request: "ManagementRequest", groups: Sequence[LockGroup], outcome: Outcome
+) -> Callable[[BusError | None], None]:
+    """Makes the spans of a settlement when it is over; nothing where none is traced."""
+    tracing = request.node.connection.gateway.namespace.tracing
+    if tracing is None:
+        return _untraced
+    found: list[TracedMessage] = []
+    for group in groups:
+        found += tracing.settling(group.fragment.fragment_id, group.numbers)
+    path = subqueue_path(request.entity.record.path, request.subqueue)
+    return tracing.settlement(path, found, outcome)
+
+
+def _untraced(_error: BusError | None) -> None:
+    """The server exports no traces."""
 
 
 def disposition(request: "ManagementRequest") -> tuple[list[LockGroup], Outcome, Overlay | None]:

@@ -18,6 +18,7 @@ from partibus.gateway.namespace import require_sendable, require_session_ids, to
 from partibus.gateway.operations.deferred import by_fragment
 from partibus.gateway.operations.fanout import CountPart, FanOut, SendPart, Stored
 from partibus.gateway.router import Router
+from partibus.gateway.tracing import traced_port
 from partibus.message.envelope import to_stored
 
 if TYPE_CHECKING:
@@ -38,9 +39,13 @@ def schedule_message(request: "ManagementRequest") -> None:
         tell_numbers(request, [numbers[id(message)] for message in messages])
 
     fan_out = FanOut[Stored](len(parts), finish, request.fail_fan_out)
+    tracing = request.node.connection.gateway.namespace.tracing
+    path = request.entity.record.path
     for part, (fragment, group) in enumerate(parts):
         size = sum([len(message.body) for message in group])
-        fragment.submit(Enqueue(SendPart(fan_out, part), group, [part], size))
+        port = SendPart(fan_out, part)
+        traced = traced_port(tracing, "schedule", path, fragment.index, group, port)
+        fragment.submit(Enqueue(traced, group, [part], size))
 
 
 def messages_to_schedule(request: "ManagementRequest") -> tuple[list[NewMessage], list[bytes]]:

@@ -20,6 +20,7 @@ from partibus.gateway.operations.locks import disposition
 from partibus.gateway.operations.schedule import messages_to_schedule, tell_numbers
 from partibus.gateway.transactions.enlistment import Settling, enlist_settlements, place_messages
 from partibus.gateway.transactions.transaction import Transaction
+from partibus.message.subqueues import subqueue_path
 
 if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest
@@ -49,6 +50,12 @@ def update_disposition(request: "ManagementRequest", transaction: Transaction) -
         Settling(group.fragment, request.subqueue, group.numbers, outcome, overlay)
         for group in groups
     ]
+    tracing = request.node.connection.gateway.namespace.tracing
+    if tracing is not None:
+        path = subqueue_path(request.entity.record.path, request.subqueue)
+        for group in groups:
+            found = tracing.settling(group.fragment.fragment_id, group.numbers)
+            transaction.traces(tracing).settled(path, found, outcome)
     session = request.node.session
     enlist_settlements(
         request.entity, session, transaction, settlings, request.succeed, request.fail
@@ -63,6 +70,7 @@ def schedule_message(request: "ManagementRequest", transaction: Transaction) -> 
         node.connection, transaction, request.entity, None, node.session, messages, payloads
     )
     transaction.scope.number(parts)
+    tracing = node.connection.gateway.namespace.tracing
 
     def finish(results: list[Numbers | None]) -> None:
         numbers: dict[int, int] = {}
@@ -71,6 +79,8 @@ def schedule_message(request: "ManagementRequest", transaction: Transaction) -> 
             first, life = result
             command = EnqueueNumbered(SILENT, part.messages, part.byte_count, first, life)
             transaction.add(part.fragment, command, part.byte_count)
+            if tracing is not None:
+                transaction.traces(tracing).sent("schedule", part.path, part.messages)
             for place, message in enumerate(part.messages):
                 numbers[id(message)] = client_sequence(part.fragment.index, first + place)
         tell_numbers(request, [numbers[id(message)] for message in messages])

@@ -18,6 +18,7 @@ from partibus.fragment.transactions.commands import SILENT, CheckLocks
 from partibus.gateway.links.submission import fragment_unavailable
 from partibus.gateway.namespace import Entity
 from partibus.gateway.operations.fanout import CountPart, FanOut
+from partibus.gateway.tracing import Tracing
 from partibus.gateway.transactions.destination import Part
 from partibus.gateway.transactions.transaction import Transaction
 
@@ -59,10 +60,14 @@ def place_messages(
     return parts
 
 
-def enlist_messages(transaction: Transaction, parts: Sequence[Part]) -> None:
+def enlist_messages(
+    transaction: Transaction, parts: Sequence[Part], tracing: Tracing | None
+) -> None:
     """Have messages stored at the commit."""
     for part in parts:
         transaction.add_messages(part)
+        if tracing is not None:
+            transaction.traces(tracing).sent("send", part.path, part.messages)
 
 
 def enlist_settlements(

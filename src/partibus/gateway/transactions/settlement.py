@@ -68,6 +68,11 @@ def settle_in_transaction(
         if is_settled:
             for one in settlings:
                 transaction.forget(one.fragment, one.subqueue, one.tokens)
+        tracing = link.connection.gateway.namespace.tracing
+        if tracing is not None:
+            locks = [lock_of(delivery) for delivery in deliveries]
+            traced = [lock.trace for lock in locks if lock.trace is not None]
+            transaction.traces(tracing).settled(link.path, traced, outcome)
         enlist_settlements(entity, link.session, transaction, settlings, finish, fail)
     except BusError as error:
         fail(error)

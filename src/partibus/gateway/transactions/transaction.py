@@ -25,8 +25,10 @@ from partibus.fragment.commands import Command, Outcome, Settle, SubQueueType
 from partibus.fragment.handle import Fragment
 from partibus.fragment.transactions.commands import Transact
 from partibus.gateway.operations.fanout import FanOut, SettlePart
+from partibus.gateway.tracing import Tracing
 from partibus.gateway.transactions.destination import Part, work_of
 from partibus.gateway.transactions.scope import Scope
+from partibus.gateway.transactions.traces import TransactionTraces
 
 Answer = Callable[[BusError | None], None]
 """Told once how a discharge ended: None when all is well."""
@@ -59,6 +61,8 @@ class Transaction:
     """Operations that a fragment still looks at; a discharge waits for them."""
     _answer: Answer | None = field(init=False, default=None)
     """Of a commit that waits for operations under way."""
+    _traces: "TransactionTraces | None" = field(init=False, default=None)
+    """None unless the server exports traces, and some of its work is traced."""
 
     # --- work -------------------------------------------------------------------------------
 
@@ -116,6 +120,12 @@ class Transaction:
             self._answer = None
             self._submit(answer)
 
+    def traces(self, tracing: Tracing) -> TransactionTraces:
+        """Where the traced work of the transaction is noted."""
+        if self._traces is None:
+            self._traces = TransactionTraces(tracing, self.txn_id)
+        return self._traces
+
     # --- its end ----------------------------------------------------------------------------
 
     def fail(self, error: BusError) -> None:
@@ -123,6 +133,7 @@ class Transaction:
         if self.failure is None and not self.is_submitted:
             self.failure = error
             self._drop()
+            self._trace_end(_rolled_back(error))
             self._give_back(_nothing)
 
     def expire(self) -> None:
@@ -146,6 +157,7 @@ class Transaction:
         if self.failure is None and not self.is_submitted:
             self.failure = TransactionUnknown()
             self._drop()
+            self._trace_end(TransactionRolledBack("The client has rolled the transaction back."))
         self._give_back(_nothing if done is None else done)
 
     def _give_back(self, done: Callable[[], None]) -> None:
@@ -181,8 +193,25 @@ class Transaction:
             work_of(one, pin.store, pin.fragment) if isinstance(one, Part) else one
             for one in collected
         ]
-        port = CommitPort(answer, self._give_back)
+        port = CommitPort(self._traced(answer), self._give_back)
         pin.fragment.submit(Transact(port, work, self.byte_count))
+
+    def _traced(self, answer: Answer) -> Answer:
+        """The same answer, with the spans of the work behind it."""
+        traces = self._traces
+        if traces is None:
+            return answer
+
+        def told(error: BusError | None) -> None:
+            answer(error)
+            traces.ended(error)
+
+        return told
+
+    def _trace_end(self, error: BusError) -> None:
+        """Nothing of it will happen."""
+        if self._traces is not None:
+            self._traces.ended(error)
 
     def _drop(self) -> None:
         self._work = []
