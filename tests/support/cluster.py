@@ -7,6 +7,7 @@ test brings, and others for messages if it likes. Signals go to a node by its id
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -128,10 +129,14 @@ class TestCluster:
 
     def __enter__(self) -> Self:
         first, *others = self.nodes
-        first.start()
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(ClusterNode.start, others))
-        self.settle()
+        try:
+            first.start()
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(ClusterNode.start, others))
+            self.settle()
+        except BaseException:  # nobody else would end those that run
+            self.__exit__(*sys.exc_info())
+            raise
         return self
 
     def __exit__(

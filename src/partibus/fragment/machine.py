@@ -8,6 +8,7 @@ simulator and a server drive it alike. A command that changes durable state only
 broker calls it.
 """
 
+from itertools import count
 from typing import Final
 
 from partibus.domain.errors import BusError
@@ -41,17 +42,22 @@ FEATURES: Final[tuple[Feature, ...]] = (
     STAGES,
 )
 
+_births: Final = count(1)
+
 
 class Machine:
     """One fragment: its state, and everything that may happen to it."""
 
-    __slots__ = ("_handlers", "is_gone", "state", "used_ms")
+    __slots__ = ("_handlers", "changes", "is_gone", "state", "used_ms")
 
     def __init__(self, state: State) -> None:
         self.state = state
         self._handlers = HANDLERS if state.topic is None else TOPIC_HANDLERS
         self.is_gone = False
         """The entity was deleted: every command is answered with an error."""
+        self.changes = next(_births) << 32
+        """Everything that happens adds one, and no other machine of the process has the same: who
+        looks again sees whether it must."""
         self.used_ms = 0
         """When it last had a command that counts as use of the entity (IDL-2)."""
 
@@ -76,14 +82,17 @@ class Machine:
 
     def apply(self, command: Command, now_ms: int, out: Effects) -> None:
         """Carry out a command, or prepare the change it asks for."""
+        self.changes += 1
         self._handlers[type(command)](self.state, command, now_ms, out)
 
     def commit(self, change: Change, now_ms: int, out: Effects) -> None:
         """The records of a prepared change are durable: make it so."""
+        self.changes += 1
         COMMITS[type(change)](self.state, change, now_ms, out)
 
     def abort(self, change: Change, error: BusError, out: Effects) -> None:
         """The store failed: leave everything as it was before the change was prepared."""
+        self.changes += 1
         ABORTS[type(change)](self.state, change, error, out)
 
     def deadline_ms(self) -> int | None:

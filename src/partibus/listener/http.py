@@ -9,6 +9,7 @@ pump of `tcp`, not an application that is awaited for each message.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -18,6 +19,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from partibus.domain.observing_cost import OBSERVING, is_observer
 from partibus.listener.deadlines import Deadlines
 from partibus.listener.upgrade import WEBSOCKET_PATHS, Answer, answer
 
@@ -144,7 +146,11 @@ class HttpConnection(H11Protocol):
         self._is_upgraded = False
 
     def data_received(self, data: bytes) -> None:
+        begun_s = time.thread_time()
         super().data_received(data)
+        scope = self.scope
+        if scope is not None and is_observer(scope["method"], scope["path"]):
+            OBSERVING.add(time.thread_time() - begun_s)
         is_asking = self.cycle is None or self.cycle.response_complete
         if not is_asking or self._is_upgraded or self.transport.is_closing():
             self._asking.forget(self)

@@ -29,6 +29,8 @@ def live_endpoint(node: "Administration") -> Callable[[Request], Awaitable[Respo
     """The stream of a node."""
     from partibus.ops.admin import error_response
 
+    text = FrameText()
+
     async def endpoint(request: Request) -> Response:
         token, path = presented_token(request), request.scope["path"]
         name = request.query_params.get("entity")
@@ -42,19 +44,38 @@ def live_endpoint(node: "Administration") -> Callable[[Request], Awaitable[Respo
         except BusError as error:
             return error_response(error)
         return StreamingResponse(
-            _stream(node, token, path, name, has_cluster), 200, _HEADERS, "text/event-stream"
+            _stream(node, text, token, path, name, has_cluster), 200, _HEADERS, "text/event-stream"
         )
 
     return endpoint
 
 
+class FrameText:
+    """The last frame as it is sent: however many look, it is written once."""
+
+    def __init__(self) -> None:
+        self._frame: dict[str, Any] = {}
+        self._text = ""
+
+    def of(self, frame: dict[str, Any]) -> str:
+        """A frame, as an event."""
+        if frame is not self._frame:
+            self._frame, self._text = frame, _event("frame", frame)
+        return self._text
+
+
 async def _stream(
-    node: "Administration", token: str | None, path: str, name: str | None, has_cluster: bool
+    node: "Administration",
+    text: FrameText,
+    token: str | None,
+    path: str,
+    name: str | None,
+    has_cluster: bool,
 ) -> AsyncIterator[str]:
     try:
         async for frame in node.live_feed.frames():
             node.authorize(token, path)
-            yield _event("frame", frame)
+            yield text.of(frame)
             if name is not None:
                 yield _event("entity", await node.entity(name))
             if has_cluster:

@@ -8,6 +8,7 @@ docs/reference/metrics.md to it, and to a real scrape.
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from operator import itemgetter
 from threading import Lock
@@ -20,6 +21,7 @@ from starlette.routing import Route
 from partibus import __version__
 from partibus.domain.errors import BusError, EntityNotFound
 from partibus.domain.histogram import BOUNDS_S
+from partibus.domain.observing_cost import OBSERVING
 from partibus.ops.metrics_access import LOOPBACK, OFF, OPEN
 
 if TYPE_CHECKING:
@@ -156,6 +158,8 @@ WORKER: Final = (
     Series("partibus_delivery_wait_seconds", HISTOGRAM, "delivery",
            "From when a message was stored to its delivery; the first of each batch."),
     Series("partibus_worker_cpu_seconds", COUNTER, "cpu_s", "Processor time."),
+    Series("partibus_observing_cpu_seconds", COUNTER, "observing_s",
+           "Processor time for those who look: metrics, health, events and the console."),
     Series("partibus_worker_resident_memory_bytes", GAUGE, "resident_bytes", "Resident memory."),
     Series("partibus_worker_open_files", GAUGE, "open_files", "Open file descriptors."),
     Series("partibus_worker_start_time_seconds", GAUGE, "started_s",
@@ -223,7 +227,7 @@ def metrics_route(node: "Administration", access: str) -> Route:
         except BusError as error:
             return error_response(error)
         # In a thread: with thousands of series the loop would be held up.
-        text = await asyncio.to_thread(render, figures, text_of_entities)
+        text = await asyncio.to_thread(OBSERVING.around, partial(render, figures, text_of_entities))
         return Response(text, 200, {"cache-control": "no-store", "content-type": FORMAT})
 
     return Route(PATH, endpoint, methods=["GET"])

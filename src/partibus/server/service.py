@@ -247,12 +247,13 @@ class Service:
         from partibus.atom.application import with_management
         from partibus.console.pages import console_routes
         from partibus.ops.health import operations_application
+        from partibus.ops.observed import ObservedApplication
 
         routes = [*console_routes(self.settings.console), *self.node.data_routes()]
         operations = operations_application(
             self, self.node.administration, routes, self.settings.metrics
         )
-        application = with_management(self.node.management(), operations)
+        application = ObservedApplication(with_management(self.node.management(), operations))
         if self.node.hosted is None:
             return application
         from partibus.server.testing.application import HostedApplication

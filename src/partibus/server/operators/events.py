@@ -33,6 +33,8 @@ _COUNTED: Final = {
     "lock-lost": "lost",
 }
 
+_NONE: Final = (-1, 0, 0, 0)
+
 
 class OwnEvents:
     """What happens in this process."""
@@ -41,7 +43,8 @@ class OwnEvents:
         self._brokers = brokers
         self._machines = machines
         self._states: dict[int, str] = {}
-        self._totals: dict[int, tuple[int, ...]] = {}
+        self._totals: dict[int, tuple[int, int, int, int]] = {}
+        """By fragment, as of which of its changes, and what is counted."""
         self._looked_s = 0.0
 
     def register(self, control: ControlHub) -> None:
@@ -70,22 +73,28 @@ class OwnEvents:
             if before is not None and before != state:
                 HAPPENINGS.note("store", store=number, state=state, before=before)
             self._states[number] = state
-        totals: dict[int, tuple[int, ...]] = {}
-        changed: dict[tuple[str, str], int] = {}
-        for fragment_id, machine in self._machines.items():
-            tally = machine.state.tally
-            now = (tally.dead_lettered, tally.lapsed, tally.lost)
-            totals[fragment_id] = now
-            then = self._totals.get(fragment_id, (0, 0, 0))
-            if now != then:
-                for kind, more in zip(_COUNTED, map(int.__sub__, now, then), strict=True):
-                    if more > 0:
-                        key = kind, machine.state.spec.path
-                        changed[key] = changed.get(key, 0) + more
-        self._totals = totals
+        changed = self._counted()
         if not is_first:
             for (kind, entity), count in changed.items():
                 HAPPENINGS.note(kind, entity=entity, count=count)
+
+    def _counted(self) -> dict[tuple[str, str], int]:
+        """By kind and entity, how many more there are than at the last look."""
+        known, totals = self._totals, {}
+        changed: dict[tuple[str, str], int] = {}
+        for fragment_id, machine in self._machines.items():
+            before = known.get(fragment_id, _NONE)
+            if before[0] != machine.changes:
+                tally = machine.state.tally
+                now = (machine.changes, tally.dead_lettered, tally.lapsed, tally.lost)
+                for kind, more in zip(_COUNTED, map(int.__sub__, now[1:], before[1:]), strict=True):
+                    if more > 0:
+                        key = kind, machine.state.spec.path
+                        changed[key] = changed.get(key, 0) + more
+                before = now
+            totals[fragment_id] = before
+        self._totals = totals
+        return changed
 
 
 class EventService:

@@ -15,6 +15,7 @@ from partibus.cluster.control_hub import ControlHub, Payload
 from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord
 from partibus.domain.errors import BusError
+from partibus.domain.observing_cost import observing
 from partibus.server.operators.inspection import is_available
 from partibus.server.operators.live_sample import LIVE, SHOWN
 
@@ -52,7 +53,7 @@ class LiveFeed:
         """One frame a second, until the server stops or nobody takes them any more."""
         self._watchers += 1
         if self._task is None:
-            self._task = asyncio.create_task(self._run())
+            self._task = asyncio.ensure_future(observing(self._run()))
         seen = 0
         try:
             while True:

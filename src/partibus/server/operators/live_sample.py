@@ -2,8 +2,8 @@
 
 Owns one worker's answer to the question `live`, which consoles put every second. It reads
 counters that are kept anyway: how many messages came is the next sequence number, how many left is
-what came less what is there. Of many fragments it looks closely only at those that were used
-since, and at the others in turns, so that looking costs the messages nothing. Asked by the feed.
+what came less what is there. Of many fragments it looks closely only at those to which something
+has happened since, so that looking costs the messages nothing. Asked by the feed.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,6 @@ from partibus.server.operators.inspection import store_fields
 LIVE: Final = "live"
 AGE_MS_MAX: Final = 400
 """Whoever asks again sooner hears the same: several consoles cost as much as one."""
-TURN_FRAGMENTS: Final = 256
-"""Fragments that nobody used are looked at so many at a time: messages expire by themselves."""
 BUSY_MS: Final = 3_000
 BUSY_FRAGMENTS_MAX: Final = 2_000
 SHOWN: Final = ("active", "dead_letter", "scheduled", "deferred", "locked")
@@ -31,10 +29,10 @@ SHOWN: Final = ("active", "dead_letter", "scheduled", "deferred", "locked")
 class _Row:
     """A fragment when it was last looked at."""
 
-    __slots__ = ("arrived", "changed_ms", "counts", "left", "used_ms")
+    __slots__ = ("arrived", "changed_ms", "changes", "counts", "left")
 
     def __init__(self) -> None:
-        self.used_ms = -1
+        self.changes = -1
         self.changed_ms = 0
         self.arrived = 0
         self.left = 0
@@ -50,7 +48,7 @@ class _Row:
         if (arrived, left, shown) != (self.arrived, self.left, self.counts):
             self.arrived, self.left, self.counts = arrived, left, shown
             self.changed_ms = now_ms
-        self.used_ms = machine.used_ms
+        self.changes = machine.changes
 
 
 @dataclass(eq=False)
@@ -66,7 +64,6 @@ class LiveSample:
         self._rows: dict[int, _Row] = {}
         self._kinds: dict[int, EntityKind] = {}
         self._generation = -1
-        self._turn = 0
         self._sums = [0] * (2 + len(SHOWN))
         """What came, what left, and the depths of all fragments."""
         self._busy: set[int] = set()
@@ -92,9 +89,9 @@ class LiveSample:
         due = [
             fragment_id
             for fragment_id, machine in machines.items()
-            if fragment_id not in rows or rows[fragment_id].used_ms != machine.used_ms
+            if fragment_id not in rows or rows[fragment_id].changes != machine.changes
         ]
-        for fragment_id in {*due, *self._busy, *self._next_turn()}:
+        for fragment_id in {*due, *self._busy}:
             machine = machines.get(fragment_id)
             if machine is not None:
                 self._look_at(fragment_id, machine, now_ms)
@@ -120,13 +117,6 @@ class LiveSample:
         for at, amount in enumerate(row):
             if kind is not (EntityKind.SUBSCRIPTION if at == 0 else EntityKind.TOPIC):
                 sums[at] += sign * amount
-
-    def _next_turn(self) -> list[int]:
-        """The fragments whose turn it is though nobody used them."""
-        ids = list(self._rows)
-        start = self._turn if self._turn < len(ids) else 0
-        self._turn = start + TURN_FRAGMENTS
-        return ids[start : self._turn]
 
     def _learn(self) -> None:
         """Entities have come or gone."""

@@ -9,7 +9,7 @@ import os
 import resource
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from partibus.control.catalog import Catalog
 from partibus.control.record import EntityRecord
 from partibus.domain.error_counts import error_counts
 from partibus.domain.histogram import Histogram
+from partibus.domain.observing_cost import OBSERVING
 from partibus.fragment.broker import Broker
 from partibus.fragment.machine import Machine
 from partibus.gateway.gateway import Gateway
@@ -55,6 +56,8 @@ class OwnSignals:
     brokers: Mapping[int, Broker]
     machines: Mapping[int, Machine]
     inspection: Inspection
+    _rows: dict[int, tuple[int, list[int]]] = field(init=False, default_factory=dict)
+    """By fragment what was reported last, and as of which of its changes."""
 
     def register(self, control: ControlHub) -> None:
         """Answer for this process."""
@@ -66,9 +69,20 @@ class OwnSignals:
             "gateway": self._clients(),
             "errors": [[*key, count] for key, count in sorted(error_counts().items())],
             "stores": self._stores(),
-            "fragments": {str(number): _row(m) for number, m in self.machines.items()},
+            "fragments": self._fragments(),
             "process": process_figures(),
         }
+
+    def _fragments(self) -> Payload:
+        """To most of many fragments nothing has happened since: their numbers are the same."""
+        known, rows = self._rows, {}
+        for number, machine in self.machines.items():
+            row = known.get(number)
+            if row is None or row[0] != machine.changes:
+                row = machine.changes, _row(machine)
+            rows[number] = row
+        self._rows = rows
+        return {str(number): row for number, (_, row) in rows.items()}
 
     def _clients(self) -> Payload:
         gateway, transports = self.gateway, {"amqp": 0, "amqps": 0, "websocket": 0}
@@ -235,6 +249,7 @@ def process_figures() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "cpu_s": used.ru_utime + used.ru_stime,
+        "observing_s": OBSERVING.seconds,
         "resident_bytes": pages * _PAGE_BYTES,
         "open_files": sum(1 for _ in Path("/proc/self/fd").iterdir()),
         "started_s": _STARTED_S,
