@@ -373,8 +373,8 @@ class Reply:
     def failed(self, error: BusError) -> None:
         self._post((FAILED, self._number, error_row(error)))
 
-    def reserved(self, first_sequence: int, life: int) -> None:
-        self._post((RESERVED, self._number, first_sequence, life))
+    def reserved(self, first_sequence: int, incarnation: int) -> None:
+        self._post((RESERVED, self._number, first_sequence, incarnation))
 
     def state_found(self, state: bytes | None) -> None:
         self._post((STATE_FOUND, self._number, state), len(state or b"") + ROW_BYTES)

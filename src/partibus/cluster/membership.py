@@ -1,7 +1,7 @@
 """The place of a process among others: what `cluster.peers` must know of them.
 
-Owns the interface of such a group and its form for the workers of one server: the number of the
-run, the catalog's file, the TLS directory, and the directory with the sockets over which they reach
+Owns the interface of such a group and its form for the workers of one server: the group's id, the
+catalog's file, the TLS directory, and the directory with the sockets over which they reach
 each other. The supervisor makes it once and hands it to every worker; it holds no secret and never
 changes. The nodes of a cluster come and go: they are `cluster.node_group`'s.
 """
@@ -29,7 +29,7 @@ class PeerGroup(Protocol):
         ...
 
     @property
-    def run(self) -> int | str:
+    def group_id(self) -> int | str:
         """What all of them share and strangers do not have."""
         ...
 
@@ -62,8 +62,8 @@ class Membership:
 
     worker: int
     workers: int
-    run: int
-    """32 random bits: workers of another run of the server are strangers."""
+    group_id: int
+    """32 random bits, drawn at each start: workers of an earlier start are refused."""
     runtime: Path
     catalog: Path
     tls: Path

@@ -22,7 +22,7 @@ class NodeGroup:
     def __init__(self, directory: Path, host: str, port: int) -> None:
         self.worker = 0
         """Known when the node has joined, as is the id of the cluster."""
-        self.run = ""
+        self.group_id = ""
         self.nodes: Callable[[], Mapping[int, tuple[str, int]]] = dict
         """Where the live ones are reached."""
         self.names: Callable[[], Mapping[int, str]] = dict

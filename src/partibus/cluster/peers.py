@@ -1,7 +1,7 @@
 """The other workers of this server: connections to them and from them.
 
 Owns one connection to each other worker, on which this one asks, and those from them, on which
-they ask for the fragments here; each end greets the other with the version and the run before
+they ask for the fragments here; each end greets the other with the version and the group before
 anything else. A worker that is lost is tried again for ever with a short back-off, and one that
 says nothing for SILENCE_S is taken for lost: it can hold up nobody else. Made by the node; the
 rows and their meaning are `cluster.remote`'s and `cluster.hosting`'s.
@@ -122,7 +122,7 @@ class Peers:
         far = self._owner(store)
         return 0 if far is None else far.live_bytes.get(store, 0)
 
-    # --- life -----------------------------------------------------------------------------
+    # --- start and end ------------------------------------------------------------------
 
     async def start(self) -> None:
         """Let the others in, and wait until all of them can be asked and can ask, but not for
@@ -321,9 +321,9 @@ def _failures_of(name: str) -> Iterator[None]:
 
 
 def greeting(membership: PeerGroup) -> Row:
-    """What both ends say first: the newest and the oldest rows that they speak, the run or
-    cluster that they are of, and their number."""
-    return (HELLO, VERSION, membership.run, membership.worker, VERSION_MIN)
+    """What both ends say first: the newest and the oldest rows that they speak, the id of
+    their group, and their number."""
+    return (HELLO, VERSION, membership.group_id, membership.worker, VERSION_MIN)
 
 
 def objection(channel: PeerChannel, rows: Sequence[Row], membership: PeerGroup) -> str | None:
@@ -337,7 +337,7 @@ def objection(channel: PeerChannel, rows: Sequence[Row], membership: PeerGroup) 
             f"it speaks version {row[1]} of the protocol, this one {VERSION_MIN} to {VERSION}. "
             "Upgrade one release at a time"
         )
-    if row[2] != membership.run:
+    if row[2] != membership.group_id:
         return "it belongs to another server or cluster"
     if not membership.is_member(row[3], channel.certificate):
         return f"number {row[3]} is not known here under the certificate that it shows"

@@ -162,7 +162,7 @@ class FarBroker:
         is_down = self.is_connected and store in self._stores_down
         return STORE_DOWN if is_down else self._reach
 
-    # --- life -----------------------------------------------------------------------------
+    # --- start and end ------------------------------------------------------------------
 
     def connected(self, outbox: PeerWriter) -> None:
         """It can be reached, and knows nothing of what was asked before."""

@@ -78,8 +78,9 @@ def numbered_encoder(message_row: Callable[[NewMessage], Row]) -> Encode:
 
     def encode(command: EnqueueNumbered, number: int, fragment_id: int) -> Row:
         messages = [message_row(message) for message in command.messages]
-        size, first, life = command.byte_count, command.first_sequence, command.life
-        return (ENQUEUE_NUMBERED, number, fragment_id, messages, size, first, life)
+        size, first = command.byte_count, command.first_sequence
+        row = (ENQUEUE_NUMBERED, number, fragment_id, messages, size, first)
+        return (*row, command.incarnation)
 
     return encode
 

@@ -62,7 +62,7 @@ class Courier:
         self.buffered_bytes = 0
         self.is_stopped = False
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- start and end ----------------------------------------------------------------------
 
     def start(self, forward_to: str, forward_dead_letters_to: str) -> None:
         """Begin with what is in the outbox."""

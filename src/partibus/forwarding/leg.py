@@ -49,7 +49,7 @@ class Leg:
         self._batch: list[Item] = []
         self._batch_max = BATCH_MESSAGES_MAX
         self._sent_up_to = 0
-        """Parcels up to this number may have been handed over, in this life or an earlier one."""
+        """Parcels up to this number may have been handed over, now or before a restart."""
         self._fenced_up_to = 0
         """Parcels up to this number are never taken there under their numbers."""
         self._read_max = BATCH_MESSAGES_MAX
@@ -211,7 +211,7 @@ class Leg:
         if error.retryable or waits_for_room(batch[0].purpose, error):
             self._pause()
         elif isinstance(error, ParcelSealed):
-            # An earlier life had them fenced and ended before it could say what follows. All
+            # An earlier incarnation had them fenced and ended before it could say what follows. All
             # that waits here is numbered again with them, so that the order is kept.
             self._fenced_up_to = self._numbers[-1] if self._numbers else self._items[-1].number
             self._done()

@@ -118,7 +118,7 @@ class Broker:
         self.retell: Callable[[BusError], None] = _as_it_is
         """Puts an error of the store into words for clients, who must not read paths."""
 
-    # --- life -----------------------------------------------------------------------------
+    # --- start and end ------------------------------------------------------------------
 
     def open(self, progress: Callable[[], None] = no_progress) -> None:
         """Recover the log; fragments added afterwards find their state in it."""

@@ -61,7 +61,7 @@ class Gateway:
         scheduler: Scheduler,
         settings: ConnectionSettings,
         faults: ClientFaults | None = None,
-        run: int | None = None,
+        lock_prefix: int | None = None,
         live: LiveNamespace | None = None,
         merges_peeks: bool = True,
         memory: MemoryAccount | None = None,
@@ -84,7 +84,7 @@ class Gateway:
         self.entity_orders = None if live is None else EntityOrders(live)
         self.subscribers: Counter[str] = Counter()
         """Links of JMS consumers by the key of their subscription's path."""
-        self._run = secrets.randbits(32) if run is None else run
+        self._lock_prefix = secrets.randbits(32) if lock_prefix is None else lock_prefix
         """Makes the lock tokens of this namespace unlike those of any other; workers share it."""
         self._prefixes: dict[int, TokenPrefix] = {}
         self._connections: dict[ClientConnection, None] = {}  # in the order of arrival
@@ -154,7 +154,7 @@ class Gateway:
         """The first half of a fragment's lock tokens in this run."""
         prefix = self._prefixes.get(fragment_id)
         if prefix is None:
-            prefix = self._prefixes[fragment_id] = TokenPrefix(self._run, fragment_id)
+            prefix = self._prefixes[fragment_id] = TokenPrefix(self._lock_prefix, fragment_id)
         return prefix
 
     def random_start(self) -> int:

@@ -1,10 +1,9 @@
 """Lock tokens as clients see them: 16 bytes that find their way back to a fragment.
 
-Owns the form of a token: eight bytes that name the fragment within this namespace, then the
-number that the fragment gave the lock. Each life of a process has numbers of its own, so a token
-of an earlier life fits nothing but a lock that was kept over a clean stop. On
-the wire the delivery tag carries the .NET byte order of a GUID, message bodies the RFC 4122
-one (amqp-contract rule 8).
+Owns the form of a token: eight bytes that name the fragment within this namespace, then the number
+that the fragment gave the lock. Each incarnation of a process has its own numbers, so a token of an
+earlier one fits nothing but a lock that was kept over a clean stop. On the wire the delivery tag
+carries the .NET byte order of a GUID, message bodies the RFC 4122 one (amqp-contract rule 8).
 """
 
 import struct
@@ -22,8 +21,8 @@ class TokenPrefix:
 
     __slots__ = ("in_tags", "in_uuids")
 
-    def __init__(self, run: int, fragment_id: int) -> None:
-        self.in_uuids = struct.pack(">II", run & 0xFFFF_FFFF, fragment_id)
+    def __init__(self, lock_prefix: int, fragment_id: int) -> None:
+        self.in_uuids = struct.pack(">II", lock_prefix & 0xFFFF_FFFF, fragment_id)
         self.in_tags = uuid.UUID(bytes=self.in_uuids + bytes(8)).bytes_le[:8]
 
     def number_of(self, token: uuid.UUID) -> int | None:

@@ -2,12 +2,12 @@
 
 Owns the form of a sealed piece and the rule that no nonce is ever used twice with a key:
 
-    12 bytes   salt of the life: random, drawn anew whenever a sealer is made
-     8 bytes   number of the piece in this life, from 0
+    12 bytes   salt of the subkey: random, drawn whenever a sealer is made
+     8 bytes   number of the piece under this subkey, from 0
      n bytes   AES-256-GCM of the content, with the tag (16 bytes) behind it
 
-The key of a life is HKDF-SHA-256 of the sealer's key with the salt. Within a life numbers only go
-up; another life, whether after a crash or in a restored copy, has another salt and so another key.
+A subkey is HKDF-SHA-256 of the sealer's key with the salt. Under one subkey numbers only go up;
+another sealer, whether after a crash or in a restored copy, has another salt and so another subkey.
 """
 
 import itertools
@@ -26,13 +26,13 @@ HEAD_BYTES: Final = SALT_BYTES + NUMBER_BYTES
 TAG_BYTES: Final = 16
 OVERHEAD_BYTES: Final = HEAD_BYTES + TAG_BYTES
 
-# Lives whose keys are at hand; a store has one for each start since its oldest message.
-LIVES_MAX: Final = 256
-# NIST SP 800-38D allows 2^32 pieces for a key with such nonces; a new life begins long before.
+# Subkeys that are kept at hand; a store has one for each start since its oldest message.
+SUBKEYS_MAX: Final = 256
+# NIST SP 800-38D allows 2^32 pieces for a key with such nonces; a new subkey is drawn long before.
 PIECES_MAX: Final = 1 << 31
 
 _PADDING: Final = bytes(12 - NUMBER_BYTES)
-_LIFE: Final = b"partibus life"
+_SUBKEY: Final = b"partibus life"
 
 
 class Unreadable(Exception):
@@ -44,37 +44,37 @@ def derive(key: bytes, purpose: bytes, salt: bytes | None = None) -> bytes:
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=purpose).derive(key)
 
 
-class _Life:
+class _Subkey:
     """A salt, its key, and the numbers that are left; each is given once, to whatever thread."""
 
     __slots__ = ("cipher", "numbers", "salt")
 
     def __init__(self, key: bytes) -> None:
         self.salt = os.urandom(SALT_BYTES)
-        self.cipher = AESGCM(derive(key, _LIFE, self.salt))
+        self.cipher = AESGCM(derive(key, _SUBKEY, self.salt))
         self.numbers = itertools.count()
 
 
 class Sealer:
-    """Seals and opens with one key; a life begins with it."""
+    """Seals and opens with one key; it begins with a new subkey."""
 
-    __slots__ = ("_key", "_life", "_lives")
+    __slots__ = ("_key", "_subkey", "_subkeys")
 
     def __init__(self, key: bytes) -> None:
         assert len(key) == KEY_BYTES
         self._key = key
-        self._lives: dict[bytes, AESGCM] = {}
-        self._life = _Life(key)
+        self._subkeys: dict[bytes, AESGCM] = {}
+        self._subkey = _Subkey(key)
 
     def seal(self, content: bytes, purpose: bytes) -> bytes:
         """The content, sealed; `purpose` must be the same when it is opened."""
-        life = self._life
-        number = next(life.numbers)
+        subkey = self._subkey
+        number = next(subkey.numbers)
         while number >= PIECES_MAX:
-            life = self._life = _Life(self._key)
-            number = next(life.numbers)
+            subkey = self._subkey = _Subkey(self._key)
+            number = next(subkey.numbers)
         tail = number.to_bytes(NUMBER_BYTES, "little")
-        return life.salt + tail + life.cipher.encrypt(_PADDING + tail, content, purpose)
+        return subkey.salt + tail + subkey.cipher.encrypt(_PADDING + tail, content, purpose)
 
     def open(self, piece: bytes, purpose: bytes) -> bytes:
         """What was sealed; Unreadable when it was not, or not like this."""
@@ -87,9 +87,9 @@ class Sealer:
             raise Unreadable from error
 
     def _cipher(self, salt: bytes) -> AESGCM:
-        cipher = self._lives.get(salt)
+        cipher = self._subkeys.get(salt)
         if cipher is None:
-            if len(self._lives) >= LIVES_MAX:
-                self._lives.clear()
-            cipher = self._lives[salt] = AESGCM(derive(self._key, _LIFE, salt))
+            if len(self._subkeys) >= SUBKEYS_MAX:
+                self._subkeys.clear()
+            cipher = self._subkeys[salt] = AESGCM(derive(self._key, _SUBKEY, salt))
         return cipher

@@ -140,7 +140,7 @@ class Node:
         """None when nothing is kept."""
         self._seen: SeenNotes | None = None
 
-    # --- life -----------------------------------------------------------------------------
+    # --- start and end ------------------------------------------------------------------
 
     async def start(self) -> None:
         """Open the catalog and the stores, and bring every fragment up."""
@@ -187,7 +187,7 @@ class Node:
                 properties={"product": "partibus", "version": __version__},
             ),
             ClientFaults() if self.settings.faults else None,
-            run=self.catalog.lock_prefix,
+            lock_prefix=self.catalog.lock_prefix,
             live=self.live,
             merges_peeks=self.settings.peek_partitioned == MERGED,
             memory=MemoryAccount(memory_limit_bytes(self.settings)),

@@ -111,7 +111,8 @@ class StoreMaker:
 def new_first_token() -> int:
     """Where a process begins to number its locks.
 
-    Clients outlive the process that holds their locks, so a token of an earlier life must not
-    fit a lock of this one, unless that very lock was kept over a clean stop (LCK-5). Each life
-    has four billion numbers of its own, all below 2^62, where compiled integers are cheapest."""
+    Clients outlive the process that holds their locks, so a token of an earlier incarnation must
+    not fit a lock of this one, unless that very lock was kept over a clean stop (LCK-5). Each
+    incarnation has four billion numbers of its own, all below 2^62, where compiled integers are
+    cheapest."""
     return secrets.randbits(30) << 32 | 1

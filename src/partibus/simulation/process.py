@@ -47,7 +47,7 @@ CLOSING_MS = 5_000
 DOWN = "is down"
 STARTS = "starts"
 RUN = 0x51AB1E
-"""The number of the run, which the workers of one server share."""
+"""The bits that the workers of one server share."""
 
 
 class Room(Protocol):
@@ -184,7 +184,7 @@ class SimulatedProcess:
         return Membership(
             worker=self.number,
             workers=self._workers,
-            run=RUN,
+            group_id=RUN,
             runtime=nowhere,
             catalog=nowhere,
             tls=nowhere,
@@ -252,7 +252,7 @@ class SimulatedProcess:
         access = AccessControl(catalog)
         self.memory = MemoryAccount(self._host.memory_bytes)
         self._gateway = Gateway(
-            namespace, access, self.clock, scheduler, settings, run=RUN, memory=self.memory
+            namespace, access, self.clock, scheduler, settings, lock_prefix=RUN, memory=self.memory
         )
         self._gateway.start()
         self._watch = ClockWatch(self.clock, scheduler, self._clock_stepped)

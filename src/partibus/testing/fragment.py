@@ -200,7 +200,7 @@ class FragmentBench:
         self.state = self.machine.state
 
     def restart(self) -> None:
-        """Stop cleanly and start again; a new life numbers its locks anew."""
+        """Stop cleanly and start again; a new incarnation numbers its locks differently."""
         self.broker.close()
         self.run()
         self.first_token += 1 << 32

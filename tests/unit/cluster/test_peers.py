@@ -64,7 +64,9 @@ def runtime() -> Iterator[Path]:
 
 @pytest.fixture
 def membership(runtime: Path) -> Membership:
-    return Membership(worker=0, workers=2, run=7, runtime=runtime, catalog=runtime, tls=runtime)
+    return Membership(
+        worker=0, workers=2, group_id=7, runtime=runtime, catalog=runtime, tls=runtime
+    )
 
 
 @pytest.fixture

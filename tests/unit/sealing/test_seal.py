@@ -54,8 +54,8 @@ def test_a_life_ends_before_its_numbers_do(monkeypatch: pytest.MonkeyPatch) -> N
     assert [sealer.open(piece, b"p") for piece in pieces] == [b"%d" % n for n in range(7)]
 
 
-def test_lives_beyond_those_at_hand_are_derived_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seal, "LIVES_MAX", 2)
+def test_subkeys_beyond_those_at_hand_are_derived_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seal, "SUBKEYS_MAX", 2)
     pieces = [Sealer(KEY).seal(b"%d" % n, b"p") for n in range(5)]
     sealer = Sealer(KEY)
     assert [sealer.open(piece, b"p") for piece in 2 * pieces] == 2 * [b"%d" % n for n in range(5)]

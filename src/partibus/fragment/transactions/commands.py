@@ -18,8 +18,8 @@ from partibus.fragment.ports import AnswerPort, SendPort
 class NumbersPort(Protocol):
     """Where numbers go that were set aside."""
 
-    def reserved(self, first_sequence: int, life: int) -> None:
-        """The first of them, and the life of the fragment's process that they are good for."""
+    def reserved(self, first_sequence: int, incarnation: int) -> None:
+        """The first of them, and the incarnation of the fragment's process that reserved them."""
         ...
 
     def failed(self, error: BusError) -> None:
@@ -95,5 +95,5 @@ class EnqueueNumbered(Command):
     messages: list[NewMessage]
     byte_count: int
     first_sequence: int
-    life: int
-    """The life of the fragment's process in which the numbers were set aside."""
+    incarnation: int
+    """The incarnation of the fragment's process in which the numbers were set aside."""

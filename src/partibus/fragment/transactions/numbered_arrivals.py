@@ -1,7 +1,7 @@
 """Messages that are scheduled in a transaction, under numbers they had before its end.
 
 Owns the numbers that are set aside for them and their arrival (SCH-7). A number set aside is
-given to nobody else while this process lives; what was set aside in an earlier life of it is
+given to nobody else while this process lives; what was set aside in an earlier incarnation of it is
 void, since others may have that number now. Called by the machine; `scheduling` has them once
 they are there.
 """
@@ -28,8 +28,8 @@ from partibus.fragment.state import State
 from partibus.fragment.transactions.commands import EnqueueNumbered, NumbersPort, ReserveNumbers
 from partibus.store.record import Record
 
-LIFE_BITS: Final = 32
-"""Of a lock's number, below those that tell one life of a worker from another."""
+INCARNATION_BITS: Final = 32
+"""Of a lock's number, below those that differ between incarnations of a worker."""
 
 
 @dataclass(eq=False)
@@ -38,10 +38,10 @@ class Reserved(Effect):
 
     port: NumbersPort
     first_sequence: int
-    life: int
+    incarnation: int
 
     def carry_out(self) -> None:
-        self.port.reserved(self.first_sequence, self.life)
+        self.port.reserved(self.first_sequence, self.incarnation)
 
 
 @dataclass(eq=False)
@@ -58,9 +58,9 @@ class NumberedArrival(Change):
     check: DuplicateCheck | None
 
 
-def life_of(state: State) -> int:
-    """The life of the process that runs the fragment: its locks are numbered from there."""
-    return state.next_token >> LIFE_BITS
+def incarnation_of(state: State) -> int:
+    """The incarnation of the process that runs the fragment: its locks are numbered from there."""
+    return state.next_token >> INCARNATION_BITS
 
 
 def reserve_numbers(state: State, command: Command, now_ms: int, out: Effects) -> None:
@@ -68,13 +68,13 @@ def reserve_numbers(state: State, command: Command, now_ms: int, out: Effects) -
     assert isinstance(command, ReserveNumbers)
     first = state.next_sequence
     state.next_sequence = state.reserved_until = first + command.count
-    out.outward.append(Reserved(command.port, first, life_of(state)))
+    out.outward.append(Reserved(command.port, first, incarnation_of(state)))
 
 
 def enqueue_numbered(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Prepare the records of messages that have their numbers."""
     assert isinstance(command, EnqueueNumbered)
-    if command.life != life_of(state):
+    if command.incarnation != incarnation_of(state):
         error = TransactionRolledBack(
             "The process that runs the fragment was restarted, and the sequence numbers that "
             "it had given to scheduled messages are void. Schedule them again."

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from partibus.gateway.management import ManagementRequest
 
 Numbers = tuple[int, int]
-"""The first of the numbers that were set aside, and the life that they are good for."""
+"""The first of the numbers that were set aside, and the incarnation that they are valid for."""
 
 
 @dataclass(eq=False, slots=True)
@@ -36,8 +36,8 @@ class NumbersPart:
     fan_out: FanOut[Numbers]
     part: int
 
-    def reserved(self, first_sequence: int, life: int) -> None:
-        self.fan_out.put(self.part, (first_sequence, life))
+    def reserved(self, first_sequence: int, incarnation: int) -> None:
+        self.fan_out.put(self.part, (first_sequence, incarnation))
 
     def failed(self, error: BusError) -> None:
         self.fan_out.put_error(self.part, error)
@@ -76,8 +76,8 @@ def schedule_message(request: "ManagementRequest", transaction: Transaction) -> 
         numbers: dict[int, int] = {}
         for part, result in zip(parts, results, strict=True):
             assert result is not None
-            first, life = result
-            command = EnqueueNumbered(SILENT, part.messages, part.byte_count, first, life)
+            first, incarnation = result
+            command = EnqueueNumbered(SILENT, part.messages, part.byte_count, first, incarnation)
             transaction.add(part.fragment, command, part.byte_count)
             if tracing is not None:
                 transaction.traces(tracing).sent("schedule", part.path, part.messages)

@@ -98,7 +98,7 @@ class Seat:
         assert namespace is not None
         await self._feed.start()
         await self._begin()
-        self.group.run = namespace.hex()
+        self.group.group_id = namespace.hex()
         self.group.worker = self.ownership.node
         # From now on: a node whose lease lapses while this one starts is not waited for.
         self.ownership.on_change = self._changed

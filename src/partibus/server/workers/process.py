@@ -23,7 +23,7 @@ ALIVE_LINE: Final = b"alive\n"
 
 
 class WorkerProcess:
-    """One life of one worker."""
+    """One incarnation of one worker."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process

@@ -124,13 +124,13 @@ def prepare(
     vault = vault_of(settings, makes=True)
     encrypted = encrypted_catalog(vault, file, settings, None, cleanup)
     check_catalog(file, settings, clock, encrypted)
-    run = secrets.randbits(32)
+    group_id = secrets.randbits(32)
 
     def membership(worker: int) -> Membership:
         return Membership(
             worker=worker,
             workers=settings.workers,
-            run=run,
+            group_id=group_id,
             runtime=runtime,
             catalog=file,
             tls=tls,

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Process(Protocol):
-    """One life of one worker."""
+    """One incarnation of one worker."""
 
     pid: int
     signs_of_life: int

@@ -44,7 +44,7 @@ class SupervisorHeard:
 
 
 class Watched(Protocol):
-    """One life of one worker, as the watchdog sees it."""
+    """One incarnation of one worker, as the watchdog sees it."""
 
     pid: int
     signs_of_life: int

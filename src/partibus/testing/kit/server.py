@@ -52,7 +52,7 @@ class Server(TestingServer):
         self._endpoints: Endpoints | None = None
         self._failure: BaseException | None = None
 
-    # --- life -----------------------------------------------------------------------------
+    # --- start and end ------------------------------------------------------------------
 
     def start(self) -> Self:
         """Serve; returns when clients can connect, and raises what prevents that."""
