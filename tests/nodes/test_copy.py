@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 
+from adversity.waiting import wait_until
 from cli.command import Done, Partibus
 from partibus.domain.clock import SystemClock
 from partibus.server.nodes.certificates import make_cluster
@@ -171,3 +172,48 @@ def test_an_encrypted_directory_is_copied_with_its_key_alone(tmp_path: Path, con
         use_everything(server, before)
     changed = copy(str(data), str(plain / "data"), *given, "--verify-only")
     assert changed.code == 3 and "is only in the source" in changed.out
+
+
+@pytest.mark.slow
+@pytest.mark.group("postgres")
+def test_a_database_that_was_restored_is_not_served_until_somebody_accepts_it(
+    tmp_path: Path,
+    config: Path,
+    databases: list[str],
+    postgres: "PostgresServer",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A node waits for half a minute for its lanes before it lets clients in.
+    monkeypatch.setattr("support.server.READY_SECONDS_MAX", 300.0)
+    with alone(tmp_path / "one", config) as server:
+        work(server.connection_string, "first")
+        data = str(server.data)
+    assert copy(data, databases[0], *on("to", databases)).code == 0
+    with node(tmp_path / "two", config, databases) as server:
+        work(server.connection_string, "second")
+    kept = databases[1].rpartition("/")[2]
+    run_sql(postgres, f"CREATE DATABASE {kept}_backup TEMPLATE {kept}")
+    with node(tmp_path / "three", config, databases) as server:
+        work(server.connection_string, "third")
+        newest = seen(server)
+    run_sql(postgres, f"DROP DATABASE {kept}")
+    run_sql(postgres, f"CREATE DATABASE {kept} TEMPLATE {kept}_backup")
+
+    with node(tmp_path / "four", config, databases) as server:
+        assert "lane 1 of the database" in server.log_text() and "went back" in server.log_text()
+        assert "lane 0 is served here" in server.log_text()
+        assert "lane 1 is served here" not in server.log_text()
+        accepted = Partibus(None).try_("cluster", "accept", "1", "--yes", "--cluster", databases[0])
+        assert accepted.code == 0, accepted.err
+        wait_until(lambda: "lane 1 is served here" in server.log_text(), "lane 1 is served")
+        found = seen(server)
+    assert found != newest
+    assert "second lives" in [body for _, body, _ in found["plain"]]
+
+
+def run_sql(postgres: "PostgresServer", statement: str) -> None:
+    """As the operator of the databases, while nobody uses them."""
+    import psycopg
+
+    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+        connection.execute(statement.encode())

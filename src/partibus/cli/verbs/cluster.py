@@ -205,6 +205,30 @@ def evict(
     _ask(cluster, json, lambda service: service.evict(node, force=force))
 
 
+@app.command()
+def accept(
+    lane: Annotated[int, typer.Argument(metavar="LANE", help="The number of the lane.", min=0)],
+    cluster: Url,
+    yes: Yes = False,
+    json: AsJson = False,
+) -> None:
+    """Serve a lane whose database is older than what the cluster has seen of it.
+
+    For a database that was restored from a backup. What was sent since is lost, and what was
+    received since comes again.
+
+    Example:
+
+        partibus cluster accept 3 --yes
+    """
+    from partibus.cli.confirming import confirm
+    from partibus.cli.failures import reported
+
+    with reported():
+        confirm(f"Give up what lane {lane} had beyond its present end?", yes)
+    _ask(cluster, json, lambda service: service.accept(lane))
+
+
 def _ask(url: str, json: bool, question: "Callable[[ClusterService], Awaitable[Report]]") -> None:
     import asyncio
 

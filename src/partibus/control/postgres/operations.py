@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from partibus.control.lane_placement import Move, place_lanes, planned_moves
-from partibus.control.postgres import lease_rows
+from partibus.control.postgres import lane_seen, lease_rows
 from partibus.control.postgres.lease_rows import LaneRow, LeaseRows, NodeRow
 from partibus.control.postgres.listening import Listening
 from partibus.control.postgres.session import ControlSession, prepare
@@ -120,6 +120,12 @@ class ClusterOperations:
                 "it, or evict it by force."
             )
         return status
+
+    async def accept(self, lane: int) -> None:
+        """Have a lane served though it went back: what it had beyond its present end is given
+        up."""
+        if not await self._session.run(partial(lane_seen.forget, lane=lane)):
+            raise ArgumentError(f"Nothing was noted of lane {lane}: it is served as it is.")
 
     async def wait_for(self, holds: Callable[[ClusterStatus], bool]) -> ClusterStatus:
         """Wait until something holds, such as that a drained node has no lanes."""

@@ -81,6 +81,14 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
     );
     """,
     "ALTER TABLE partibus_cluster.node ADD COLUMN name text NOT NULL DEFAULT ''",
+    # How far lanes have come, so that an older one that was put back is recognised.
+    """
+    CREATE TABLE partibus_cluster.lane_seen (
+        lane integer PRIMARY KEY,
+        log_id bytea NOT NULL,
+        position bigint NOT NULL
+    ) WITH (fillfactor = 50);
+    """,
 )
 """The steps from an empty database to the schema of this release; step N leads to version N."""
 

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from partibus.control.catalog_copy import COPYING, mark_copying, refuse_half_copied
 from partibus.control.catalog_rows import CatalogRows
+from partibus.control.postgres import lane_seen
 from partibus.control.postgres.catalog import PostgresCatalog
 from partibus.control.postgres.lease_rows import LeaseRows, add_lanes, look
 from partibus.control.postgres.session import (
@@ -29,9 +30,10 @@ from partibus.domain.errors import ConfigError, StoreUnavailable
 from partibus.server.config import ServeSettings
 from partibus.server.copying.ends import Named
 from partibus.server.copying.lane_reading import LaneReading, read_lane
+from partibus.server.nodes.lane_notes import refuse_older
 from partibus.server.nodes.settings import settle
 from partibus.store.compaction.importing import LaneImport
-from partibus.store.postgres.importing import DatabaseImport, erase_lane, lanes_there
+from partibus.store.postgres.importing import DatabaseImport, erase_lane, lane_end, lanes_there
 
 LANES_MAX: Final = 1024
 T = TypeVar("T")
@@ -61,9 +63,13 @@ class CopiedCluster:
                 "--store."
             )
         self.settings = _settings(named, len(found.lanes), stack)
+        self._seen = _run(named.place, lane_seen.noted)
 
     def lane(self, number: int) -> LaneReading:
-        """A lane that was begun."""
+        """A lane that was begun, and that has all that it ever had."""
+        end = lane_end(self.settings.store_databases[number], number)
+        found = None if end is None else lane_seen.LaneEnd(*end)
+        refuse_older(self.settings.store_name(number), number, found, self._seen.get(number))
         return read_lane(self.settings, number, "a copy")
 
 
@@ -184,3 +190,4 @@ def _run(url: str, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
 
 async def _drop_lanes(connection: AsyncConnection) -> None:
     await connection.execute("DELETE FROM partibus_cluster.lane")
+    await connection.execute("DELETE FROM partibus_cluster.lane_seen")

@@ -14,6 +14,7 @@ from partibus.control.catalog_copy import refuse_half_copied
 from partibus.control.ownership import NodeAddress
 from partibus.control.postgres.catalog import PostgresCatalog
 from partibus.control.postgres.feed import CatalogFeed
+from partibus.control.postgres.lane_seen import LaneEnd
 from partibus.control.postgres.lease_rows import add_lanes, look
 from partibus.control.postgres.operations import ClusterOperations, status_of
 from partibus.control.postgres.ownership import PostgresOwnership
@@ -23,7 +24,9 @@ from partibus.domain.errors import ConfigError
 from partibus.server.config import ServeSettings
 from partibus.server.nodes.capacity import warn_of_shortage
 from partibus.server.nodes.certificates import node_name
+from partibus.server.nodes.lane_notes import LaneNotes
 from partibus.server.nodes.seat import Seat
+from partibus.store.postgres.importing import lane_end
 
 
 def make_seat(settings: ServeSettings, clock: Clock) -> Seat:
@@ -41,7 +44,13 @@ def make_seat(settings: ServeSettings, clock: Clock) -> Seat:
     seat.known_status = lambda: status_of(ownership.rows)
     feed = CatalogFeed(settings.cluster, seat.refresh)
     seat.follow_by(feed, partial(opened, feed))
+    seat.notes = LaneNotes(settings.cluster, settings.store_name, partial(_end_of, settings))
     return seat
+
+
+def _end_of(settings: ServeSettings, lane: int) -> LaneEnd | None:
+    found = lane_end(settings.store_databases[lane], lane)
+    return None if found is None else LaneEnd(*found)
 
 
 async def _begin(settings: ServeSettings, ownership: PostgresOwnership) -> None:

@@ -39,12 +39,15 @@ class LaneKeeping:
         make: Callable[[int], Broker],
         prepare: Callable[[int, Broker], Awaitable[int]],
         keeps_locks: bool,
+        admit: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self._ownership = ownership
         self._lanes = lanes
         self._make = make
         self._prepare = prepare
         self._keeps_locks = keeps_locks
+        self._admit = admit
+        """Raises when a lane is not to be opened as it is."""
         self._busy: dict[int, asyncio.Task[None]] = {}
         """Lanes that are being opened or closed."""
         self.troubles: dict[int, str] = {}
@@ -137,6 +140,8 @@ class LaneKeeping:
 
     async def _recover(self, lane: int) -> None:
         loop = asyncio.get_running_loop()
+        if self._admit is not None:
+            await self._admit(lane)
         broker = self._make(lane)
         # Reading the log takes long; what the other lanes serve goes on meanwhile.
         await loop.run_in_executor(None, broker.open)

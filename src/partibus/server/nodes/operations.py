@@ -58,6 +58,11 @@ class ClusterService:
         await self._operations.evict(node, alive_too=force)
         return await self.status()
 
+    async def accept(self, lane: int) -> Report:
+        """Have a lane served though it went back; the node that wants it opens it by itself."""
+        await self._operations.accept(lane)
+        return await self.status()
+
     async def _until(
         self, holds: Callable[[ClusterStatus], bool], wait_s: float, word: str
     ) -> Report:

@@ -41,6 +41,16 @@ class Feed(Protocol):
     async def stop(self) -> None: ...
 
 
+class Notes(Protocol):
+    """Remembers how far lanes have come, and knows one that went back."""
+
+    def start(self, brokers: Mapping[int, Broker]) -> None: ...
+
+    async def admit(self, lane: int) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
 class Seat:
     """One node's place among the others."""
 
@@ -62,6 +72,8 @@ class Seat:
         self._catalog: Catalog | None = None
         self.on_evicted: Callable[[], None] | None = None
         """Called once when an operator has removed this node from the cluster."""
+        self.notes: Notes | None = None
+        """Knows how far each lane had come; nobody does without."""
         self.keeping: LaneKeeping | None = None
         """None until lanes are opened, as are the lanes."""
         self.lanes: MovingLanes | None = None
@@ -129,7 +141,11 @@ class Seat:
             return epoch
 
         self.lanes = lanes
-        self.keeping = LaneKeeping(self.ownership, lanes, make, prepare, keeps_locks)
+        notes = self.notes
+        admit = None if notes is None else notes.admit
+        self.keeping = LaneKeeping(self.ownership, lanes, make, prepare, keeps_locks, admit)
+        if notes is not None:
+            notes.start(lanes.brokers)
         self._changed()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OPENING_S_MAX):
@@ -146,6 +162,8 @@ class Seat:
 
     async def leave(self) -> None:
         """Hand the lanes over, and go."""
+        if self.notes is not None:
+            await self.notes.stop()
         if self.keeping is not None:
             await self.keeping.stop()
         await self.ownership.stop()

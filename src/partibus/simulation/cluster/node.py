@@ -216,7 +216,7 @@ class SimulatedNode:
             self.clock,
             scheduler,
             settings,
-            run=catalog.lock_prefix,
+            lock_prefix=catalog.lock_prefix,
             memory=self.memory,
         )
         self._gateway.start()

@@ -47,6 +47,21 @@ def lanes_there(dsn: str, wanted: Iterable[int]) -> dict[int, str]:
         return dict(rows.fetchall())
 
 
+def lane_end(dsn: str, number: int) -> tuple[bytes, int] | None:
+    """The id of a lane's log, and where it ends; None when there is no such lane."""
+    lane = Lane(dsn, number, "", takes_over=True)
+    with closing(lane.connect("read")) as connection:
+        try:
+            row = connection.execute(
+                "SELECT log_id, tail FROM partibus.lane WHERE lane = %s", (number,)
+            ).fetchone()
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return None
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"The {lane.name} cannot be read: {error}.") from error
+    return None if row is None else (row[0], row[1])
+
+
 def erase_lane(dsn: str, number: int) -> None:
     """Remove a lane with all its tables, as if it had never been there."""
     lane = Lane(dsn, number, "", takes_over=True)

@@ -1,11 +1,13 @@
 """Copies of whole buses: nothing is lost, nothing half is served, and what is unfit is refused."""
 
+import asyncio
 import contextlib
 import queue
 import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,13 @@ import pytest
 
 from partibus.control.catalog_copy import refuse_half_copied
 from partibus.domain.clock import SystemClock
-from partibus.domain.errors import BusError, ConfigError, StoreCorrupt, StoreUnavailable
+from partibus.domain.errors import (
+    ArgumentError,
+    BusError,
+    ConfigError,
+    StoreCorrupt,
+    StoreUnavailable,
+)
 from partibus.server.config import ServeSettings
 from partibus.server.copying import copy as copying
 from partibus.server.copying.copy import CopyReport, compare_buses, copy_bus
@@ -304,3 +312,49 @@ def test_a_late_writer_changes_nothing_and_a_new_one_is_noticed(
         copied(cluster, tmp_path / "other")
     with pytest.raises(StoreCorrupt, match="not complete"):
         refuse_served(str(tmp_path / "other"))
+
+
+# --- backups of databases -----------------------------------------------------------------------
+
+
+@pytest.mark.group("postgres")
+def test_a_dump_of_the_database_is_a_backup_of_the_cluster(
+    data: Path, new_target: Callable[[str], str], tmp_path: Path
+) -> None:
+    from support.postgres import binaries
+
+    tools = binaries()
+    assert tools is not None
+    cluster, restored = new_target("database"), new_target("database")
+    copied(data, cluster)
+    dump = tmp_path / "bus.dump"
+    subprocess.run([tools / "pg_dump", "-Fc", "-f", dump, cluster], check=True)
+    subprocess.run([tools / "pg_restore", "--no-owner", "-d", restored, dump], check=True)
+    assert same(data, restored)
+
+
+@pytest.mark.group("postgres")
+async def test_a_lane_that_went_back_is_not_copied_until_somebody_accepts_it(
+    data: Path, new_target: Callable[[str], str], tmp_path: Path
+) -> None:
+    from partibus.control.postgres import lane_seen
+    from partibus.control.postgres.session import ControlSession
+    from partibus.server.nodes.operations import cluster_service
+    from partibus.store.postgres.importing import lane_end
+
+    cluster = new_target("database")
+    await asyncio.to_thread(copied, data, cluster)
+    end = lane_end(cluster, 1)
+    assert end is not None
+    session = ControlSession(cluster, "test")
+    had = lane_seen.LaneEnd(end[0], end[1] + 100)
+    await session.run(partial(lane_seen.note, ends={1: had}))
+    await session.close()
+    with pytest.raises(StoreCorrupt, match=r"lane 1 .* went back: .* `partibus cluster accept 1`"):
+        await asyncio.to_thread(copied, cluster, tmp_path / "back")
+    async with cluster_service(cluster) as service:
+        await service.accept(1)
+        with pytest.raises(ArgumentError, match="Nothing was noted of lane 1"):
+            await service.accept(1)
+    await asyncio.to_thread(copied, cluster, tmp_path / "back")
+    assert await asyncio.to_thread(same, data, tmp_path / "back")

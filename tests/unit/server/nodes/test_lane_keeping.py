@@ -8,7 +8,7 @@ import pytest
 from partibus.cluster.lane_table import LaneTable
 from partibus.control.leases.memory import MemoryLeases, MemoryOwnership
 from partibus.control.ownership import LEASE_MS, NodeAddress
-from partibus.domain.errors import StoreUnavailable
+from partibus.domain.errors import StoreCorrupt, StoreUnavailable
 from partibus.server.nodes import lane_keeping
 from partibus.server.nodes.lane_keeping import LaneKeeping
 from partibus.testing.clock import ManualClock
@@ -72,6 +72,7 @@ class Node:
     def __init__(self, leases: MemoryLeases, clock: ManualClock, number: int) -> None:
         self.story: list[str] = []
         self.fails: set[int] = set()
+        self.unfit: set[int] = set()
         self.ownership = MemoryOwnership(leases, NodeAddress("127.0.0.1", number), clock)
         self.lanes = FakeLanes(number)
         self.keeping = LaneKeeping(
@@ -80,8 +81,13 @@ class Node:
             lambda lane: FakeBroker(lane, self.story, self.fails),  # type: ignore[arg-type,return-value]
             self._prepare,  # type: ignore[arg-type]
             True,
+            self._admit,
         )
         self.ownership.on_change = self.keeping.look
+
+    async def _admit(self, lane: int) -> None:
+        if lane in self.unfit:
+            raise StoreCorrupt("The lane went back.")
 
     async def _prepare(self, lane: int, broker: FakeBroker) -> int:
         self.lanes.brokers[lane] = broker
@@ -176,6 +182,17 @@ async def test_a_lane_that_cannot_be_opened_is_tried_again(bench: Bench) -> None
     one.fails = {1, 3}
     await one.ownership.start()
     one.keeping.look()
+    await until(lambda: one.served == [0, 1, 2, 3])
+
+
+async def test_a_lane_that_is_not_to_be_opened_is_left_as_it_is(bench: Bench) -> None:
+    one = Node(bench.leases, bench.clock, 1)
+    one.unfit = {2}
+    await one.ownership.start()
+    one.keeping.look()
+    await until(lambda: one.served == [0, 1, 3])
+    assert "open 2" not in one.story
+    one.unfit.clear()
     await until(lambda: one.served == [0, 1, 2, 3])
 
 
