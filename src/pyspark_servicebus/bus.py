@@ -39,7 +39,7 @@ Chunk = tuple[pa.RecordBatch, Fields | None]
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Where an entity is, as the bus told."""
+    """Where an entity is, as the bus reports it."""
 
     path: str
     generation: int

@@ -24,7 +24,7 @@ class ServiceBusDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is told."""
+        """The name for `format`."""
         return "servicebus"
 
     def __repr__(self) -> str:

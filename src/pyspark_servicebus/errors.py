@@ -69,7 +69,7 @@ def condition_of(error: BaseException) -> str | None:
 
 
 class BulkError(ServiceBusError):
-    """The bus refused something; `condition` is what AMQP clients are told."""
+    """The bus refused something; `condition` is the error condition that AMQP clients get."""
 
     def __init__(self, condition: str, text: str, retryable: bool) -> None:
         name = _NAMES.get(condition, "SERVICEBUS_REQUEST_REFUSED")

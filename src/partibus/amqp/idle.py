@@ -8,7 +8,7 @@ from typing import Final
 
 from partibus.amqp.settings import HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN
 
-# A peer is told to speak within our time-out and is given up after twice that.
+# A peer is asked to send within our time-out and is given up after twice that.
 _PATIENCE: Final = 2
 
 

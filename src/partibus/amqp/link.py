@@ -95,7 +95,7 @@ class Link:
         self.snd_settle_mode: int | None = None
         self.rcv_settle_mode: int | None = None
         self.max_message_size = session.connection.settings.max_message_size
-        # What the sender of a message above that is told; the owner may say more than we know.
+        # The error for the sender of a message above that; the owner may say more than we know.
         self.oversize_error: AmqpError | None = None
         self.remote_max_message_size = 0
         self.properties: dict[str, object] = {}

@@ -65,7 +65,7 @@ class QueuedDelivery:
 
 
 class Outgoing:
-    """What one session sends. `starved`: a link was told that it may send less than its
+    """What one session sends. `starved`: a link may send less than its
     credit, and wants to hear when there is room."""
 
     __slots__ = (

@@ -91,7 +91,7 @@ class Host:
         self._find = find
         self._answer = answer
         self._store_facts = store_facts
-        """How each store of this process is; told with every pong."""
+        """How each store of this process is; sent with every pong."""
         self._receivers: dict[int, FarReceiver] = {}
         self.is_closed = False
         self.is_quiet = False

@@ -471,7 +471,7 @@ def in_one_file(content: bytes) -> bytes:
 
 
 def copied_generation(file: Path) -> int:
-    """The generation of a copy; less than any when it cannot be told."""
+    """The generation of a copy; less than any when it cannot be read."""
     if not file.exists():
         return -1
     connection = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)

@@ -59,7 +59,7 @@ class ChangeLog:
         return int(rows[0][0]) if rows else 0
 
     def news(self) -> News | None:
-        """What has changed since `seen`; None when that can no longer be told. Whoever has taken
+        """What has changed since `seen`; None when that is no longer known. Whoever has taken
         it over moves `seen` on to its last number."""
         rows = self._read(
             "SELECT change_id, entity_id, scope FROM change WHERE change_id > ? ORDER BY change_id",

@@ -217,7 +217,7 @@ def fragment_bytes_max(spec: QueueSpec | TopicSpec, profile: Profile) -> int:
 def _shows_total(profile: Profile) -> bool:
     """Whether clients are shown the size of all fragments together (SEED-19, SEED-24).
 
-    Where sizes are free, a total could not be told from a size that was asked for."""
+    Where sizes are free, a total could not be distinguished from a size that was asked for."""
     return profile.size_is_per_fragment and profile.entity_megabytes is not None
 
 

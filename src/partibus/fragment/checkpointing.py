@@ -88,7 +88,7 @@ class Checkpoints:
     ) -> None:
         """Take all these fragments as they are now; `done` is called when that is durable.
 
-        One that is under way and not all taken is overtaken, and never told."""
+        One that is under way and not all taken is overtaken, and its `done` is never called."""
         self._taken += 1
         self._changed = {**self._pending, **self._changed}
         self._position = self._store.position

@@ -1,6 +1,6 @@
 """The spans of traced messages: send, store, deliver, settle and forward.
 
-Owns what is a span of the server, when it begins and ends, and what is told with it, by the
+Owns what is a span of the server, when it begins and ends, and what is recorded with it, by the
 messaging conventions of OpenTelemetry. A span is recorded when it has ended, so nothing is held
 for messages that wait. Only messages whose sender sampled its trace have spans. What a recorder
 does with them is `server.telemetry`'s; without one, links and couriers hold None and do nothing.

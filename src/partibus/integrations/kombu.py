@@ -1,7 +1,7 @@
 """Kombu's own Service Bus transport, let through to a server with a port and without TLS.
 
 Owns one thing: the connection string. Kombu takes only the cloud's names (it appends the
-vendor's domain) and cannot be told of a port or of the emulator's way to connect, because it
+vendor's domain) and cannot be given a port or the emulator's way to connect, because it
 splits its URL at every semicolon. Everything else is Kombu's, unchanged. Used by applications,
 never by the server; Celery takes it by name:
 

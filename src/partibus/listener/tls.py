@@ -1,7 +1,7 @@
 """TLS for a server without certificates: a development CA, made on first need.
 
 Owns the directory with the CA and the server's certificate. It must never make a CA where a
-usable one lies: clients have been told to trust that one. `cryptography` is imported only
+usable one lies: clients have been configured to trust that one. `cryptography` is imported only
 when something must be made, which keeps later starts quick. Called by the server at start,
 by the listener on a ClientHello (through `served_certificate`), and by `partibus cert`.
 """
@@ -85,7 +85,7 @@ class DevelopmentAuthority:
             ) from error
 
     def noted_names(self) -> tuple[str, ...]:
-        """The names of the certificate that is here; none when it cannot be told."""
+        """The names of the certificate that is here; none when it cannot be read."""
         try:
             return self._note()[1]
         except (OSError, ValueError, KeyError, TypeError):

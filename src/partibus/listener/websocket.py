@@ -16,7 +16,7 @@ from wsproto.frame_protocol import CloseReason
 from partibus.listener.deadlines import Deadlines
 from partibus.listener.tcp import AmqpProtocol, Client
 
-# Messages that we send. Some WebSocket libraries refuse larger ones unless told otherwise:
+# Messages that we send. Some WebSocket libraries refuse larger ones unless configured otherwise:
 # Go's coder/websocket above 32 KiB, Java's Proton transport above 64 KiB, Python's aiohttp
 # above 4 MiB.
 SENT_MESSAGE_BYTES_MAX: Final = 32 * 1024

@@ -90,7 +90,7 @@ class HealthReport:
         return [number for number, store in self.stores.items() if store.writes]
 
     def _faulty(self) -> list[str]:
-        """The stores that do not write; those of lost workers are told with them."""
+        """The stores that do not write; those of lost workers are among them."""
         down = [number for number, store in self.stores.items() if store.state == DOWN]
         stuck = [number for number, store in self.stores.items() if store.state == STUCK]
         texts = [f"Store {_list(down)} is down; it is being probed."] if down else []

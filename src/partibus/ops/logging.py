@@ -46,18 +46,18 @@ class JsonForm(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime(TIME_FORMAT, time.gmtime(record.created))
-        told: dict[str, Any] = {
+        line: dict[str, Any] = {
             "time": f"{moment}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if self._process:
-            told["process"] = self._process
-        told |= _facts(record)
+            line["process"] = self._process
+        line |= _facts(record)
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False, default=str)
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
 
 
 def configure_logging(
@@ -79,7 +79,7 @@ def set_level(level: str) -> None:
     logging.getLogger().setLevel(number)
     # The loop's own chatter (which selector it uses) is not news to anybody.
     logging.getLogger("asyncio").setLevel(max(number, logging.WARNING))
-    # What administrators change is told at every level.
+    # What administrators change is logged at every level.
     logging.getLogger(AUDIT).setLevel(logging.INFO)
 
 

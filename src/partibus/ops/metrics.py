@@ -288,7 +288,7 @@ class EntityText:
             names = [(entity["name"], entity["kind"]) for entity in entities]
             if names != self._names or not self._blocks[0]:
                 self._begin(names)
-            # What is told of an entity is the same object for as long as it is true.
+            # The figures of an entity are the same object for as long as they are valid.
             rows = [
                 row if entity is before and row else _row_of(entity)
                 for entity, before, row in zip(entities, self._entities, self._rows, strict=True)

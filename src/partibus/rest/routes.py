@@ -207,7 +207,7 @@ async def _renew(plane: DataPlane, request: Request) -> Response:
 
 
 async def _read(plane: DataPlane, request: Request) -> Response:
-    """Many try to read a queue so; nothing is looked up, and no right is needed to be told."""
+    """Many try to read a queue so; nothing is looked up, and no right is needed for this answer."""
     response = fault(MessagesNotRead())
     response.headers["allow"] = "POST, DELETE"
     return response

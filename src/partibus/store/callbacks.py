@@ -1,8 +1,8 @@
 """Telling callers what became of their requests.
 
-Owns two promises: a callback that raises does not keep the others from being told, and a thread
-that does the work outlives the loop. The callers' callbacks run on the loop thread; the threads
-only hand their news there.
+Owns two promises: a callback that raises does not prevent the others from being called, and a
+thread that does the work outlives the loop. The callers' callbacks run on the loop thread; the
+threads only hand their news there.
 """
 
 import logging

@@ -124,7 +124,7 @@ class Store(Protocol):
     Every method is called on one thread, the loop thread, and every callback runs there,
     never inside the call that was given it. The order of `done`s is the order of appends,
     also when they fail; a store that went down accepts appends again only after every
-    failure was told and `on_state` heard of it.
+    failure was reported and `on_state` was called.
     """
 
     state: StoreState
@@ -208,7 +208,7 @@ class Store(Protocol):
     def compact(self, done: Done) -> bool:
         """Give space back that live bodies keep among dead ones, in the background.
 
-        False when there is nothing worth doing now, or it is being done; otherwise `done` is told
+        False when there is nothing worth doing now, or it is being done; otherwise `done` is called
         when one step is over. References stay what they were."""
         ...
 

@@ -190,7 +190,7 @@ class MemoryStore:
         self._change(StoreState.DOWN)
 
     def heal(self) -> None:
-        """Come up again, after every failure was told."""
+        """Come up again, after every failure was reported."""
         self._settle_waiting()
         self._change(StoreState.UP)
 

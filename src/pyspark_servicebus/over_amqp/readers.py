@@ -34,7 +34,7 @@ class PeekReader(AmqpReader):
     """A snapshot over AMQP."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task for each range; a single one where the ranges cannot be told."""
+        """One task for each range; a single one where the ranges are unknown."""
         options = self.options
         access = Access(options.credentials, options.entity, options.patience_s)
         place = Place(options.entity, options.sub_queue, access)

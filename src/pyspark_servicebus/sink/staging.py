@@ -186,7 +186,7 @@ def query_series() -> str:
         raise BulkError(
             "amqp:not-implemented",
             "deliver=staged: Spark does not say which query this is, so its batches cannot be "
-            "told apart. Write deliver=dedup.",
+            "distinguished. Write deliver=dedup.",
             False,
         )
     return query

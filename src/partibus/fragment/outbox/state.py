@@ -175,7 +175,7 @@ class Outbox:
         return place
 
     def has_room_for(self, purpose: Purpose, path: str) -> bool:
-        """Whether one more destination can be told apart from the others."""
+        """Whether one more destination can be distinguished from the others."""
         return (purpose, path) in self._route_numbers or len(self.routes) < ROUTES_MAX // 2
 
     def restore_routes(self, routes: list[tuple[Purpose, str]]) -> None:

@@ -319,7 +319,7 @@ class MessageTable:
     def copies(self, from_sequence: int) -> Iterator[Held]:
         """Copies of the messages from a sequence on, in order; nothing is taken out.
 
-        They are active, whatever they were before: who looks is told where a message is."""
+        They are active, whatever they were before: a reader sees where a message is now."""
         for index in range(max(0, self._chunk_index(from_sequence)), len(self._chunks)):
             chunk = self._chunks[index]
             rows = chunk.rows

@@ -52,7 +52,7 @@ def _prepare(machine: Machine, part: Command, now_ms: int, step: Effects) -> Non
 
 
 def _failure(machine: Machine, part: Command, step: Effects) -> BusError | None:
-    """What a part's own port would have been told of a refusal; the first counts."""
+    """The refusal that a part's own port would have received; the first counts."""
     lost = False
     for effect in step.outward:
         if isinstance(effect, Refused | Failed):
@@ -71,6 +71,6 @@ def _failure(machine: Machine, part: Command, step: Effects) -> BusError | None:
 
 
 def _take_back(prepared: list[tuple[Machine, Change]], error: BusError) -> None:
-    """The newest first: each finds the state that it left. Their own answers are not told."""
+    """The newest first: each finds the state that it left. Their own answers are not sent."""
     for machine, change in reversed(prepared):
         machine.abort(change, error, Effects())

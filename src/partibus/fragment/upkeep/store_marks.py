@@ -20,8 +20,8 @@ _LAYOUT: Final = struct.Struct("<B16sIQI")
 
 
 class StoreMarks:
-    """The namespace's id and the store's number in it, once it was told, and the highest the store
-    has seen: of the catalog's generations and of the ids of fragments."""
+    """The namespace's id and the store's number in it, once they are known, and the highest that
+    the store has seen: of the catalog's generations and of the ids of fragments."""
 
     __slots__ = ("fragment_max", "generation", "is_due", "namespace", "number")
 

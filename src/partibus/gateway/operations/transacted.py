@@ -1,7 +1,7 @@
 """Operations of the management node that join a transaction (SCH-7, TXN-1).
 
 Owns how each of them is taken in: settlement by token, scheduling, and the cancellation of
-what was scheduled. Answers are provisional, as on links; what is scheduled is told its
+what was scheduled. Answers are provisional, as on links; what is scheduled is given its
 numbers at once, since clients wait for them before they commit.
 """
 

@@ -41,7 +41,7 @@ class Recovery:
 
 @dataclass(slots=True)
 class Adoption:
-    """What was done, in words; and what the catalog is still to be told."""
+    """What was done, in words; and what is still to be written to the catalog."""
 
     steps: list[str] = field(default_factory=list)
     recoveries: list[Recovery] = field(default_factory=list)

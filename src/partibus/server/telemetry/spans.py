@@ -1,7 +1,7 @@
 """Spans of the gateway as the SDK of OpenTelemetry takes them.
 
-Owns the kinds of spans and how an error is told. The SDK's queue is bounded and a thread of its own
-exports it: recording never waits, and what a collector does not take in time is dropped there.
+Owns the kinds of spans and how an error is reported. The SDK's queue is bounded and a thread of its
+own exports it: recording never waits, and what a collector does not take in time is dropped there.
 """
 
 from typing import Final

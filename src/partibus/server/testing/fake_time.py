@@ -2,7 +2,7 @@
 
 Owns the time of one namespace on a server for tests (docs/adr/0019-test-namespaces.md). It runs
 as the machine's clock does, and `advance` adds to it: what falls due on the way is run at its own
-moment and in its order, before the call returns. Only what is told of messages and entities is on
+moment and in its order, before the call returns. Only what concerns messages and entities is on
 this time. Connections, heartbeats and tokens stay on the machine's, since the clients do. Made by
 the node, advanced by the clock service.
 """

@@ -184,7 +184,7 @@ class CommitThread:
         return True
 
     def resume(self) -> None:
-        """Take entries again, now that every failure was told."""
+        """Take entries again, now that every failure was reported."""
         with self._wake:
             self._refusing = False
 
@@ -251,7 +251,7 @@ class CommitThread:
         """Refuse all that waits; under the lock, so that refusals stay in order.
 
         What was written is withdrawn before that: a process that ends now must not leave to the
-        next start an entry whose sender was told that it is not stored."""
+        next start an entry that was reported to its sender as not stored."""
         name = self._engine.name
         _log.error("%s: a commit failed, the store is down: %r", name, error)
         text = f"The {name} is down: {error}. It is probed; try again."

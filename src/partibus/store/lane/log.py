@@ -202,7 +202,7 @@ class LaneLog:
         self._table.append(payload.body_bytes)
 
     def _whole_entry(self, position: int, payload: Payload) -> bytes:
-        """In memory; how far the log is durable is nothing that such an engine needs to be told."""
+        """In memory; such an engine does not need to know how far the log is durable."""
         header = pack_header(self._seed, position, 0, payload.length, payload.count, payload.crc)
         return b"".join([header, *payload.parts])
 
