@@ -24,6 +24,10 @@ CONNECT_S: Final = 2
 """For each of the hosts that an address names; no less can be asked for."""
 WORK_MS: Final = 2000
 """What takes longer comes too late to renew a lease (`SERVE_MS`)."""
+IDLE_MS: Final = 10_000
+"""Within a transaction, for a node that hangs while it has the writer's turn. Longer than a
+statement: a configuration with thousands of entities is compared between two of them, and no lease
+waits for it."""
 
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 SyncConnection = psycopg.Connection[tuple[Any, ...]]
@@ -65,7 +69,7 @@ def _options(purpose: str) -> dict[str, Any]:
         "connect_timeout": CONNECT_S,
         "application_name": f"partibus-{purpose}",
         "options": f"-c statement_timeout={WORK_MS}"
-        f" -c idle_in_transaction_session_timeout={WORK_MS}",
+        f" -c idle_in_transaction_session_timeout={IDLE_MS}",
         "tcp_user_timeout": WORK_MS,
         "keepalives_idle": 2,
         "keepalives_interval": 1,
