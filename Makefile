@@ -21,6 +21,8 @@ PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 6 --dist worksteal --
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/console
 SPARK_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/spark
+# A cluster of three nodes over two databases, where a test starts one server; the files of a folder share it.
+ON_CLUSTER := PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python tools/suite_part.py --dist loadfile
 # A test that failed in the crowd gets one more run alone, and is named as unstable if it passes then.
 # Every part runs to its end, so that one run shows all that fails. One after the other: the Spark
 # tests need both cores of a small machine, and beside them all the others take twice as long.
@@ -180,8 +182,8 @@ test-spark42: install ## some of the Spark tests with Spark 4.2, if make spark42
 		echo "left out: Spark 4.2. Bring it: make spark42"; [ -z "$${PARTIBUS_CI:-}" ]; \
 	fi
 
-test-cluster: install ## the conformance tests against a node of three, over two databases; needs PostgreSQL
-	PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python -m pytest --numprocesses 2 tests/nodes tests/conformance
+test-cluster: install ## all conformance tests against a cluster of three nodes over two databases; needs PostgreSQL
+	$(ON_CLUSTER) --numprocesses 4 tests/nodes tests/conformance
 
 test-all: lint ## the test suite with the slow tests
 	@$(call all_tests,)

@@ -65,6 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in ours:
         item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
     if os.environ.get(ON_CLUSTER):
+        for item in ours:
+            item.add_marker(pytest.mark.group("postgres"))
         left_out = [item for item in ours if one_machine.reason(item) is not None]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)

@@ -13,8 +13,19 @@ import pytest
 HERE: Final = Path(__file__).parent
 
 LEFT_OUT: Final = {
-    "kit/": "the kit for test suites is a server in memory, with a time of its own",
+    "bulk/test_protocol.py::test_a_worker_that_was_killed": "it kills a worker by its number",
+    "bulk/test_stages.py::test_a_worker_is_killed": "it kills a worker by its number",
     "emulator/test_tools.py": "--emulator replaces the vendor's container, which is one server",
+    "kit/": "the kit for test suites is a server in memory, with a time of its own",
+    "live/test_partitions.py": "it asks which worker has which partition",
+    "partitioning/test_creation.py::test_a_message_is_in_the_directory_of_its_store": (
+        "it reads the files of a store"
+    ),
+    "rest/test_refusals.py::test_clients_read_the_number_of_a_store": (
+        "the place of a store is a directory, which the log names"
+    ),
+    "test_root_key.py": "the command that shows a secret key reads the data directory",
+    "topics/test_restart.py::test_a_message_is_stored_once": "it counts the bytes of its files",
 }
 """By the beginning of the test's id under this folder."""
 

@@ -7,13 +7,14 @@ The test speaks to the first node; the lanes of what it uses are spread over all
 
 import asyncio
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import psycopg
 
@@ -23,10 +24,13 @@ from partibus.server.nodes.operations import cluster_service
 from support.postgres import PostgresServer
 from support.server import ServerProcess
 
+PATIENT_NODE: Final = Path(__file__).with_name("patient_node.py")
 NODES: Final = 3
 DATABASES: Final = 2
 LANES: Final = 6
-SETTLED_S: Final = 60.0
+# Three nodes start where a test counts on one server.
+READY_SECONDS_MAX: Final = 180.0
+SETTLED_S: Final = 180.0
 _numbers: Final = count(1)
 
 
@@ -36,6 +40,7 @@ class _Node(ServerProcess):
     def __init__(self, directory: Path, log: Path, config: Path, *flags: str) -> None:
         super().__init__(directory, config, *flags)
         self.log = log
+        self.needs_key = False
 
 
 class ClusterServer(ServerProcess):
@@ -43,9 +48,11 @@ class ClusterServer(ServerProcess):
 
     postgres: PostgresServer | None = None
     """The server of the databases, for all clusters of this process of the tests."""
+    _known: ClassVar[dict[Path, list[str]]] = {}
+    """By directory: a server that is started there again finds what the one before has left."""
 
     def __init__(self, directory: Path, config: Path, *flags: str) -> None:
-        shared = [*_of_cluster(flags), *self._databases()]
+        shared = [*_of_cluster(flags), *self._databases(directory)]
         super().__init__(directory, config, *shared, "--cluster-tls", _certificates(0))
         self._others = [
             _Node(
@@ -58,19 +65,27 @@ class ClusterServer(ServerProcess):
             )
             for number in range(1, NODES)
         ]
+        for node in (self, *self._others):
+            node.program = [sys.executable, "-P", str(PATIENT_NODE)]
+            node.ready_seconds_max = READY_SECONDS_MAX
 
-    def _databases(self) -> list[str]:
+    def _databases(self, directory: Path) -> list[str]:
         assert self.postgres is not None, "the conftest of the conformance tests starts it"
-        self._control, *stores = (_new_database(self.postgres) for _ in range(1 + DATABASES))
+        self._is_new = directory not in self._known
+        if self._is_new:
+            self._known[directory] = [_new_database(self.postgres) for _ in range(1 + DATABASES)]
+        self._control, *stores = self._known[directory]
         return ["--cluster", self._control, *(w for at in stores for w in ("--store", at))]
 
     def start(self) -> None:
         """Start all nodes; returns when the lanes are spread over them."""
         try:
+            if not self._is_new:
+                self._ask(self._evict_all)
+            self._is_new = False
             super().start()
             self._each(ServerProcess.start)
-            with ThreadPoolExecutor(1) as pool:  # the caller may be within a loop
-                pool.submit(asyncio.run, self._settle()).result()
+            self._ask(self._settle)
         except BaseException:
             self._kill_what_runs()  # nobody else would: the test has no server yet
             raise
@@ -80,9 +95,20 @@ class ClusterServer(ServerProcess):
         if self.is_running:
             super().sigkill()
 
+    def _ask(self, question: Callable[[], Coroutine[None, None, None]]) -> None:
+        """As an operator; in a thread, since the caller may be within a loop."""
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: asyncio.run(question())).result()
+
     async def _settle(self) -> None:
         async with cluster_service(self._control) as service:
             await service.rebalance(SETTLED_S)
+
+    async def _evict_all(self) -> None:
+        """Nodes that were killed hold their lanes for as long as a lease lasts."""
+        async with cluster_service(self._control) as service:
+            for node in (await service.status())["nodes"]:
+                await service.evict(node["node"], force=True)
 
     def sigkill(self) -> None:
         """The power cut for the whole cluster; the databases stay."""
@@ -116,7 +142,7 @@ def _of_cluster(flags: tuple[str, ...]) -> list[str]:
 
 def _place(directory: Path, number: int) -> Path:
     place = directory / f"node-{number}"
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     return place
 
 

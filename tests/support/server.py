@@ -81,6 +81,8 @@ class ServerProcess:
         """What the command is begun with, to run it in a network of its own."""
         self.environment: dict[str, str] = {}
         """Beside the ordinary one."""
+        self.program = [sys.executable, "-m", "partibus"]
+        self.ready_seconds_max = READY_SECONDS_MAX
         self.needs_key = True
         """False for who wants the READY line of a later start as it is, without its key."""
 
@@ -114,8 +116,7 @@ class ServerProcess:
         """Start and return once the READY line is out; a restart keeps the port."""
         assert self._process is None, "the server runs already"
         port = str(self._ready.amqp_port) if self._ready else "0"
-        command = [*self.runs_on, sys.executable, "-m", "partibus", "serve"]
-        command += ["--data", str(self.data)]
+        command = [*self.runs_on, *self.program, "serve", "--data", str(self.data)]
         command += ["--config", str(self._config), "--port", port]
         command += ["--tls-port", "0", "--http-port", "0", *self._flags]
         with self.log.open("ab") as log:
@@ -129,7 +130,7 @@ class ServerProcess:
         self._lines = queue.SimpleQueue()
         threading.Thread(target=self._read, args=(self._process, self._lines), daemon=True).start()
         try:
-            line = self._lines.get(timeout=READY_SECONDS_MAX)
+            line = self._lines.get(timeout=self.ready_seconds_max)
         except queue.Empty:
             line = ""
         if line is None or not line.startswith("PARTIBUS READY"):
