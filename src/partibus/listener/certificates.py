@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from partibus.domain.errors import ConfigError
+from partibus.domain.errors import ArgumentError, ConfigError
 
 CA_COMMON_NAME: Final = "Partibus development CA"
 # A common name holds 64 characters at most; the alternative names carry the rest.
@@ -60,6 +60,28 @@ class Authority:
         """A server certificate with the CA's behind it, and its private key, as PEM; that of a
         peer is shown when it connects as well."""
         key = ec.generate_private_key(ec.SECP256R1())
+        return self._sign(key.public_key(), names, now_ms, until_ms, is_peer), _key_pem(key)
+
+    def certify(self, request: bytes, name: str, now_ms: int, until_ms: int) -> bytes:
+        """The certificate of a peer for the key of a request; of the request only the key counts.
+        ArgumentError when it is not one."""
+        try:
+            read = x509.load_pem_x509_csr(request)
+            key = read.public_key()
+        except ValueError as error:
+            raise ArgumentError(f"The request for a certificate cannot be read: {error}") from error
+        if not read.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey):
+            raise ArgumentError("The request for a certificate is not signed by its own EC key.")
+        return self._sign(key, (name,), now_ms, until_ms, True)
+
+    def _sign(
+        self,
+        key: ec.EllipticCurvePublicKey,
+        names: tuple[str, ...],
+        now_ms: int,
+        until_ms: int,
+        is_peer: bool,
+    ) -> bytes:
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         purposes = [ExtendedKeyUsageOID.SERVER_AUTH]
         if is_peer:
@@ -76,15 +98,14 @@ class Authority:
             .add_extension(authority_key, critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        chain = certificate.public_bytes(serialization.Encoding.PEM) + self.certificate_pem()
-        return chain, _key_pem(key)
+        return certificate.public_bytes(serialization.Encoding.PEM) + self.certificate_pem()
 
 
 def make_authority(now_ms: int, until_ms: int, name: str = CA_COMMON_NAME) -> Authority:
     """A new CA with a new key."""
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
-        _builder(name, key, now_ms, until_ms)
+        _builder(name, key.public_key(), now_ms, until_ms)
         .issuer_name(_name(name))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
@@ -120,13 +141,23 @@ def read_facts(path: Path) -> Facts:
     )
 
 
-def bundle(first: bytes, others: bytes, now_ms: int) -> bytes:
-    """PEM with a certificate, and those of the others that have not ended, each once."""
-    found = [x509.load_pem_x509_certificate(first)]
-    for other in x509.load_pem_x509_certificates(others) if others else ():
-        if other not in found and other.not_valid_after_utc > _moment(now_ms):
-            found.append(other)
+def bundle(certificates: bytes, now_ms: int) -> bytes:
+    """PEM with the first certificate, and those of the others that have not ended, each once."""
+    found: list[x509.Certificate] = []
+    for each in x509.load_pem_x509_certificates(certificates):
+        if each not in found and (not found or each.not_valid_after_utc > _moment(now_ms)):
+            found.append(each)
     return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in found)
+
+
+class NodeKey:
+    """A new key of a node, and the request to have it signed under the node's name."""
+
+    def __init__(self, name: str) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        self.pem = _key_pem(key)
+        request = x509.CertificateSigningRequestBuilder().subject_name(_name(name))
+        self.request = request.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def _names_of(certificate: x509.Certificate) -> tuple[str, ...]:
@@ -139,16 +170,16 @@ def _names_of(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def _builder(
-    common_name: str, key: ec.EllipticCurvePrivateKey, now_ms: int, until_ms: int
+    common_name: str, key: ec.EllipticCurvePublicKey, now_ms: int, until_ms: int
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(_name(common_name))
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(_moment(now_ms) - BACKDATED)
         .not_valid_after(_moment(until_ms))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
 

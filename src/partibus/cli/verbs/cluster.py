@@ -90,26 +90,103 @@ def init(
 
 
 @app.command()
-def join(directory: Directory, authority: Authority, name: Name) -> None:
+def join(
+    directory: Directory,
+    name: Name,
+    authority: Annotated[
+        Path | None,
+        typer.Option("--authority", metavar="DIR", help="The directory of the authority."),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            metavar="TOKEN",
+            envvar="PARTIBUS_JOIN_TOKEN",
+            help="What `partibus cluster admit` has printed, in place of --authority.",
+        ),
+    ] = None,
+) -> None:
     """Create the certificate of another node; copy the directory to its machine.
 
-    Run it where the cluster was created. With the name of an existing node, its certificate is
-    renewed.
+    Run it where the cluster was created, or with a token on the machine of the node. With the name
+    of an existing node, its certificate is renewed.
 
     Example:
 
         partibus cluster join ./node-2 --authority /etc/partibus/cluster --name node-2
     """
+    import asyncio
+
     from partibus.domain.clock import SystemClock
     from partibus.domain.errors import BusError
     from partibus.server.failure import report
     from partibus.server.nodes.certificates import make_node
 
+    if (authority is None) == (token is None):
+        raise typer.BadParameter("Give either --authority or --token.")
     try:
-        make_node(authority, directory, name, SystemClock())
+        if authority is not None:
+            make_node(authority, directory, name, SystemClock())
+        elif token is not None:
+            from partibus.server.nodes.admission import join_by_token
+
+            asyncio.run(join_by_token(directory, token, name, SystemClock()))
     except (BusError, OSError) as error:
         raise typer.Exit(report(error)) from error
-    typer.echo(f"{directory}: the certificate of {name}; copy the directory to its machine")
+    where = "" if authority is None else "; copy the directory to its machine"
+    typer.echo(f"{directory}: the certificate of {name}{where}")
+
+
+@app.command()
+def admit(
+    authority: Authority,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Where new nodes reach this machine.")
+    ],
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535)] = 0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", metavar="N", min=0.0, help="How long the token is valid.")
+    ] = 15.0,
+) -> None:
+    """Print a token with which new nodes get certificates, and sign them until it expires.
+
+    The key of the authority stays here, and the key of a node on its machine. Ctrl-C ends it, and
+    the token with it.
+
+    Example:
+
+        partibus cluster admit --authority ./node-1 --host 10.0.0.1
+    """
+    import asyncio
+    import contextlib
+
+    from partibus.domain.errors import BusError
+    from partibus.ops.logging import configure_logging
+    from partibus.server.failure import report
+
+    configure_logging("info")
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_admit(authority, host, port, minutes))
+    except (BusError, OSError) as error:
+        raise typer.Exit(report(error)) from error
+
+
+async def _admit(authority: Path, host: str, port: int, minutes: float) -> None:
+    import asyncio
+
+    from partibus.domain.clock import SystemClock
+    from partibus.server.nodes.admission import Admission, JoinToken
+
+    clock = SystemClock()
+    admission = Admission(authority, clock.now_ms() + round(60_000 * minutes), clock)
+    server = await admission.serve(host, port)
+    async with server:
+        number = int(server.sockets[0].getsockname()[1])
+        token = JoinToken(host, number, admission.until_ms, admission.secret)
+        typer.echo(token.text())
+        await asyncio.sleep(60 * minutes)
 
 
 @app.command()

@@ -39,7 +39,7 @@ def make_cluster(directory: Path, name: str, clock: Clock) -> None:
             f"{directory} already holds the authority of a cluster, which its nodes trust. Make "
             "the certificate of a further node with `partibus cluster join`, or use another one."
         )
-    _check_name(name)
+    check_name(name)
     now_ms = clock.now_ms()
     authority = make_authority(now_ms, now_ms + CA_VALIDITY_DAYS * DAY_MS, AUTHORITY_NAME)
     make_private_directory(directory)
@@ -49,7 +49,7 @@ def make_cluster(directory: Path, name: str, clock: Clock) -> None:
 
 def make_node(authority_directory: Path, directory: Path, name: str, clock: Clock) -> None:
     """The certificate of a further node, or a new one of the same node."""
-    _check_name(name)
+    check_name(name)
     if not has_authority(authority_directory):
         raise ConfigError(
             f"{authority_directory} does not hold the authority of a cluster ({CA_FILE} and "
@@ -83,18 +83,31 @@ def node_name(directory: Path) -> str:
 def _write_node(
     directory: Path, name: str, authority: Authority, now_ms: int, trusted: bytes = b""
 ) -> None:
-    until_ms = min(now_ms + VALIDITY_DAYS * DAY_MS, authority.until_ms)
+    until_ms = node_until_ms(authority, now_ms)
     certificate, key = authority.issue((name,), now_ms, until_ms, is_peer=True)
+    write_signed(directory, certificate, key, authority.certificate_pem() + trusted, now_ms)
+
+
+def node_until_ms(authority: Authority, now_ms: int) -> int:
+    """When a certificate that is made now ends: never after that of its authority."""
+    return min(now_ms + VALIDITY_DAYS * DAY_MS, authority.until_ms)
+
+
+def write_signed(
+    directory: Path, certificate: bytes, key: bytes, authorities: bytes, now_ms: int
+) -> None:
+    """What a node needs. It goes on trusting the authorities that it has: while one is replaced,
+    other nodes still show certificates of the old one."""
     make_private_directory(directory)
+    before = directory / CA_FILE
+    authorities += before.read_bytes() if before.exists() else b""
     write_private(directory / KEY_FILE, key)
     write_private(directory / CERTIFICATE_FILE, certificate)
-    before = directory / CA_FILE
-    trusted += before.read_bytes() if before.exists() else b""
-    # While an authority is replaced, other nodes still show certificates of the old one.
-    write_private(before, bundle(authority.certificate_pem(), trusted, now_ms))
+    write_private(before, bundle(authorities, now_ms))
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """ArgumentError when no node can have that name."""
     if not _NODE_NAME.fullmatch(name):
         raise ArgumentError(
             f"'{name}' is not a valid name of a node: up to 63 lower-case letters, digits and "

@@ -4,6 +4,7 @@ other."""
 import ssl
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from partibus.cli.verb_table import command_tree
@@ -49,3 +50,17 @@ def test_what_is_missing_or_wrong_is_named(tmp_path: Path) -> None:
     assert code == 2 and "partibus cluster init" in text
     code, text = cluster("init", str(tmp_path / "c"), "--name", "Not a name")
     assert code != 0 and "is not a valid name of a node" in text
+
+
+def test_a_token_is_printed_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The log of the process belongs to pytest here.
+    monkeypatch.setattr("partibus.ops.logging.configure_logging", lambda level: None)
+    assert cluster("init", str(tmp_path))[0] == 0
+    words = ("admit", "--authority", str(tmp_path), "--host", "127.0.0.1", "--minutes", "0")
+    code, text = cluster(*words)
+    assert code == 0 and text.startswith("partibus-join-")
+    node = str(tmp_path / "node")
+    code, told = cluster("join", node, "--name", "b", "--token", text.split()[0])
+    assert code != 0 and "The token has expired" in told
+    code, told = cluster("join", node, "--name", "b")
+    assert code == 2 and "either --authority or --token" in told
