@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from cluster import command_of, descendants
 
@@ -43,12 +43,19 @@ def killable_bus(place: Path) -> Iterator[Bus]:
         yield bus
 
 
+class Place(Protocol):
+    """A bus, or what stands in front of it."""
+
+    @property
+    def connection_string(self) -> str: ...
+
+
 class Driver:
     """The program of driver.py: what it says, and its processes."""
 
     def __init__(
         self,
-        bus: Bus,
+        bus: Place,
         master: str,
         name: str,
         place: Path,

@@ -64,7 +64,12 @@ class Stand:
 
     def options(self, queue: str, **given: object) -> dict[str, str]:
         """The options of a source or sink."""
-        options = {"connectionString": self.balancer.connection_string, "queue": queue}
+        options = {
+            "connectionString": self.balancer.connection_string,
+            "queue": queue,
+            # On a machine that is very busy nodes lose their leases, and find them again.
+            "retryDuration": "180s",
+        }
         return options | {name: str(value) for name, value in given.items()}
 
     def heal(self) -> None:

@@ -141,3 +141,29 @@ def test_a_node_that_stands_still_is_waited_for_no_longer_than_needed(
         frozen.resume()
     query.stop()
     stand.await_left(queue, 0, 0, 0)
+
+
+@pytest.mark.parametrize("away", [killed, *SLOW_WAYS])
+@pytest.mark.parametrize("mode", ["cursor", "claim"])
+def test_the_next_run_reads_the_batch_again_at_the_new_owners(
+    stand: Stand, mode: str, away: Away
+) -> None:
+    """The driver dies in the middle of a batch, and the owner of a fragment with it."""
+    queue = stand.queue()
+    sent = stand.fill(queue, 300)
+    given = stand.options(queue, mode=mode, cursor="c", claimOwner="o", maxMessagesPerTrigger=120)
+    log = Log()
+    died = Query(log, given)
+    first = died.batch() or []
+    assert died.plan()
+    seen = texts(died.read())
+    away(stand, stand.owner_of(queue, 0))
+    after = Query(log, given)
+    again = after.read()
+    after.commit()
+    once_each(texts(again), seen)
+    once_each(texts(first) + texts(again) + texts(drain(after, 60)), sent)
+    died.stop()
+    assert after.batch() is None
+    after.stop()
+    stand.await_left(queue, 0 if mode == "claim" else 300, 0, 0)
