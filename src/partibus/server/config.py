@@ -1,9 +1,10 @@
 """The settings of `serve`: defaults < [server] and [tls] of the file < PARTIBUS_* < flags.
 
-Owns what can be set, what each setting may hold and where its value came from. It opens no
-directory and no port, and decides nothing that needs one. Every wrong value is a
-`ConfigError` that names its origin. Called by the CLI's `serve` and by the test kit. The limits
-of the profile may be set in the table [limits] of the file (`control.declared.limits_config`).
+Owns what can be set and where each value came from; what a setting may hold is decided in
+`setting_values`. It opens no directory and no port, and decides nothing that needs one. Every wrong
+value is a `ConfigError` that names its origin. Called by the CLI's `serve` and by the test kit. The
+limits of the profile may be set in the table [limits] of the file
+(`control.declared.limits_config`).
 
 | key, --flag | variable | holds | default |
 |---|---|---|---|
@@ -48,8 +49,7 @@ In emulator mode (`server.emulator`) and for test suites (`server.testing`) some
 another default.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -60,33 +60,21 @@ from partibus.control.declared.fields import refuse_unknown
 from partibus.control.declared.limits_config import with_limits
 from partibus.control.jwt_tokens import JwtSettings
 from partibus.domain.errors import ArgumentError, ConfigError
-from partibus.domain.limits import SELFHOST, Profile, profile_named
-from partibus.domain.quantities import size_bytes
-from partibus.ops.logging import LOG_FORMATS, LOG_LEVELS, TEXT
-from partibus.ops.metrics_access import ACCESS, LOOPBACK
+from partibus.domain.limits import SELFHOST, Profile
+from partibus.ops.logging import TEXT
+from partibus.ops.metrics_access import LOOPBACK
 from partibus.server import emulator
 from partibus.server.nodes import settings as clustering
+from partibus.server.setting_values import MERGED, READERS, read_setting
 from partibus.server.telemetry import environment as telemetry
 from partibus.server.testing import reset as testing
-from partibus.store.postgres.address import SCHEMES, is_database, lane_name
+from partibus.store.postgres.address import is_database, lane_name
 from partibus.store.room import FREE_MIN, FreeMin
 
 ENVIRONMENT_PREFIX: Final = "PARTIBUS_"
-_PORT_MAX: Final = 65_535
-# More stores or workers than this are a slip of the finger, not a machine.
-_STORES_MAX: Final = 1_024
-_WORKERS_MAX: Final = 1_024
-_WORKER_TIMEOUT_S_MAX: Final = 3_600
-# Less would not hold a few messages of 1 MB on their way.
-_MEMORY_BYTES_MIN: Final = 16 << 20
-MERGED: Final = "merged"
-PEEK_MODES: Final = (MERGED, "first-responder")
-"""How a partitioned entity is peeked (CON-6)."""
-CONSOLE_MODES: Final = ("on", "read-only", "off")
-_SHARE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%", re.ASCII)
-_FREE_PERCENT_MAX: Final = 90
-_TRUE: Final = ("1", "true", "yes", "on")
-_FALSE: Final = ("0", "false", "no", "off")
+# Tables of the file: the name of each setting there, and its own.
+_IN_TLS: Final = {"cert": "tls_cert", "key": "tls_key"}
+_IN_SERVER: Final = {key: key for key in READERS if key not in _IN_TLS.values()}
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -208,7 +196,7 @@ def resolve_configuration(
         if definitions.jwt is not None:
             values["jwt"], origins["jwt"] = definitions.jwt, f"{config}: [jwt]"
         _take_file(definitions, values, origins)
-    for key in _READERS:
+    for key in READERS:
         variable = ENVIRONMENT_PREFIX + key.upper()
         if environment.get(variable):
             _take(key, environment[variable], variable, values, origins)
@@ -282,7 +270,7 @@ def _take_file(
         for key, value in table.items():
             where = (name, key)
             try:
-                read = _READERS[known[key]](value)
+                read = read_setting(known[key], value)
             except ArgumentError as error:
                 raise source.error(where, error.text) from error
             values.update(_anchored(read, source.file.parent))
@@ -301,10 +289,8 @@ def _anchored(read: dict[str, object], folder: Path) -> dict[str, object]:
 def _take(
     key: str, value: object, origin: str, values: dict[str, object], origins: dict[str, str]
 ) -> None:
-    reader = _READERS.get(key)
-    assert reader is not None, f"no such setting: {key}"
     try:
-        read = reader(value)
+        read = read_setting(key, value)
     except ArgumentError as error:
         raise ConfigError(f"{origin}: {error.text}") from error
     values.update(read)
@@ -332,169 +318,3 @@ def _check_tls(settings: ServeSettings) -> None:
         if settings.tls_cert is None:
             given, missing = missing, given
         raise ConfigError(f"{given} was given without {missing}; a certificate needs its key.")
-
-
-# --- readers: from the value of any origin to settings ----------------------------------------
-
-Reader = Callable[[object], dict[str, object]]
-
-
-def _read_path(value: object, name: str, what: str) -> dict[str, object]:
-    if not isinstance(value, str | Path) or not str(value):
-        raise ArgumentError(f"expected a {what}.")
-    return {name: Path(value)}
-
-
-def _read_switch(value: object, name: str) -> dict[str, object]:
-    word = str(value).lower()
-    if not isinstance(value, bool | str) or word not in _TRUE + _FALSE:
-        raise ArgumentError(f"expected true or false, got '{value}'.")
-    return {name: word in _TRUE}
-
-
-def _read_command(value: object, name: str) -> dict[str, object]:
-    if not isinstance(value, str) or not value.strip():
-        raise ArgumentError("expected a command with its arguments.")
-    return {name: value.strip()}
-
-
-def _read_host(value: object) -> dict[str, object]:
-    if not isinstance(value, str) or not value.strip():
-        raise ArgumentError("expected an address to listen on, for example 127.0.0.1.")
-    return {"host": value.strip()}
-
-
-def _read_port(value: object, name: str) -> dict[str, object]:
-    if isinstance(value, str) and value.lower() == "none":
-        return {name: None}
-    port = _whole(value)
-    if port is None or not 0 <= port <= _PORT_MAX:
-        raise ArgumentError(
-            f"'{value}' is not a valid port; 0 to {_PORT_MAX} are allowed, 0 picks a free port, "
-            "none disables it."
-        )
-    return {name: port}
-
-
-def _read_count(value: object, name: str, most: int, least: int = 1) -> dict[str, object]:
-    count = _whole(value)
-    if count is None or not least <= count <= most:
-        raise ArgumentError(f"'{value}' is not allowed; allowed: {least} to {most}.")
-    return {name: count}
-
-
-def _read_stores(value: object) -> dict[str, object]:
-    """A number of directories below the data directory, or the places themselves."""
-    if isinstance(value, str) and _whole(value) is None:
-        value = [place.strip() for place in value.split(",")]
-    if not isinstance(value, list | tuple):
-        return {**_read_count(value, "stores", _STORES_MAX), "store_places": ()}
-    places = tuple(str(place) for place in value)
-    if not places or not all(places) or not all(isinstance(p, str | Path) for p in value):
-        raise ArgumentError("expected a number or a list of places.")
-    directories = [place for place in places if not is_database(place)]
-    unknown = next((place for place in directories if "://" in place), None)
-    if unknown is not None:
-        raise ArgumentError(
-            f"'{unknown}' is not a place for a store; allowed: a directory and an address that "
-            f"begins with {SCHEMES[0]}."
-        )
-    if len(set(directories)) != len(directories):
-        raise ArgumentError("a place is named twice; each store needs its own.")
-    return {"stores": len(places), "store_places": places}
-
-
-def _read_memory_limit(value: object) -> dict[str, object]:
-    size = size_bytes(str(value))
-    if size < _MEMORY_BYTES_MIN:
-        raise ArgumentError(f"'{value}' is too small; {_MEMORY_BYTES_MIN >> 20}M is the least.")
-    return {"memory_limit": size}
-
-
-def _read_profile(value: object) -> dict[str, object]:
-    return {"profile": profile_named(str(value))}
-
-
-def _read_word(value: object, name: str, allowed: tuple[str, ...]) -> dict[str, object]:
-    if value not in allowed:
-        raise ArgumentError(f"'{value}' is not allowed; allowed: {' and '.join(allowed)}.")
-    return {name: value}
-
-
-def _read_console(value: object) -> dict[str, object]:
-    # TOML and YAML have words of their own for on and off.
-    word = {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
-    if word not in CONSOLE_MODES:
-        raise ArgumentError(f"'{value}' is not allowed; allowed: {', '.join(CONSOLE_MODES)}.")
-    return {"console": word}
-
-
-def _read_free_min(value: object) -> dict[str, object]:
-    """A share of the disk, or a size; either stands alone."""
-    text = str(value).strip()
-    share = _SHARE.fullmatch(text)
-    if share is not None:
-        if float(share[1]) > _FREE_PERCENT_MAX:
-            raise ArgumentError(f"'{value}' is not allowed; allowed: 0% to 90%.")
-        return {"disk_free_min": FreeMin(float(share[1]) / 100, 0)}
-    try:
-        return {"disk_free_min": FreeMin(0.0, size_bytes(str(value)))}
-    except ArgumentError:
-        raise ArgumentError(
-            f"'{value}' is not a valid share or size; for example: 5%, 200M, or 0 for none."
-        ) from None
-
-
-def _whole(value: object) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        return int(value) if len(value) < 10 else None
-    return None
-
-
-_READERS: Final[dict[str, Reader]] = {
-    "data": lambda value: _read_path(value, "data", "directory"),
-    "memory": lambda value: _read_switch(value, "memory"),
-    "host": _read_host,
-    "port": lambda value: _read_port(value, "port"),
-    "tls_port": lambda value: _read_port(value, "tls_port"),
-    "http_port": lambda value: _read_port(value, "http_port"),
-    "tls_cert": lambda value: _read_path(value, "tls_cert", "PEM file"),
-    "tls_key": lambda value: _read_path(value, "tls_key", "PEM file"),
-    "flight_port": lambda value: _read_count(value, "flight_port", _PORT_MAX, least=0),
-    "stores": _read_stores,
-    "workers": lambda value: _read_count(value, "workers", _WORKERS_MAX),
-    "cluster": lambda value: {"cluster": clustering.database(value)},
-    "cluster_tls": lambda value: _read_path(value, "cluster_tls", "directory"),
-    "lanes": lambda value: _read_count(value, "lanes", _STORES_MAX),
-    "peer_host": lambda value: {"peer_host": _read_host(value)["host"]},
-    "peer_port": lambda value: _read_count(value, "peer_port", _PORT_MAX, least=0),
-    "worker_timeout_s": lambda value: _read_count(
-        value, "worker_timeout_s", _WORKER_TIMEOUT_S_MAX, least=0
-    ),
-    "keep_locks": lambda value: _read_switch(value, "keep_locks"),
-    "profile": _read_profile,
-    "memory_limit": _read_memory_limit,
-    "disk_free_min": _read_free_min,
-    "encryption_key_file": lambda value: _read_path(value, "encryption_key_file", "file"),
-    "encryption_key_command": lambda value: _read_command(value, "encryption_key_command"),
-    "console": _read_console,
-    "faults": lambda value: _read_switch(value, "faults"),
-    "peek_partitioned": lambda value: _read_word(value, "peek_partitioned", PEEK_MODES),
-    "log_level": lambda value: _read_word(value, "log_level", LOG_LEVELS),
-    "log_format": lambda value: _read_word(value, "log_format", LOG_FORMATS),
-    "audit_log": lambda value: _read_path(value, "audit_log", "file"),
-    "metrics": lambda value: _read_word(value, "metrics", ACCESS),
-    "otel": lambda value: _read_switch(value, "otel"),
-    "forward_failures_to_transfer": lambda value: _read_switch(
-        value, "forward_failures_to_transfer"
-    ),
-    "emulator": lambda value: _read_switch(value, "emulator"),
-    "fake_time": lambda value: _read_switch(value, "fake_time"),
-    "testing": lambda value: _read_switch(value, "testing"),
-}
-SETTING_KEYS: Final = tuple(_READERS)
-# Tables of the file: the name of each setting there, and its own.
-_IN_TLS: Final = {"cert": "tls_cert", "key": "tls_key"}
-_IN_SERVER: Final = {key: key for key in SETTING_KEYS if key not in _IN_TLS.values()}

@@ -39,7 +39,7 @@ from partibus.gateway.memory_account import MemoryAccount
 from partibus.gateway.namespace import Namespace
 from partibus.server.bulk import BulkPath
 from partibus.server.clock_watch import ClockWatch
-from partibus.server.config import MERGED, ServeSettings
+from partibus.server.config import ServeSettings
 from partibus.server.data_directory.belonging import Belonging, begin_stores, refuse_lost_catalog
 from partibus.server.data_directory.catalog_start import (
     catalog_file,
@@ -67,6 +67,7 @@ from partibus.server.operators.backups import BackupService
 from partibus.server.operators.live_sample import LiveSample
 from partibus.server.operators.services import register_services
 from partibus.server.scheduler import LoopScheduler, until
+from partibus.server.setting_values import MERGED
 from partibus.server.store_loads import ServerLoads
 from partibus.server.store_words import words_for_clients
 from partibus.server.stores import StoreMaker, new_first_token

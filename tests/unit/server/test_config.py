@@ -7,12 +7,12 @@ import pytest
 from partibus.domain.errors import ConfigError
 from partibus.domain.limits import EMULATOR, SELFHOST, STANDARD
 from partibus.server.config import (
-    SETTING_KEYS,
     Configuration,
     ServeSettings,
     is_loopback,
     resolve_configuration,
 )
+from partibus.server.setting_values import READERS
 from partibus.store.room import FreeMin
 
 
@@ -131,7 +131,7 @@ def test_every_setting_from_the_environment() -> None:
         "encryption_key_command": "print-key --of bus",
     }
     # A cluster does not go together with some of these: see `nodes.test_settings`.
-    assert {*values, "cluster"} == set(SETTING_KEYS)
+    assert {*values, "cluster"} == set(READERS)
     environment = {f"PARTIBUS_{key.upper()}": value for key, value in values.items()}
     assert resolve_configuration({}, environment).settings == ServeSettings(
         data=Path("/srv/bus"),
@@ -343,7 +343,7 @@ def test_every_setting_is_documented() -> None:
     import partibus.server.config as config
 
     assert config.__doc__ is not None
-    for key in SETTING_KEYS:
+    for key in READERS:
         assert f"| {key} | PARTIBUS_{key.upper()} |" in config.__doc__
 
 

@@ -132,9 +132,10 @@ def _point_out_strangers(environment: Any) -> None:
     import difflib
 
     from partibus.cli.failures import say
-    from partibus.server.config import ENVIRONMENT_PREFIX, SETTING_KEYS
+    from partibus.server.config import ENVIRONMENT_PREFIX
+    from partibus.server.setting_values import READERS
 
-    known = [key.upper() for key in SETTING_KEYS] + ["CONFIG", *CLIENT_VARIABLES]
+    known = [key.upper() for key in READERS] + ["CONFIG", *CLIENT_VARIABLES]
     for variable in sorted(environment):
         name = variable.removeprefix(ENVIRONMENT_PREFIX)
         if name != variable and name not in known:
