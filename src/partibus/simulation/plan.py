@@ -82,6 +82,10 @@ CLUSTER_FAULTS = (
     "node clock",
 )
 """What goes wrong in a cluster."""
+BUSY_CLIENTS = ("sender", "batcher", "repeater", "receiver")
+"""More of these: a lane that moves should have something under way."""
+MOVING_FAULTS = ("pause past the lease", "cut off from a database", "node stop", "node killed")
+"""After these a lane is served elsewhere: most runs have one of them, some twice as often."""
 
 
 @dataclass(slots=True)
@@ -100,6 +104,10 @@ class Plan:
     memory_bytes: int = 512 << 20
     recent_bytes: int = 32 << 20
     """What a lane keeps of its newest entries in memory."""
+    pipeline_bytes: int = 256 << 10
+    """What is sent to a database behind what it has not answered yet."""
+    commit_us: int = 300
+    """How long a database takes for a commit."""
     lock_ms: int = 5_000
     clients: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -130,8 +138,13 @@ def draw_cluster(seed: int, steps: int, nodes: int = 0) -> Plan:
     plan.nodes = nodes or drawn
     plan.databases = chance.choice((1, 1, 2))
     plan.stores = max(plan.databases, chance.choice((1, 2, 4, 6)))
+    plan.clients += chance.choices(BUSY_CLIENTS, k=chance.randrange(0, 5))
     plan.recent_bytes = chance.choice((8 << 10, 32 << 20))
+    pace = stream(seed, "plan/pipeline")
+    plan.pipeline_bytes = pace.choice((1, 4 << 10, 256 << 10))
+    plan.commit_us = pace.choice((300, 2_000, 10_000))
     plan.faults = chance.sample(CLUSTER_FAULTS, chance.randrange(0, 7))
+    plan.faults += chance.sample(MOVING_FAULTS, chance.choice((0, 1, 2)))
     plan.fault_gap = chance.choice((120, 400, 1200))
     return plan
 

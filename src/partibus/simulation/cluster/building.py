@@ -16,6 +16,7 @@ from partibus.simulation.net import Net
 from partibus.simulation.plan import Plan
 from partibus.simulation.threads import Threads
 from partibus.simulation.world import World
+from partibus.store.postgres import appending
 
 
 class SimulatedCluster:
@@ -40,4 +41,5 @@ class SimulatedCluster:
         return [
             *store_stand_ins(cluster.servers, cluster.threads),
             *node_stand_ins(cluster.control),
+            (appending, "PIPELINE_BYTES", cluster.plan.pipeline_bytes),
         ]

@@ -108,6 +108,13 @@ class Server:
             if connection.host == host:
                 connection.fall_silent()
 
+    def hold(self, host: str, until_us: int) -> None:
+        """Have what a process has sent arrive late: it is in the memory of its machine, which
+        stands still."""
+        for connection in self.connections:
+            if connection.host == host:
+                connection.held_until_us = until_us
+
     def process_died(self, host: str, is_silent: bool) -> None:
         """Its connections end; with `is_silent` the database finds that out much later."""
         for connection in list(self.connections):
@@ -125,7 +132,9 @@ class Server:
         self.down_until_us = self.stalled_until_us = self.lost_answers = 0
         self.is_full = False
         self.cut_off.clear()
-        self.commit_us = COMMIT_US
+        self.commit_us = min(self.commit_us, COMMIT_US)
+        for connection in self.connections:
+            connection.held_until_us = 0
 
 
 class Request:
@@ -195,6 +204,8 @@ class DatabaseConnection:
         self.is_over = False
         """As the database sees it: nothing more is carried out."""
         self.is_silent = False
+        self.held_until_us = 0
+        """What was sent does not arrive before this."""
         self.at_end: list[Callable[[], None]] = []
         """What the database does when the connection ends: it lets go of locks."""
         self._arrives_us = 0
@@ -262,8 +273,9 @@ class DatabaseConnection:
         server = self.server
         if self.is_over or self.is_silent:
             return
-        if server.stalled_until_us > server.world.now_us:
-            server.world.at(server.stalled_until_us, self._arrive)
+        late_us = max(server.stalled_until_us, self.held_until_us)
+        if late_us > server.world.now_us:
+            server.world.at(late_us, self._arrive)
             return
         self._carry_out(self._arriving.popleft())
 

@@ -7,7 +7,6 @@ back after a while, under a new number. Called by the run between two steps.
 from random import Random
 
 from partibus.control.ownership import LEASE_MS
-from partibus.simulation.cluster.database import COMMIT_US
 from partibus.simulation.cluster.lane import LaneServer
 from partibus.simulation.cluster.node import Cluster, SimulatedNode
 from partibus.simulation.injecting import Injecting
@@ -17,6 +16,9 @@ from partibus.simulation.process import STARTS
 from partibus.simulation.world import World, stream
 
 LEASE_US = LEASE_MS * 1000
+BUSY_US = 150
+BUSY_TRIES = 300
+"""How often, and how many times, it is looked whether a node waits for a database."""
 
 
 class ClusterInjector(Injecting):
@@ -108,27 +110,55 @@ class ClusterInjector(Injecting):
 
     def _pause(self, chance: Random) -> str | None:
         node = self._up(chance)
-        return None if node is None else self._hold(node, chance.randrange(10_000, LEASE_US))
+        if node is None:
+            return None
+        return self._hold(node, chance.randrange(10_000, LEASE_US), chance.random() < 0.5)
 
     def _pause_long(self, chance: Random) -> str | None:
         """For longer than others wait for its lanes, with whatever it has under way."""
-        node = self._up(chance)
-        if node is None:
-            return None
-        length_us = chance.choice((LEASE_US, LEASE_US, 20_000_000))
-        return self._hold(node, LEASE_US // 2 + chance.randrange(length_us))
+        now_us = self._world.now_us
+        up = [node for node in self._nodes if node.is_up]
+        serving = [node for node in up if node.brokers and not node.is_stopping]
+        if not serving or any(node.loop.paused_until_us > now_us for node in up):
+            return None  # somebody has to be there to take over
+        node = chance.choice(serving)
+        length_us = LEASE_US + chance.randrange(chance.choice((LEASE_US, LEASE_US, 20_000_000)))
+        is_whole_machine = chance.random() < 0.5
+        if chance.random() < 0.3:
+            return self._hold(node, length_us, is_whole_machine)
+        self._hold_busy(node, length_us, is_whole_machine, BUSY_TRIES)
+        return f"{node.name} will stand still for {length_us // 1000} ms when it appends"
 
-    def _hold(self, node: SimulatedNode, length_us: int) -> str:
+    def _hold_busy(
+        self, node: SimulatedNode, length_us: int, is_whole_machine: bool, tries: int
+    ) -> None:
+        """Hold a node as soon as it waits for a database."""
+        if self._is_over or not node.is_up:
+            return
+        if tries and all(broker.is_at_rest for broker in node.brokers.values()):
+            args = (node, length_us, is_whole_machine, tries - 1)
+            self._world.after(BUSY_US, self._hold_busy, *args)
+            return
+        self._world.note("fault", self._hold(node, length_us, is_whole_machine))
+
+    def _hold(self, node: SimulatedNode, length_us: int, is_whole_machine: bool) -> str:
+        """Have a process stand still, or the machine with what it has sent in its memory."""
         until_us = self._world.now_us + length_us
+        if is_whole_machine:
+            for database in self._cluster.databases:
+                database.hold(node.name, until_us)
         node.loop.paused_until_us = until_us
         self._cluster.threads.freeze(node.name)
         self._net.peers_break(until_us)
-        self._world.at(until_us, self._end_pause, node, until_us)
-        return f"{node.name} stands still for {length_us // 1000} ms"
+        self._world.at(until_us - 1, self._end_pause, node, until_us)
+        what = "the machine of " if is_whole_machine else ""
+        return f"{what}{node.name} stands still for {length_us // 1000} ms"
 
     def _end_pause(self, node: SimulatedNode, until_us: int) -> None:
+        """A loop looks at its sockets first, and at its timers after that: what clients have sent
+        meanwhile is taken before anybody sees that the lease is over."""
         if node.is_up and node.loop.paused_until_us == until_us:
-            self._cluster.threads.thaw(node.name)
+            self._go_on(node)
 
     def _go_on(self, node: SimulatedNode) -> None:
         self._net.go_on(node.loop)
@@ -200,7 +230,7 @@ class ClusterInjector(Injecting):
         return f"{database.name} carries nothing out for {length_us // 1000} ms"
 
     def _hasten(self, database: LaneServer) -> None:
-        database.commit_us = COMMIT_US
+        database.commit_us = self._plan.commit_us
 
     def _fill(self, chance: Random) -> str | None:
         database = self._database(chance)

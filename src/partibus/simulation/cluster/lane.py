@@ -335,7 +335,10 @@ def _append(
 ) -> int:
     if server.is_full:
         raise psycopg.errors.DiskFull("no space left on the device of the database")
-    return server.lane(number).append(epoch, base, end, position, data)
+    added = server.lane(number).append(epoch, base, end, position, data)
+    if not added:
+        server.world.note(f"lane-{number}", f"refuses an entry of epoch {epoch} at {position}")
+    return added
 
 
 def _of(connection: Connection) -> DatabaseConnection:

@@ -65,6 +65,7 @@ class Cluster:
             self.databases.append(LaneServer(world, threads, f"database-{number}"))
         self.control.add_lanes(plan.stores, plan.databases)
         for database in self.databases:
+            database.commit_us = plan.commit_us
             database.on_taken = self._lane_was_taken
         self.servers = {f"postgresql://{each.name}/bus": each for each in self.databases}
         places = list(self.servers)
@@ -125,7 +126,7 @@ class SimulatedNode:
         self._peers: Peers
         self._seat: Seat
         self._ownership: PostgresOwnership
-        self._is_stopping = False
+        self.is_stopping = False
 
     @property
     def segment_bytes(self) -> int:
@@ -156,7 +157,7 @@ class SimulatedNode:
         self.loop = make_loop(self._world, self._cluster.net, self.name)
         self.loop.start_thread = self._start_thread
         self.brokers, self.machines = {}, {}
-        self.is_up, self.is_serving, self._is_stopping = True, False, False
+        self.is_up, self.is_serving, self.is_stopping = True, False, False
         self._gateway = None
         self.memory = MemoryAccount(self._cluster.plan.memory_bytes)
         self.loop.run(self._begin)
@@ -228,7 +229,7 @@ class SimulatedNode:
         await self._seat.begin(self.lanes, self._peers, belonging, make, True)
         closing = Deadlines(self.loop, self.clock, CLOSING_MS)
         accept = partial(AmqpProtocol, self._gateway.connect, closing, _forget)
-        if not self._is_stopping:
+        if not self.is_stopping:
             self._cluster.net.listen(self.loop, accept, self.name)
             self.is_serving = True
 
@@ -287,9 +288,9 @@ class SimulatedNode:
 
     def stop(self) -> None:
         """Stop in good order: answer, hand the lanes over, leave."""
-        if not self.is_up or self._is_stopping:
+        if not self.is_up or self.is_stopping:
             return
-        self._is_stopping = True
+        self.is_stopping = True
         if not self.is_serving:
             self._leave_soon()  # it has taken nothing from anybody yet
             return
