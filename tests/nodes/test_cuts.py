@@ -74,6 +74,7 @@ def test_nodes_that_are_cut_off_from_each_other_serve_what_they_have(tmp_path: P
         net.check_writers()
 
 
+@pytest.mark.slow
 def test_a_node_whose_cable_is_pulled_out(tmp_path: Path) -> None:
     """Nobody hears of it any more: neither the database, nor the others, nor its clients."""
     from support.networked_cluster import networked_cluster
@@ -104,4 +105,33 @@ def test_a_node_whose_cable_is_pulled_out(tmp_path: Path) -> None:
             sessions.flows()
             traffic.check()
             sessions.check()
+        net.check_writers()
+
+
+@pytest.mark.rule("PAV-1", "SEED-40")
+def test_a_node_cut_off_from_one_of_two_databases_gives_its_lanes_to_another(
+    tmp_path: Path,
+) -> None:
+    """It keeps its leases, which are in the other one; lanes 1, 3 and 5 are in the lost one."""
+    from support.networked_cluster import networked_cluster
+
+    with networked_cluster(tmp_path, 2, 2) as net:
+        cut, other = net.nodes
+        keys = (None, "a", "b", "c", "d")
+        ends = net.machine_of(cut), net.database_machines[1]
+        with Traffic("parts", cut, other, keys=keys) as traffic:
+            traffic.flows()
+            net.network.cut(*ends)
+            wait_until(
+                lambda: {net.cluster.owners().get(lane) for lane in (1, 3, 5)} == {other.number},
+                "the other node has them",
+            )
+            traffic.flows(60)
+            assert cut.number in net.cluster.owners().values(), "it has lanes of the other database"
+            net.network.join(*ends)
+            # Nobody else can take them now.
+            net.cluster.ask(lambda at: at.drain(other.number, 60))
+            assert all_lanes_on(net, cut.number), "it reaches both again"
+            traffic.flows()
+            traffic.check()
         net.check_writers()

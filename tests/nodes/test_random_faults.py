@@ -59,7 +59,7 @@ def live_through(directory: Path, count: int) -> None:
 
 @pytest.mark.timeout(900)
 def test_a_few_random_faults(tmp_path: Path) -> None:
-    live_through(tmp_path, 4)
+    live_through(tmp_path, 3)
 
 
 @pytest.mark.slow

@@ -31,6 +31,8 @@ PACE_S: Final = 0.01
 """Between two sends: the machine has other things to do too."""
 ANSWER_S: Final = 10
 """A client gives up on a node that does not answer."""
+FLOWS_S: Final = 240.0
+"""A limit against hanging: nodes that are short of time lose their leases again and again."""
 EMPTY_READS_MAX: Final = 5
 """A receiver that gets nothing connects again: its node may be cut off, which it cannot see."""
 _LOST_LOCKS: Final = (MessageLockLostError, SessionLockLostError, SessionCannotBeLockedError)
@@ -80,8 +82,14 @@ class Traffic:
     def flows(self, count: int = 30) -> None:
         """Return when so many more were sent and received."""
         sent, seen = len(self.books.acknowledged) + count, self.books.deliveries + count
-        wait_until(lambda: len(self.books.acknowledged) >= sent, f"{count} more are acknowledged")
-        wait_until(lambda: self.books.deliveries >= seen, f"{count} more are received")
+        wait_until(
+            lambda: len(self.books.acknowledged) >= sent,
+            f"{count} more are acknowledged",
+            seconds=FLOWS_S,
+        )
+        wait_until(
+            lambda: self.books.deliveries >= seen, f"{count} more are received", seconds=FLOWS_S
+        )
 
     def check(self, *others: "Traffic") -> None:
         """Everything that was promised was kept, and errors are retryable. Those that share the
@@ -89,7 +97,7 @@ class Traffic:
         together = (self, *others)
         for one in together:
             one.stop_sending()
-        wait_until(lambda: not self.books.open(), "all that was promised came")
+        wait_until(lambda: not self.books.open(), "all that was promised came", seconds=FLOWS_S)
         for one in together:
             one.__exit__()
         self.books.check()

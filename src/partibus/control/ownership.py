@@ -69,6 +69,11 @@ class Ownership(Protocol):
         """Give a lease back, after flush and checkpoint; one that is not held is passed over."""
         ...
 
+    async def report_unreachable(self, lanes: frozenset[int]) -> None:
+        """The databases of these lanes cannot be reached from here now, and no others: they are
+        wanted of another node that can."""
+        ...
+
     async def start(self) -> None:
         """Join the cluster under a new number and begin to renew."""
         ...

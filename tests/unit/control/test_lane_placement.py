@@ -45,3 +45,28 @@ def test_the_whole_plan_is_shown_in_the_order_of_the_moves() -> None:
         Move(1, 1, 3),
         Move(0, 1, 3),
     ]
+
+
+def test_a_lane_goes_to_a_node_that_reaches_its_database() -> None:
+    owners = {0: 1, 1: 1, 2: 2, 3: 2}
+    decided = place_lanes(range(4), owners, [1, 2], unreachable={1: {1, 3}})
+    assert decided == {1: {0, 2}, 2: {1, 3}}
+    assert planned_moves(range(4), owners, [1, 2], unreachable={1: {1, 3}}) == [Move(2, 2, 1)]
+
+
+def test_a_lane_that_nobody_reaches_stays_where_it_is() -> None:
+    owners = {0: 1, 1: 2}
+    assert place_lanes(range(2), owners, [1, 2], unreachable={1: {0, 1}, 2: {0, 1}}) == {
+        1: {0},
+        2: {1},
+    }
+
+
+def test_a_lane_is_not_moved_to_a_node_that_does_not_reach_it() -> None:
+    """Also when that node has fewer."""
+    owners = {0: 2, 1: 2, 2: 2}
+    assert place_lanes(range(3), owners, [1, 2], unreachable={1: {0, 1, 2}}) == {
+        1: frozenset(),
+        2: {0, 1, 2},
+    }
+    assert place_lanes(range(3), owners, [1, 2], unreachable={1: {1, 2}}) == {1: {0}, 2: {1, 2}}

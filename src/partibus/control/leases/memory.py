@@ -36,6 +36,7 @@ class MemoryLeases:
         self._nodes: dict[int, NodeAddress] = {}
         self._heartbeats_ms: dict[int, int] = {}
         self._draining: set[int] = set()
+        self._unreachable: dict[int, frozenset[int]] = {}
         self._last_number = 0
         self._followers: list[Callable[[], None]] = []
 
@@ -89,6 +90,7 @@ class MemoryLeases:
         if self._nodes.pop(node, None) is not None:
             del self._heartbeats_ms[node]
             self._draining.discard(node)
+            self._unreachable.pop(node, None)
             for lane, owner in self._owners.items():
                 if owner == node:
                     self._owners[lane] = None
@@ -99,11 +101,18 @@ class MemoryLeases:
         (self._draining.add if draining else self._draining.discard)(node)
         self._changed()
 
+    def report_unreachable(self, node: int, lanes: frozenset[int]) -> None:
+        """A node cannot reach these lanes now, and no others."""
+        if self._unreachable.get(node, frozenset()) != lanes:
+            self._unreachable[node] = lanes
+            self._changed()
+
     def table(self) -> LeaseTable:
         """What a node reads."""
         alive = {node: self._nodes[node] for node in self._nodes if self._is_alive(node)}
         owners = {lane: o if o in alive else None for lane, o in self._owners.items()}
-        return LeaseTable(alive, frozenset(self._draining & alive.keys()), owners)
+        unreachable = {n: lanes for n, lanes in self._unreachable.items() if n in alive}
+        return LeaseTable(alive, frozenset(self._draining & alive.keys()), owners, unreachable)
 
     def _is_alive(self, node: int | None) -> bool:
         if node is None or node not in self._heartbeats_ms:
@@ -190,6 +199,11 @@ class MemoryOwnership:
         self._view.released(lane)
         if not self.cut_off:
             self._leases.release(self.node, lane)
+
+    async def report_unreachable(self, lanes: frozenset[int]) -> None:
+        """These lanes cannot be reached from here now, and no others."""
+        if not self.cut_off:
+            self._leases.report_unreachable(self.node, lanes)
 
     def renew(self) -> None:
         """Renew and look, as each second; without the database leases only lapse."""

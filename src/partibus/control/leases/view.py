@@ -7,6 +7,7 @@ Called by the implementations of `Ownership`, which hand in what they have read.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from partibus.control.lane_placement import place_lanes
@@ -21,6 +22,8 @@ class LeaseTable(NamedTuple):
     draining: frozenset[int]
     owners: Mapping[int, int | None]
     """By lane; a lane without a live owner has None."""
+    unreachable: Mapping[int, frozenset[int]] = MappingProxyType({})
+    """By live node, the lanes that it has reported as out of its reach."""
 
 
 EMPTY: LeaseTable = LeaseTable({}, frozenset(), {})
@@ -114,7 +117,13 @@ class LeaseView:
         self._is_read = True
         self._held &= {lane for lane, owner in table.owners.items() if owner == self.node}
         owners = {lane: owner for lane, owner in table.owners.items() if owner is not None}
-        decision = place_lanes(table.owners, owners, table.nodes.keys(), table.draining)
+        decision = place_lanes(
+            table.owners,
+            owners,
+            table.nodes.keys(),
+            table.draining,
+            unreachable=table.unreachable,
+        )
         self._wanted = decision.get(self.node, frozenset())
 
     def tell(self, listener: Callable[[], None] | None) -> None:

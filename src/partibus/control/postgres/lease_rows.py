@@ -32,6 +32,8 @@ class NodeRow(NamedTuple):
     alive: bool
     draining: bool
     heartbeat_age_ms: int
+    unreachable: frozenset[int] = frozenset()
+    """Lanes whose database it cannot reach."""
 
 
 class LaneRow(NamedTuple):
@@ -65,7 +67,8 @@ class LeaseRows(NamedTuple):
         alive = {row.number: row.address for row in self.nodes if row.alive}
         draining = frozenset(row.number for row in self.nodes if row.alive and row.draining)
         owners = {row.number: row.owner if row.owner in alive else None for row in self.lanes}
-        return LeaseTable(alive, draining, owners)
+        unreachable = {r.number: r.unreachable for r in self.nodes if r.alive and r.unreachable}
+        return LeaseTable(alive, draining, owners, unreachable)
 
 
 async def join(connection: AsyncConnection, address: NodeAddress) -> int:
@@ -131,7 +134,8 @@ async def look(connection: AsyncConnection) -> LeaseRows:
 async def _ask(connection: AsyncConnection) -> tuple[Any, Any]:
     nodes = await connection.execute(
         "SELECT number, host, port, version, name, partibus_cluster.is_alive(heartbeat, %s),"
-        " draining, (extract(epoch FROM clock_timestamp() - heartbeat) * 1000)::bigint"
+        " draining, (extract(epoch FROM clock_timestamp() - heartbeat) * 1000)::bigint,"
+        " unreachable"
         " FROM partibus_cluster.node ORDER BY number",
         (LEASE_MS,),
     )
@@ -144,7 +148,10 @@ async def _ask(connection: AsyncConnection) -> tuple[Any, Any]:
 
 
 async def _fetch(nodes: Any, lanes: Any) -> LeaseRows:
-    rows = [NodeRow(row[0], NodeAddress(*row[1:5]), *row[5:]) for row in await nodes.fetchall()]
+    rows = [
+        NodeRow(number, NodeAddress(*address), alive, draining, age_ms, frozenset(away))
+        for number, *address, alive, draining, age_ms, away in await nodes.fetchall()
+    ]
     return LeaseRows(rows, [LaneRow(*row) for row in await lanes.fetchall()])
 
 
@@ -192,6 +199,15 @@ async def set_draining(connection: AsyncConnection, node: int, draining: bool) -
         (draining, node),
     )
     return cursor.rowcount == 1
+
+
+async def report_unreachable(connection: AsyncConnection, node: int, lanes: list[int]) -> None:
+    """A node cannot reach these lanes now, and no others."""
+    await connection.execute(
+        "WITH changed AS (UPDATE partibus_cluster.node SET unreachable = %s WHERE number = %s"
+        " RETURNING number) SELECT pg_notify('partibus_lanes', '') FROM changed",
+        (lanes, node),
+    )
 
 
 async def add_lanes(connection: AsyncConnection, lanes: int, databases: int) -> None:

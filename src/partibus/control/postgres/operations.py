@@ -50,7 +50,8 @@ def status_of(rows: LeaseRows) -> ClusterStatus:
     table = rows.table()
     lanes = [row._replace(owner=table.owners[row.number]) for row in rows.lanes]
     owners = {lane: owner for lane, owner in table.owners.items() if owner is not None}
-    moves = planned_moves(owners, owners, table.nodes.keys(), table.draining)
+    nodes = table.nodes.keys()
+    moves = planned_moves(owners, owners, nodes, table.draining, table.unreachable)
     return ClusterStatus(rows.nodes, lanes, moves, {row.number: row.owner for row in rows.lanes})
 
 

@@ -49,6 +49,9 @@ class PostgresOwnership:
         self._lapse: asyncio.TimerHandle | None = None
         self.on_change: Callable[[], None] | None = None
         self.node = 0
+        self._unreachable: frozenset[int] = frozenset()
+        self._reported: frozenset[int] = frozenset()
+        """What the table has of it."""
         self.evicted = False
         """An operator has removed this node: it serves no lane any more and should end."""
 
@@ -160,11 +163,25 @@ class PostgresOwnership:
         except BusError as error:
             _log.warning("lane %s is not given back yet: %s", lane, error)
 
+    async def report_unreachable(self, lanes: frozenset[int]) -> None:
+        """Without the database it is reported with the next renewal."""
+        self._unreachable = lanes
+        with contextlib.suppress(BusError):
+            await self._report()
+
+    async def _report(self) -> None:
+        lanes = self._unreachable
+        if lanes != self._reported:
+            write = partial(lease_rows.report_unreachable, node=self.node, lanes=sorted(lanes))
+            await self._session.run(write)
+            self._reported = lanes
+
     async def _renew(self) -> None:
         begun_ms = self._clock.monotonic_ms()
         pulse = await self._session.run(partial(lease_rows.renew, node=self.node))
         self._view.renewed(begun_ms)
         self._watch_lapse()
+        await self._report()
         if pulse != self._pulse or self._must_look(begun_ms):
             self._pulse = pulse
             await self._look()

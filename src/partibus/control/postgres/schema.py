@@ -89,6 +89,9 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
         position bigint NOT NULL
     ) WITH (fillfactor = 50);
     """,
+    """
+    ALTER TABLE partibus_cluster.node ADD COLUMN unreachable integer[] NOT NULL DEFAULT '{}';
+    """,
 )
 """The steps from an empty database to the schema of this release; step N leads to version N."""
 

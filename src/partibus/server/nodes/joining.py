@@ -25,7 +25,9 @@ from partibus.server.config import ServeSettings
 from partibus.server.nodes.capacity import warn_of_shortage
 from partibus.server.nodes.certificates import node_name
 from partibus.server.nodes.lane_notes import LaneNotes
+from partibus.server.nodes.reach import Reach
 from partibus.server.nodes.seat import Seat
+from partibus.store.postgres.connection import answers
 from partibus.store.postgres.importing import lane_end
 
 
@@ -42,6 +44,7 @@ def make_seat(settings: ServeSettings, clock: Clock) -> Seat:
     seat = Seat(ownership, group, opened, partial(_begin, settings, ownership))
     seat.operations = ClusterOperations(settings.cluster)
     seat.known_status = lambda: status_of(ownership.rows)
+    seat.reach = Reach(ownership, settings.store_places, answers)
     feed = CatalogFeed(settings.cluster, seat.refresh)
     seat.follow_by(feed, partial(opened, feed))
     seat.notes = LaneNotes(settings.cluster, settings.store_name, partial(_end_of, settings))

@@ -3,7 +3,8 @@
 Owns the work that follows from the leases: a wanted lane is acquired, opened and served; one that
 is wanted elsewhere is flushed, checkpointed and released; one whose lease was lost, or that another
 node has taken over, is served no more at once and its state is thrown away. A lane that cannot be
-opened is given back and tried again. Safety does not depend on any of this, only on the epoch of
+opened is given back and tried again; one whose database does not answer here goes to another node,
+if it answers there. Safety does not depend on any of this, only on the epoch of
 the lane in its store. Started and stopped by the node.
 """
 
@@ -17,12 +18,16 @@ from partibus.domain.errors import BusError, StoreUnavailable
 from partibus.domain.happenings import HAPPENINGS
 from partibus.fragment.broker import Broker
 from partibus.server.nodes.moving_lanes import MovingLanes
+from partibus.server.nodes.reach import Reach
 from partibus.server.scheduler import until
+from partibus.store.interface import StoreState
 
 RETRY_S: Final = 1.0
 """After an attempt to open a lane that failed."""
 FLUSH_S_MAX: Final = 10.0
 """A store that does not answer by then is left with what it has, and the lane is given up."""
+DOWN_S_MAX: Final = 2.0
+"""A store that is down for longer is out of reach from here, and may be reached from elsewhere."""
 OPENING_MAX: Final = 4
 """Lanes that are recovered at the same time."""
 
@@ -40,7 +45,12 @@ class LaneKeeping:
         prepare: Callable[[int, Broker], Awaitable[int]],
         keeps_locks: bool,
         admit: Callable[[int], Awaitable[None]] | None = None,
+        reach: Reach | None = None,
     ) -> None:
+        self._reach = reach
+        """None where stores are reached from everywhere alike."""
+        self._down: dict[int, asyncio.TimerHandle] = {}
+        """Lanes whose store is down, until it is looked at again."""
         self._ownership = ownership
         self._lanes = lanes
         self._make = make
@@ -71,8 +81,12 @@ class LaneKeeping:
                 continue
             if not is_ours:
                 self._begin(lane, self._throw_away(lane))
+            elif lane not in wanted and self._is_lost(lane):
+                self._begin(lane, self._give_up(lane))
             elif lane not in wanted or self._is_stopping:
                 self._begin(lane, self._hand_over(lane))
+            elif self._lanes.brokers[lane].store.state is StoreState.DOWN:
+                self._watch_down(lane)
         if not self._is_stopping:
             for lane in sorted(wanted - self._lanes.brokers.keys()):
                 if lane not in self._busy and lane not in self._retry:
@@ -87,8 +101,10 @@ class LaneKeeping:
     async def stop(self) -> None:
         """Hand every lane over, cleanly as far as the stores answer."""
         self._is_stopping = True
-        for timer in self._retry.values():
+        for timer in (*self._retry.values(), *self._down.values()):
             timer.cancel()
+        if self._reach is not None:
+            self._reach.stop()
         self.look()
         while self._busy:
             await asyncio.gather(*self._busy.values(), return_exceptions=True)
@@ -99,6 +115,22 @@ class LaneKeeping:
         """Whether another node serves it, with a higher epoch."""
         server = self._lanes.table.server_of(lane)
         return server is not None and server != self._lanes.number
+
+    def _is_lost(self, lane: int) -> bool:
+        return self._reach is not None and self._reach.is_lost(lane)
+
+    def _watch_down(self, lane: int) -> None:
+        """See after a while whether its store is still down."""
+        if self._reach is not None and lane not in self._down:
+            loop = asyncio.get_running_loop()
+            broker = self._lanes.brokers[lane]
+            self._down[lane] = loop.call_later(DOWN_S_MAX, self._is_still_down, lane, broker)
+
+    def _is_still_down(self, lane: int, broker: Broker) -> None:
+        del self._down[lane]
+        is_down = broker.store.state is StoreState.DOWN and not broker.store.fenced
+        if self._reach is not None and is_down and self._lanes.brokers.get(lane) is broker:
+            self._reach.lose(lane)
 
     def _begin(self, lane: int, work: Coroutine[None, None, None]) -> None:
         task = self._busy[lane] = asyncio.ensure_future(work)
@@ -143,8 +175,13 @@ class LaneKeeping:
         if self._admit is not None:
             await self._admit(lane)
         broker = self._make(lane)
-        # Reading the log takes long; what the other lanes serve goes on meanwhile.
-        await loop.run_in_executor(None, broker.open)
+        try:
+            # Reading the log takes long; what the other lanes serve goes on meanwhile.
+            await loop.run_in_executor(None, broker.open)
+        except StoreUnavailable:
+            if self._reach is not None:
+                self._reach.lose(lane)
+            raise
         try:
             epoch = await self._prepare(lane, broker)
             if lane not in self._ownership.owned():
@@ -171,6 +208,14 @@ class LaneKeeping:
         await self._ownership.release(lane)
         HAPPENINGS.note("lane-handed-over", lane=lane)
         _log.info("lane %d was handed over", lane)
+
+    async def _give_up(self, lane: int) -> None:
+        """Another node can reach its database, which does not answer here."""
+        broker = self._lanes.end(lane)
+        _log.warning("lane %d is given up: its database is out of reach from here", lane)
+        await self._ownership.release(lane)
+        if broker is not None:
+            await self._abandon(broker)
 
     async def _close(self, broker: Broker) -> None:
         broker.alarms.stop()

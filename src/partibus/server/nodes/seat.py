@@ -20,6 +20,7 @@ from partibus.fragment.broker import Broker
 from partibus.server.data_directory.belonging import Belonging, begin_stores
 from partibus.server.nodes.lane_keeping import LaneKeeping
 from partibus.server.nodes.moving_lanes import MovingLanes
+from partibus.server.nodes.reach import Reach
 from partibus.store.interface import Store
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Seat:
         open_catalog: Callable[[], Catalog],
         begin: Callable[[], Awaitable[None]],
     ) -> None:
+        self.reach: Reach | None = None
+        """Where databases may be reached by some nodes and not by others."""
         self._begin = begin
         """Starts the ownership."""
         self.ownership = ownership
@@ -143,7 +146,9 @@ class Seat:
         self.lanes = lanes
         notes = self.notes
         admit = None if notes is None else notes.admit
-        self.keeping = LaneKeeping(self.ownership, lanes, make, prepare, keeps_locks, admit)
+        self.keeping = LaneKeeping(
+            self.ownership, lanes, make, prepare, keeps_locks, admit, self.reach
+        )
         if notes is not None:
             notes.start(lanes.brokers)
         self._changed()

@@ -18,6 +18,9 @@ STATEMENT_MS: Final = 10_000
 ANSWER_S: Final = STATEMENT_MS / 1000 + 2
 """A server that has not answered by then, by its own limit of time, is not going to."""
 
+SILENCE_MS: Final = 4_000
+"""After so long without a sign of the other machine a connection is lost."""
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
 
@@ -64,9 +67,18 @@ def connect(dsn: str, application: str, prepare_threshold: int | None) -> Connec
         f" -c idle_in_transaction_session_timeout={STATEMENT_MS}"
         " -c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1"
         " -c tcp_keepalives_count=3",
-        tcp_user_timeout=STATEMENT_MS,
-        keepalives_idle=3,
+        tcp_user_timeout=SILENCE_MS,
+        keepalives_idle=SILENCE_MS // 2000,
         keepalives_interval=1,
-        keepalives_count=3,
+        keepalives_count=SILENCE_MS // 2000,
         prepare_threshold=prepare_threshold,
     )
+
+
+def answers(dsn: str) -> bool:
+    """Whether the database takes connections, from here and now."""
+    try:
+        connect(dsn, "partibus-ask", None).close()
+    except psycopg.Error:
+        return False
+    return True

@@ -9,8 +9,10 @@ from partibus.cluster.lane_table import LaneTable
 from partibus.control.leases.memory import MemoryLeases, MemoryOwnership
 from partibus.control.ownership import LEASE_MS, NodeAddress
 from partibus.domain.errors import StoreCorrupt, StoreUnavailable
-from partibus.server.nodes import lane_keeping
+from partibus.server.nodes import lane_keeping, reach
 from partibus.server.nodes.lane_keeping import LaneKeeping
+from partibus.server.nodes.reach import Reach
+from partibus.store.interface import StoreState
 from partibus.testing.clock import ManualClock
 
 
@@ -20,6 +22,7 @@ class FakeAlarms:
 
 class FakeStore:
     fenced = False
+    state = StoreState.UP
 
 
 class FakeBroker:
@@ -88,6 +91,10 @@ class Node:
     async def _admit(self, lane: int) -> None:
         if lane in self.unfit:
             raise StoreCorrupt("The lane went back.")
+
+    def keep_in_reach(self, places: list[str], away: set[str]) -> None:
+        """Lanes are in these databases, of which some do not answer here."""
+        self.keeping._reach = Reach(self.ownership, places, lambda place: place not in away)
 
     async def _prepare(self, lane: int, broker: FakeBroker) -> int:
         self.lanes.brokers[lane] = broker
@@ -212,3 +219,27 @@ async def test_work_that_is_cancelled_begins_nothing_new(bench: Bench) -> None:
     await asyncio.gather(*opening, return_exceptions=True)
     await asyncio.sleep(0)
     assert len(opening) == 4 and not one.keeping._busy
+
+
+async def test_a_lane_whose_database_is_out_of_reach_goes_to_another_node(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And comes back when that node is gone and the database answers again."""
+    monkeypatch.setattr(reach, "ASK_S", 0.0)
+    monkeypatch.setattr(lane_keeping, "DOWN_S_MAX", 0.0)
+    away = {"b"}
+    first = await bench.join()
+    first.keep_in_reach(["a", "b", "a", "b"], away)
+    await until(lambda: first.served == [0, 1, 2, 3])
+    second = await bench.join()
+    await until(lambda: len(first.served) == len(second.served) == 2)
+    lost = [lane for lane in first.served if lane % 2]
+    for lane in lost:
+        first.lanes.brokers[lane].store.state = StoreState.DOWN
+    first.keeping.look()
+    await until(lambda: not [lane for lane in first.served if lane % 2])
+    await until(lambda: second.served == [*sorted({*second.served, 1, 3})])
+    assert [f"abandon {lane}" for lane in lost] == [s for s in first.story if "abandon" in s]
+    away.clear()
+    bench.leases.drain(second.ownership.node)
+    await until(lambda: first.served == [0, 1, 2, 3])
