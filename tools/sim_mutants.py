@@ -20,12 +20,13 @@ STEPS_MAX = 1_000_000
 """Within so many steps each bug must be found."""
 PROGRAM = """
 import sys
-from partibus.simulation.plan import draw
+from partibus.simulation.plan import draw_for
 from partibus.simulation.run import run_plan
+nodes = 0 if sys.argv[3:] else None
 steps = seed = 0
 while steps < int(sys.argv[1]):
     seed += 1
-    verdict = run_plan(draw(seed, int(sys.argv[2])))
+    verdict = run_plan(draw_for(seed, int(sys.argv[2]), nodes))
     steps += verdict.steps
     if verdict.violation is not None:
         print(f"{steps} {seed} {verdict.violation}")
@@ -41,6 +42,8 @@ class Bug:
     module: str
     right: str
     wrong: str
+    in_cluster: bool = False
+    """Whether it takes a cluster to find it."""
 
 
 BUGS = (
@@ -235,6 +238,64 @@ BUGS = (
         "            self.in_sessions.acceptors.pop(consumer, None)\n",
         "            pass\n",
     ),
+    Bug(
+        "take a row of an old epoch for a durable one",
+        "store/postgres/appending.py",
+        "        if changed != 1:\n            raise self._lane.fenced()\n        self._base",
+        "        self._base",
+        in_cluster=True,
+    ),
+    Bug(
+        "acknowledge before the database has answered",
+        "store/postgres/appending.py",
+        "            changed = self._pipeline.receive(self._wakeup)\n",
+        "            changed = 1\n",
+        in_cluster=True,
+    ),
+    Bug(
+        "call a lost answer of the database a refusal",
+        "store/postgres/appending.py",
+        "            return state is not None and not state.startswith(_UNANSWERED)",
+        "            return True",
+        in_cluster=True,
+    ),
+    Bug(
+        "keep the state of a lane whose lease was lost",
+        "server/nodes/lane_keeping.py",
+        "            if not is_ours:\n                self._begin(lane, self._throw_away(lane))\n"
+        "            elif lane",
+        "            if lane",
+        in_cluster=True,
+    ),
+    Bug(
+        "keep a lane whose store has another writer",
+        "server/nodes/lane_keeping.py",
+        "            is_ours = is_ours and not self._lanes.brokers[lane].store.fenced\n",
+        "",
+        in_cluster=True,
+    ),
+    Bug(
+        "never give back a lane whose lease was taken without an answer",
+        "control/leases/view.py",
+        "        return frozenset(lane for lane, owner in owners if owner == self.node) - "
+        "self._held",
+        "        return frozenset(lane for lane, _ in owners if lane < 0)",
+        in_cluster=True,
+    ),
+    Bug(
+        "read from the entries in memory of an earlier writer",
+        "store/postgres/store.py",
+        "        self._newest = RecentEntries(recent_bytes)\n",
+        "        self._newest = globals().setdefault((owner, lane), RecentEntries(recent_bytes))\n",
+        in_cluster=True,
+    ),
+    Bug(
+        "give up a lane that could not be opened",
+        "server/nodes/lane_keeping.py",
+        "            self._retry[lane] = loop.call_later(RETRY_S, self._try_again, lane)",
+        "            self._retry[lane] = loop.call_later(1e6, self._try_again, lane)",
+        in_cluster=True,
+    ),
 )
 
 
@@ -266,10 +327,11 @@ def plant(bug: Bug, place: Path) -> None:
 def hunt(bug: Bug) -> Finding:
     """Run seeds against a bug until one fails."""
     began = time.monotonic()
+    cluster = ["cluster"] if bug.in_cluster else []
     with tempfile.TemporaryDirectory() as directory:
         plant(bug, Path(directory))
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(STEPS_MAX), str(STEPS)],
+            [sys.executable, "-c", PROGRAM, str(STEPS_MAX), str(STEPS), *cluster],
             env={"PYTHONPATH": directory},
             capture_output=True,
             text=True,

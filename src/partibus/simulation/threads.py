@@ -18,7 +18,7 @@ from partibus.simulation.world import Crashed, World
 T = TypeVar("T")
 WAKE_US_MAX = 60
 """How long it takes to wake a thread."""
-JOIN_US = 200
+JOIN_US = 5_000
 """How often a thread that joins another looks whether it has ended."""
 
 

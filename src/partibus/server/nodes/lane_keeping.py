@@ -11,7 +11,7 @@ the lane in its store. Started and stopped by the node.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Final
+from typing import Any, Final
 
 from partibus.control.ownership import Ownership
 from partibus.domain.errors import BusError, StoreUnavailable
@@ -91,6 +91,9 @@ class LaneKeeping:
             for lane in sorted(wanted - self._lanes.brokers.keys()):
                 if lane not in self._busy and lane not in self._retry:
                     self._begin(lane, self._open(lane))
+        for lane in sorted(owned - wanted - self._lanes.brokers.keys()):
+            if lane not in self._busy:  # it was thrown away, and is to be opened by somebody else
+                self._begin(lane, self._ownership.release(lane))
         if not self._busy and wanted <= self._lanes.brokers.keys():
             self.settled.set()
 
@@ -132,7 +135,7 @@ class LaneKeeping:
         if self._reach is not None and is_down and self._lanes.brokers.get(lane) is broker:
             self._reach.lose(lane)
 
-    def _begin(self, lane: int, work: Coroutine[None, None, None]) -> None:
+    def _begin(self, lane: int, work: Coroutine[Any, Any, None]) -> None:
         task = self._busy[lane] = asyncio.ensure_future(work)
         task.add_done_callback(lambda done: self._done(lane, done))
 

@@ -133,8 +133,8 @@ class Server:
         self.is_full = False
         self.cut_off.clear()
         self.commit_us = min(self.commit_us, COMMIT_US)
-        for connection in self.connections:
-            connection.held_until_us = 0
+        for connection in list(self.connections):
+            connection.hasten()
 
 
 class Request:
@@ -269,9 +269,15 @@ class DatabaseConnection:
 
     # --- the far end --------------------------------------------------------------------------
 
+    def hasten(self) -> None:
+        """What is late arrives now."""
+        self.held_until_us = 0
+        for _ in self._arriving:
+            self.server.world.after(self.server.delay_us(), self._arrive)
+
     def _arrive(self) -> None:
         server = self.server
-        if self.is_over or self.is_silent:
+        if self.is_over or self.is_silent or not self._arriving:
             return
         late_us = max(server.stalled_until_us, self.held_until_us)
         if late_us > server.world.now_us:

@@ -150,6 +150,19 @@ async def test_a_second_node_gets_its_share_by_a_clean_hand_over(bench: Bench) -
     ]
 
 
+async def test_a_lane_that_was_thrown_away_and_is_wanted_elsewhere_is_given_back(
+    bench: Bench,
+) -> None:
+    one = await bench.join()
+    await until(lambda: len(one.served) == 4)
+    one.lanes.brokers[2].store.fenced = True
+    two = await bench.join()
+    bench.leases.drain(one.ownership.node)
+    await until(lambda: two.served == [0, 1, 2, 3])
+    assert "abandon 2" in one.story and "close 2" not in one.story
+    assert not one.ownership.owned()
+
+
 async def test_a_lost_lease_throws_the_state_away(bench: Bench) -> None:
     one = await bench.join()
     await until(lambda: len(one.served) == 4)
