@@ -15,6 +15,7 @@ from lark.visitors import Transformer_NonRecursive
 
 from partibus.rules import tree
 from partibus.rules.complaint import Complaint
+from partibus.rules.functions import FUNCTIONS
 from partibus.rules.tree import Node, Property, Statement
 from partibus.rules.view import SYSTEM_ALIASES, SYSTEM_NAMES
 
@@ -28,7 +29,6 @@ else:
 DEPTH_MAX: Final = 64
 """How deep terms may be nested; each level is a call when a message is tested."""
 INTEGER_LIMIT: Final = 2**63
-_FUNCTIONS: Final = {"newid": 0, "property": 1, "p": 1}
 
 Children = list[Node | Token]
 
@@ -133,19 +133,16 @@ class TreeBuilder(Base):
         return tree.Parameter(*_place(meta), (), children[0][1:].lower())
 
     def call(self, meta: "Meta", children: Children) -> Node:
-        function, parts = str(children[0]).lower(), _values(children)
-        wanted = _FUNCTIONS.get(function)
+        name, parts = str(children[0]).lower(), _values(children)
+        function = FUNCTIONS.get(name)
         start, end = _place(meta)
-        if wanted is None:
-            raise Complaint(
-                f"There is no function {children[0]}; there are newid() and property(name).",
-                start,
-                end,
-            )
-        if len(parts) != wanted:
-            arguments = "no argument" if wanted == 0 else "one argument"
-            raise Complaint(f"{function}() takes {arguments}.", start, end)
-        return _bounded(tree.Lookup(start, end, parts)) if parts else tree.NewId(start, end)
+        if function is None:
+            known = " and ".join(dict.fromkeys(one.shown for one in FUNCTIONS.values()))
+            raise Complaint(f"There is no function {children[0]}; there are {known}.", start, end)
+        if len(parts) != function.arguments:
+            arguments = ("no argument", "one argument")[function.arguments]
+            raise Complaint(f"{name}() takes {arguments}.", start, end)
+        return _bounded(tree.Call(start, end, parts, name))
 
     def property_name(self, meta: "Meta", children: list[Token]) -> Node:
         start, end = _place(meta)
@@ -189,7 +186,9 @@ def _value(node: Node) -> Node:
 
 def _condition(node: Node) -> Node:
     """A condition, or a value that may be a boolean (section 16.1)."""
-    may_hold = isinstance(node, tree.Property | tree.Parameter | tree.Lookup)
+    may_hold = isinstance(node, tree.Property | tree.Parameter) or (
+        isinstance(node, tree.Call) and FUNCTIONS[node.function].may_be_condition
+    )
     if isinstance(node, tree.Constant):
         may_hold = isinstance(node.value, bool)
     if not (node.is_condition or may_hold):

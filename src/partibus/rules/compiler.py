@@ -7,7 +7,6 @@ here, once; one that cannot be evaluated is refused (FLT-8). Called by `rules.sq
 `rules.action` and `rules.explain`.
 """
 
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
@@ -15,6 +14,7 @@ from partibus.domain.property_value import PropertyValue
 from partibus.rules import tree
 from partibus.rules.complaint import Complaint
 from partibus.rules.errors import EvaluationError
+from partibus.rules.functions import FUNCTIONS
 from partibus.rules.like import LikePattern
 from partibus.rules.logic import (
     Condition,
@@ -25,7 +25,6 @@ from partibus.rules.logic import (
     decided_by,
     like,
     like_constant,
-    look_up,
     made_pattern,
     negated,
 )
@@ -140,13 +139,10 @@ class Compiler:
 
         return user
 
-    def _new_id(self, node: tree.NewId) -> Evaluator:
-        return lambda view: uuid.uuid4()
-
-    def _lookup(self, node: tree.Lookup) -> Evaluator:
-        (named,) = map(self.value, node.parts)
-        term = self.term(node)
-        return lambda view: look_up(view, named(view), term)
+    def _call(self, node: tree.Call) -> Evaluator:
+        evaluate, term = FUNCTIONS[node.function].evaluate, self.term(node)
+        parts = [self.value(part) for part in node.parts]
+        return lambda view: evaluate(view, tuple([part(view) for part in parts]), term)
 
     def _sign(self, node: tree.Sign) -> Evaluator:
         (part,) = map(self.value, node.parts)
@@ -258,8 +254,7 @@ _COMPILERS: Final[dict[type[Node], Callable[[Compiler, Node], Evaluator]]] = cas
         tree.Constant: Compiler._constant,
         tree.Parameter: Compiler._parameter,
         tree.Property: Compiler._property,
-        tree.NewId: Compiler._new_id,
-        tree.Lookup: Compiler._lookup,
+        tree.Call: Compiler._call,
         tree.Sign: Compiler._sign,
         tree.Arithmetic: Compiler._arithmetic,
         tree.Comparison: Compiler._comparison,

@@ -143,7 +143,9 @@ def _values(node: Node, compiler: Compiler, view: MessageView) -> Iterator[tuple
     """The properties and parameters of a term, with their values."""
     if isinstance(node, tree.Property) and not node.is_system:
         yield compiler.term(node), view.user(node.name)
-    elif isinstance(node, tree.Property | tree.Parameter | tree.Lookup):
+    elif isinstance(node, tree.Property | tree.Parameter) or (
+        isinstance(node, tree.Call) and node.parts
+    ):
         try:
             yield compiler.term(node), compiler.value(node)(view)
         except EvaluationError:

@@ -8,27 +8,11 @@ from collections.abc import Callable
 
 from partibus.rules.like import LikePattern, PatternError, like_pattern
 from partibus.rules.values import compare, failure, kind_of
-from partibus.rules.view import ABSENT, SYSTEM_ALIASES, SYSTEM_NAMES, MessageView
+from partibus.rules.view import MessageView
 
 Evaluator = Callable[[MessageView], object]
 Truth = bool | None
 Condition = Callable[[MessageView], Truth]
-
-
-def look_up(view: MessageView, name: object, term: str) -> object:
-    """`property(name)`, where the name may begin with a scope (SQL-10)."""
-    if name is None:
-        return None
-    if type(name) is not str:
-        raise failure(term, f"{kind_of(name)} is not the name of a property")
-    lower = name.lower()
-    if lower.startswith("sys."):
-        canonical = SYSTEM_ALIASES.get(lower[4:], lower[4:])
-        if canonical not in SYSTEM_NAMES:
-            raise failure(term, f"there is no system property {name[4:][:64]}")
-        return view.system(canonical)
-    value = view.user(lower.removeprefix("user."))
-    return None if value is ABSENT else value
 
 
 def decided_by(deciding: bool, parts: list[Callable[[MessageView], Truth]]) -> Evaluator:

@@ -60,15 +60,10 @@ class Property(Node):
 
 
 @dataclass(slots=True, frozen=True)
-class NewId(Node):
-    """`newid()`."""
+class Call(Node):
+    """A call of a function of `rules.functions`; the parts are its arguments."""
 
-    is_fixed: ClassVar[bool] = False
-
-
-@dataclass(slots=True, frozen=True)
-class Lookup(Node):
-    """`property(name)` or `p(name)`; the one part is the name."""
+    function: str = ""
 
     is_fixed: ClassVar[bool] = False
 
