@@ -55,15 +55,16 @@ def _bounded(gen: "Generator[Any, Any, T]", until: float) -> "Generator[Any, Any
         return answer
 
 
-def connect(dsn: str, application: str, prepare_threshold: int | None) -> Connection:
+def connect(
+    dsn: str, application: str, prepare_threshold: int | None, plans: str = "auto"
+) -> Connection:
     """A connection of its own for one thread; every statement is a transaction."""
     return BoundedConnection.connect(
         dsn,
         autocommit=True,
         connect_timeout=CONNECT_S,
         application_name=application,
-        # Few statements, often: planning them each time took half the cost of a read.
-        options=f"-c statement_timeout={STATEMENT_MS} -c plan_cache_mode=force_generic_plan"
+        options=f"-c statement_timeout={STATEMENT_MS} -c plan_cache_mode={plans}"
         f" -c idle_in_transaction_session_timeout={STATEMENT_MS}"
         " -c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1"
         " -c tcp_keepalives_count=3",
