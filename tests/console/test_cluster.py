@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from console.conftest import root_key, watched
 from console.screen import Screen
@@ -142,7 +142,7 @@ def test_pages_speak_of_nodes_and_lanes_of_the_whole_cluster(
     ):
         sender.send_messages([ServiceBusMessage(f"{n}") for n in range(20)])
         screen.open("connections?entity=parts")
-        expect(page.locator("[data-scope=cluster]")).to_be_visible()
+        expect(page.locator("[data-scope=cluster]")).to_have_text("whole cluster")
         row = page.get_by_role("row").filter(has_text=f"node {far.number}")
         expect(row).to_contain_text("RootManageSharedAccessKey")
     screen.open("entity/parts/fragments")
@@ -179,6 +179,26 @@ def _findings(screen: Screen) -> list[tuple[str, str]]:
         for violation in answer["violations"]
         if violation["impact"] in ("serious", "critical")
     ]
+
+
+def test_who_may_only_look_is_offered_no_action(screen: Screen) -> None:
+    """The server refuses changes by itself; here they are not even shown."""
+    page = screen.page
+
+    def read_only(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "console": "read-only"})
+
+    page.route("**/$partibus/session", read_only)
+    page.reload()
+    screen.open("cluster")
+    screen.rows("nodes", 3)
+    expect(page.get_by_text("read-only")).to_be_visible()
+    expect(page.locator("main").get_by_role("button", name="…")).to_have_count(0)
+    refused = page.request.post(
+        f"{screen.base}/$partibus/cluster/drain", data={"node": 1, "dry_run": True}
+    )
+    assert refused.status == 403, "a change without the header of the console"
 
 
 def test_a_node_that_is_killed_is_seen_and_evicted(

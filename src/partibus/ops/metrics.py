@@ -41,6 +41,8 @@ class Signals(Protocol):
 
     async def gather(self) -> dict[str, Any]: ...
 
+    async def gather_for_export(self) -> dict[str, Any] | None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -347,8 +349,9 @@ def _heads(figures: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
 def _tails(figures: dict[str, Any]) -> Iterator[tuple[Series, Iterable[Row]]]:
     """All that is not of entities."""
     entities, workers = figures["entities"], figures["workers"]
+    partitioned = [entity for entity in entities if entity["fragment_count"] > 1]
     for series in FRAGMENT:
-        yield series, _of_fragments(series, entities)
+        yield series, _of_fragments(series, partitioned)
     for series in STORE:
         yield series, _of_stores(series, workers)
     for series in WORKER:
@@ -410,11 +413,9 @@ def _row_of(entity: dict[str, Any]) -> tuple[int, ...]:
     return (*_ENTITY_COUNTS(counts), messages, entity["fragment_count"], entity["available"])
 
 
-def _of_fragments(series: Series, entities: list[dict[str, Any]]) -> Iterator[Row]:
+def _of_fragments(series: Series, partitioned: list[dict[str, Any]]) -> Iterator[Row]:
     """A fragment that is the whole entity would only say the same again."""
-    for entity in entities:
-        if entity["fragment_count"] < 2:
-            continue
+    for entity in partitioned:
         for fragment in entity["fragments"]:
             if fragment["counts"] is not None:
                 place = (fragment["index"], fragment["store"], fragment["worker"])

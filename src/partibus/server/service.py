@@ -199,7 +199,7 @@ class Service:
         self._telemetry = open_telemetry(worker)
         if self._telemetry.tracing is not None:
             self.node.gateway.trace(self._telemetry.tracing)
-        self._telemetry.start(self.node.administration.signals.gather)
+        self._telemetry.start(self.node.administration.signals.gather_for_export)
 
     def _bind(self) -> dict[str, list[socket.socket]]:
         """The listening sockets by flag, in the order in which a flag stands in for another."""

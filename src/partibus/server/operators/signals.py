@@ -8,7 +8,7 @@ written for Prometheus is `ops.metrics`'.
 import os
 import resource
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -73,7 +73,7 @@ class OwnSignals:
             "process": process_figures(),
         }
 
-    def _fragments(self) -> Payload:
+    def _fragments(self) -> dict[int, list[int]]:
         """To most of many fragments nothing has happened since: their numbers are the same."""
         known, rows = self._rows, {}
         for number, machine in self.machines.items():
@@ -82,7 +82,7 @@ class OwnSignals:
                 row = machine.changes, _row(machine)
             rows[number] = row
         self._rows = rows
-        return {str(number): row for number, (_, row) in rows.items()}
+        return {number: row for number, (_, row) in rows.items()}
 
     def _clients(self) -> Payload:
         gateway, transports = self.gateway, {"amqp": 0, "amqps": 0, "websocket": 0}
@@ -123,32 +123,23 @@ class SignalService:
         self._entities_max = entities_max
         self.cluster: Callable[[], Awaitable[Payload]] | None = None
         """What is counted of nodes and lanes; None when the server is alone."""
+        self.decides: Callable[[], bool] = lambda: True
+        """Whether what one process alone must do is done by this one."""
         self._known: dict[int, _Known] = {}
         """What was reported of each entity last; most of it is true the next time too."""
+        self._before = _Places()
+
+    async def gather_for_export(self) -> Payload | None:
+        """The same for a collector, which must hear it from one node of a cluster alone."""
+        return await self.gather() if self.decides() else None
 
     async def gather(self) -> Payload:
         """What every worker counts, with the fragments laid together by entity."""
         answers = await self._control.ask_all(SIGNALS, {})
-        reported = {
-            int(number): (worker, row)
-            for worker, answer in answers.items()
-            for number, row in answer.pop("fragments").items()
-        }
-        states = {
-            int(number): store["state"]
-            for answer in answers.values()
-            for number, store in answer[STORES].items()
-        }
+        places = self._places(answers)
         records = self._catalog.entities()
-        known, self._known = self._known, {}
-        for record in records[: self._entities_max]:
-            rows = [reported.get(placement.fragment_id) for placement in record.fragments]
-            before = known.get(record.entity_id)
-            if before is None or not before.is_true(record, rows, states):
-                before = _Known(record, rows, states, _entity(record, reported, states))
-            self._known[record.entity_id] = before
-        shown = [entity.payload for entity in self._known.values()]
-        rest = [_entity(record, reported, states) for record in records[self._entities_max :]]
+        shown = self._shown(records[: self._entities_max], places)
+        rest = [_entity(record, places) for record in records[self._entities_max :]]
         return {
             "workers": {worker: answers.get(worker) for worker in self._control.workers},
             "entities": shown + ([_together(rest)] if rest else []),
@@ -156,24 +147,64 @@ class SignalService:
             "cluster": None if self.cluster is None else await self.cluster(),
         }
 
+    def _places(self, answers: dict[int, Payload]) -> "_Places":
+        """What the workers report of fragments and stores, laid together."""
+        places = _Places()
+        for worker, answer in answers.items():
+            rows = answer.pop("fragments")
+            if worker != self._control.worker:  # it came as JSON
+                rows = {int(number): row for number, row in rows.items()}
+            places.rows.update(rows)
+            places.workers.update(dict.fromkeys(rows, worker))
+            for number, store in answer[STORES].items():
+                places.states[int(number)] = store["state"]
+        return places
 
-@dataclass(eq=False, slots=True)
+    def _shown(self, records: Sequence[EntityRecord], places: "_Places") -> list[Payload]:
+        """The entities; of those to which nothing has happened what was reported before."""
+        is_as_before = places.is_like(self._before)
+        known, self._known = self._known if is_as_before else {}, {}
+        for record in records:
+            before = known.get(record.entity_id)
+            if before is None or before.record is not record or not before.holds(places.rows):
+                before = _Known(record, places)
+            self._known[record.entity_id] = before
+        self._before = places
+        return [entity.payload for entity in self._known.values()]
+
+
+class _Places:
+    """What all workers report in one answer: the rows of fragments, where they are, and stores."""
+
+    __slots__ = ("rows", "states", "workers")
+
+    def __init__(self) -> None:
+        self.rows: dict[int, list[int]] = {}
+        self.workers: dict[int, int] = {}
+        self.states: dict[int, str] = {}
+
+    def is_like(self, other: "_Places") -> bool:
+        """Whether fragments and stores are where and how they were."""
+        return self.workers == other.workers and self.states == other.states
+
+
 class _Known:
     """An entity as it was reported, and what that was made of."""
 
-    record: EntityRecord
-    rows: list[tuple[int, list[int]] | None]
-    states: Mapping[int, str]
-    payload: Payload
+    __slots__ = ("_first", "_ids", "_rows", "payload", "record")
 
-    def is_true(
-        self,
-        record: EntityRecord,
-        rows: list[tuple[int, list[int]] | None],
-        states: Mapping[int, str],
-    ) -> bool:
-        """Whether nothing has changed since."""
-        return record is self.record and rows == self.rows and states == self.states
+    def __init__(self, record: EntityRecord, places: _Places) -> None:
+        self.record = record
+        self._ids = [placement.fragment_id for placement in record.fragments]
+        self._rows = [places.rows.get(number) for number in self._ids]
+        self._first = self._ids[0]
+        self.payload = _entity(record, places)
+
+    def holds(self, rows: Mapping[int, list[int]]) -> bool:
+        """Whether its fragments have the same numbers; in this process they are the same rows."""
+        if len(self._ids) == 1 and rows.get(self._first) is self._rows[0]:
+            return True
+        return [rows.get(number) for number in self._ids] == self._rows
 
 
 def _row(machine: Machine) -> list[int]:
@@ -195,20 +226,16 @@ def _row(machine: Machine) -> list[int]:
     ]
 
 
-def _entity(
-    record: EntityRecord,
-    reported: Mapping[int, tuple[int, list[int]]],
-    states: Mapping[int, str],
-) -> Payload:
+def _entity(record: EntityRecord, places: _Places) -> Payload:
     fragments: list[Payload] = []
     for index, placement in enumerate(record.fragments):
-        worker, row = reported.get(placement.fragment_id, (None, None))
-        is_up = row is not None and is_available(states.get(placement.store, "down"))
+        row = places.rows.get(placement.fragment_id)
+        is_up = row is not None and is_available(places.states.get(placement.store, "down"))
         fragments.append(
             {
                 "index": index,
                 "store": placement.store,
-                "worker": worker,
+                "worker": places.workers.get(placement.fragment_id),
                 "available": is_up,
                 "counts": None if row is None else dict(zip(COUNTED, row, strict=False)),
             }

@@ -34,7 +34,8 @@ STOP_S_MAX: Final = 5.0
 GATHER_S_MAX: Final = 30.0
 SCOPE: Final = "partibus"
 
-Gather = Callable[[], Awaitable[dict[str, Any]]]
+Gather = Callable[[], Awaitable[dict[str, Any] | None]]
+"""The figures; None while another process exports them."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -111,6 +112,8 @@ class MetricsExport:
 
     def _export(self, gather: Gather, loop: asyncio.AbstractEventLoop) -> None:
         figures = asyncio.run_coroutine_threadsafe(_asked(gather), loop).result(GATHER_S_MAX)
+        if figures is None:
+            return
         now_ns = time.time_ns()
         data = metrics_data(figures, self._resource, self._scope, self._start_ns, now_ns)
         if self._exporter.export(data) is MetricExportResult.SUCCESS:
@@ -130,7 +133,7 @@ def open_telemetry(worker: int) -> Telemetry:
     return Telemetry(worker, exports_of(os.environ))
 
 
-async def _asked(gather: Gather) -> dict[str, Any]:
+async def _asked(gather: Gather) -> dict[str, Any] | None:
     return await gather()
 
 
