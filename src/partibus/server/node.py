@@ -446,7 +446,7 @@ class Node:
             picture = ClusterPicture(self.seat, self.settings, self.catalog, self.control, gateway)
             self.administration.cluster = picture
             self.administration.signals.cluster = picture.figures
-            self.administration.signals.decides = self._seat.decides
+            self.administration.signals.decides = self.seat.decides
         gateway.at_close(self.administration.events.stop)
         gateway.at_close(self.administration.live_feed.close)
         if self._time.fake is not None:
