@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(900)
 STORES = 3
+PARTITIONED = """
+[[topic]]
+name = "wide"
+enable_partitioning = true
+[[topic.subscription]]
+name = "red"
+[[topic.subscription.rule]]
+name = "red"
+sql_filter = "colour = 'red'"
+"""
 
 
 def copy(source: str, target: str, *more: str) -> Done:
@@ -34,7 +44,7 @@ def on(side: str, databases: list[str]) -> list[str]:
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     file = tmp_path / "namespace.toml"
-    file.write_text(namespace(COMPACTED), encoding="utf-8")
+    file.write_text(f"{namespace(COMPACTED)}\n{PARTITIONED}", encoding="utf-8")
     return file
 
 
@@ -68,11 +78,23 @@ def work(connection_string: str, turn: str) -> None:
     """A turn of traffic on everything that the namespace has."""
     traffic = Traffic(connection_string, COMPACTED)
     traffic.fill(turn)
+    with traffic.client.get_topic_sender("wide") as sender:
+        for number in range(8):
+            message = ServiceBusMessage(f"{turn} {number}", partition_key=str(number))
+            message.application_properties = {"colour": "red" if number % 2 else "blue"}
+            sender.send_messages(message)
     traffic.close()
 
 
 def seen(server: ServerProcess) -> dict[str, Any]:
-    return picture(server.connection_string, COMPACTED)
+    found = picture(server.connection_string, COMPACTED)
+    with (
+        ServiceBusClient.from_connection_string(server.connection_string) as client,
+        client.get_subscription_receiver("wide", "red") as receiver,
+    ):
+        shown = receiver.peek_messages(100)
+    found["wide"] = sorted([one.sequence_number, str(one), one.partition_key] for one in shown)
+    return found
 
 
 def use_everything(server: ServerProcess, before: dict[str, Any]) -> None:
@@ -128,6 +150,7 @@ def test_into_a_cluster_of_two_databases_and_back(
         work(server.connection_string, "third")
         refuses_backups(server, tmp_path)
         after = seen(server)
+    assert len(after["wide"]) == 12
     bodies = [body for _, body, _ in after["plain"]]
     assert "third lives" in bodies and "first defer" not in bodies
     assert [body for _, body, _ in after["once"]] == ["first once", "second once", "third once"]

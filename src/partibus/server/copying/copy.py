@@ -79,8 +79,8 @@ def copy_bus(
     with contextlib.ExitStack() as stack:
         origin = open_source(source, stack)
         _refuse_plain(origin, source, decrypts=decrypts)
-        filled = open_target(target, origin.settings.stores, stack)
         work = _Work(origin, watcher or Nobody())
+        filled = open_target(target, origin.settings.stores, stack)
         for number in origin.rows.identity.stores():
             work.copy_lane(number, filled)
         copy_catalog(origin.rows, filled.rows)

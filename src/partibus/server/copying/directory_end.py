@@ -29,6 +29,7 @@ from partibus.server.data_directory.encryption import vault_of
 from partibus.server.data_directory.offline import catalog_rows_to_read, offline_settings
 from partibus.store.compaction.importing import DirectoryImport, LaneImport
 from partibus.store.lock import DirectoryLock
+from partibus.store.postgres.address import is_database
 
 OWNER: Final = "a copy"
 LOCK_NAME: Final = "lock"
@@ -142,6 +143,11 @@ def _target_settings(named: Named, lanes: int) -> ServeSettings:
         raise ConfigError(
             "A copy is not encrypted: leave out the key of the target. A server that is started "
             "with a key encrypts what it writes from then on."
+        )
+    if any(map(is_database, named.stores)):
+        raise ConfigError(
+            "The stores of a copied directory are directories: give directories with --to-store, "
+            "or the database of a new cluster with --to."
         )
     if named.stores and len(named.stores) != lanes:
         raise ConfigError(

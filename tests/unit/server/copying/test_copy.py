@@ -244,6 +244,30 @@ def test_a_directory_that_is_served_is_not_copied(data: Path, tmp_path: Path) ->
             copied(data, tmp_path / "target")
 
 
+def test_stores_may_lie_elsewhere_as_many_as_there_were(data: Path, tmp_path: Path) -> None:
+    target, here, there = (tmp_path / name for name in ("target", "here", "there"))
+    one, both = (str(here),), (str(here), str(there))
+    for stores, text in (
+        (one, "has 2 stores, and 1 were given"),
+        (("postgresql://x/y",), "are dir"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            copy_bus(Named(place=str(data)), Named(place=str(target), stores=stores))
+    assert not target.exists()
+    copy_bus(Named(place=str(data)), Named(place=str(target), stores=both))
+    assert not list(target.glob("store-*")) and list(there.glob("*.ckpt"))
+    found = compare_buses(Named(place=str(data)), Named(place=str(target), stores=both))
+    assert (found.comparison.messages, found.comparison.differences) == (MESSAGES, 0)
+
+
+def test_parts_that_do_not_belong_together_are_not_copied(data: Path, tmp_path: Path) -> None:
+    (data / "store-0").rename(data / "other")
+    (data / "store-1").rename(data / "store-0")
+    (data / "other").rename(data / "store-1")
+    with pytest.raises(StoreCorrupt, match="is store 1 of the namespace and was given as store 0"):
+        copied(data, tmp_path / "target")
+
+
 def test_a_directory_without_data_is_no_source(tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
     with pytest.raises(ConfigError, match="there is nothing to copy"):
