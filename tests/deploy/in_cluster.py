@@ -26,6 +26,8 @@ NODES: Final = ("node-1", "node-2", "node-3")
 DATABASES: Final = ("database-a", "database-b")
 QUEUE: Final = "parts"
 FLOWS: Final = 20
+WAIT_S: Final = 300
+"""Against hanging; a machine with much else to do is slow."""
 
 
 class Traffic:
@@ -46,16 +48,19 @@ class Traffic:
     def flows(self) -> None:
         """Return when some more were sent and received."""
         sent, seen = len(self.acknowledged) + FLOWS, len(self.received) + FLOWS
-        wait_until(lambda: len(self.acknowledged) >= sent, "more are sent")
-        wait_until(lambda: len(self.received) >= seen, "more are received")
+        wait_until(lambda: len(self.acknowledged) >= sent, "more are sent", seconds=WAIT_S)
+        wait_until(lambda: len(self.received) >= seen, "more are received", seconds=WAIT_S)
 
     def end(self) -> None:
         """Stop sending, and return when all that was promised has come."""
         self._sends.set()
         self._threads[0].join()
-        wait_until(lambda: set(self.acknowledged) <= set(self.received), "all are received")
+        wait_until(self._is_all_received, "all are received", seconds=WAIT_S)
         self._receives.set()
         self._threads[1].join()
+
+    def _is_all_received(self) -> bool:
+        return set(self.acknowledged) <= set(self.received)
 
     def _send(self) -> None:
         number = 0
@@ -103,15 +108,19 @@ def restart(project: Project, name: str) -> int:
     code = project.stop(name)
     project.start(name)
     ready(project, name)
-    project.run(name, "partibus", "cluster", "rebalance")
+    project.run(name, "partibus", "cluster", "rebalance", "--wait", str(WAIT_S))
     return code
 
 
 def ready(project: Project, name: str) -> None:
     """Return when it says so and its health check agrees."""
     starts = project.starts[name]
-    wait_until(lambda: project.log(name).count("PARTIBUS READY") == starts, f"{name} is ready")
-    wait_until(lambda: project.is_healthy(name), f"{name} is healthy")
+
+    def is_ready() -> bool:
+        return project.log(name).count("PARTIBUS READY") == starts
+
+    wait_until(is_ready, f"{name} is ready", seconds=WAIT_S)
+    wait_until(lambda: project.is_healthy(name), f"{name} is healthy", seconds=WAIT_S)
 
 
 def lanes(project: Project) -> list[int]:
@@ -143,7 +152,7 @@ def used(project: Project) -> dict[str, Any]:
     for name in NODES:
         project.up(name)
         ready(project, name)
-    project.run(NODES[0], "partibus", "cluster", "rebalance")
+    project.run(NODES[0], "partibus", "cluster", "rebalance", "--wait", str(WAIT_S))
     seen: dict[str, Any] = {"lanes": lanes(project)}
     traffic = Traffic(connection_string(project))
     traffic.flows()

@@ -33,6 +33,8 @@ PODS: Final = ("partibus-0", "partibus-1")
 MACHINE: Final = "machine"
 PROGRAM: Final = ROOT / ".venv" / "bin" / "partibus"
 QUEUE: Final = "orders"
+WAIT_S: Final = 300
+"""Against hanging; a machine with much else to do is slow."""
 
 
 class Manifest:
@@ -76,7 +78,7 @@ def start_databases(place: Path, password: str) -> list[PostgresContainer]:
         made.append(database)
     for database in made:
         asked = partial(database.run, "pg_isready", "--host", "127.0.0.1")
-        wait_until(lambda asked=asked: asked() == 0, "the database answers")  # type: ignore[misc]
+        wait_until(lambda asked=asked: asked() == 0, "the database answers", seconds=WAIT_S)  # type: ignore[misc]
     return made
 
 
@@ -151,8 +153,8 @@ def run(place: Path, manifest: Manifest, network: Network) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     for pod in pods:
         asked = partial(probes, pod, network.addresses[pod.name])
-        wait_until(lambda asked=asked: asked() == [200] * 3, f"{pod.name} is ready")  # type: ignore[misc]
-    assert pods[0].run("partibus", "cluster", "rebalance").returncode == 0
+        wait_until(lambda asked=asked: asked() == [200] * 3, f"{pod.name} is ready", seconds=WAIT_S)  # type: ignore[misc]
+    assert pods[0].run("partibus", "cluster", "rebalance", "--wait", str(WAIT_S)).returncode == 0
     seen["lanes"] = [len(status(pods[0])[name]["lanes"]) for name in PODS]
     seen["used"] = used("partibus", manifest.key(), "one")
     gone, stays = pods
@@ -177,8 +179,8 @@ def with_unit(place: Path, manifest: Manifest, secrets: Secrets, other: Pod) -> 
     """A node by its unit joins, serves, and is stopped while another is there to take over."""
     service = unit(place, manifest, secrets)
     service.start()
-    wait_until(lambda: "PARTIBUS READY" in service.journal, "the unit is ready")
-    assert other.run("partibus", "cluster", "rebalance").returncode == 0
+    wait_until(lambda: "PARTIBUS READY" in service.journal, "the unit is ready", seconds=WAIT_S)
+    assert other.run("partibus", "cluster", "rebalance", "--wait", str(WAIT_S)).returncode == 0
     seen: dict[str, Any] = {"lanes": len(status(other)[MACHINE]["lanes"])}
     seen["used"] = used(MACHINE, manifest.key(), "three")
     seen["stopped"] = service.stop()

@@ -26,7 +26,7 @@ from deploy.postgres_image import DATA, PostgresContainer
 OURS: Final = "partibus:latest"
 HEALTHY: Final = "service_healthy"
 COMPLETED: Final = "service_completed_successfully"
-ENDED_S: Final = 120
+ENDED_S: Final = 300
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
@@ -122,7 +122,7 @@ class Project:
             assert code == 0, f"{name} ended with {code}: {self.log(name)}"
         else:
             assert condition == HEALTHY
-            wait_until(partial(self.is_healthy, name), f"{name} is healthy")
+            wait_until(partial(self.is_healthy, name), f"{name} is healthy", seconds=ENDED_S)
             assert process.poll() is None, f"{name} has ended"
 
     def _container(self, name: str) -> Container | PostgresContainer:

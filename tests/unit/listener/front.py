@@ -106,6 +106,9 @@ class Front:
         self.clients.put_nowait(client)
         return client
 
+    def is_supervised(self) -> bool:
+        return True
+
     async def alive(self) -> dict[int, bool]:
         return {0: True}
 

@@ -79,6 +79,9 @@ class FakeNode:
     def health(self) -> "FakeNode":
         return self
 
+    def is_supervised(self) -> bool:
+        return True
+
     async def alive(self) -> dict[int, bool]:
         return {0: True}
 
