@@ -20,7 +20,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 6 --dist worksteal --ignore=tests/spark --ignore=tests/console
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/console
-SPARK_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/spark
+# In the order of tests/spark/conftest.py, with the longest files first.
+SPARK_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/spark
 # A cluster of three nodes over two databases, where a test starts one server; the files of a folder share it.
 ON_CLUSTER := PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python tools/suite_part.py --dist loadfile
 # A test that failed in the crowd gets one more run alone, and is named as unstable if it passes then.
