@@ -8,6 +8,7 @@ here sends, waits or decides; `remote` encodes and `hosting` decodes.
 from collections.abc import Callable
 from typing import Any, Final
 
+from partibus.cluster import transaction_rows, transfer_rows
 from partibus.cluster.rows import (
     ASK,
     CANCEL_SCHEDULED,
@@ -25,29 +26,6 @@ from partibus.cluster.rows import (
     SETTLE,
     Row,
     overlay_row,
-)
-from partibus.cluster.transaction_rows import (
-    CHECK_LOCKS,
-    ENQUEUE_NUMBERED,
-    RESERVE_NUMBERS,
-    TRANSACT,
-    check_locks_row,
-    numbered_encoder,
-    reserve_row,
-    to_check_locks,
-    to_numbered,
-    to_reserve,
-    transact_decoder,
-    transact_encoder,
-)
-from partibus.cluster.transfer_rows import (
-    FENCE,
-    TRANSFER,
-    fence_row,
-    request_places,
-    to_fence,
-    to_transfer,
-    transfer_encoder,
 )
 from partibus.fragment.commands import (
     CancelScheduled,
@@ -112,7 +90,7 @@ def _to_enqueue(row: Row, port: Any) -> Command:
     # The sends are known here by their places in the command; the far end has their numbers.
     messages = [NewMessage(*message) for message in row[3]]
     origin = None if row[6] is None else Origin(*row[6])
-    return Enqueue(port, messages, request_places(row[4], messages), row[5], origin)
+    return Enqueue(port, messages, transfer_rows.request_places(row[4], messages), row[5], origin)
 
 
 def _settle_row(command: Settle, number: int, fragment_id: int) -> Row:
@@ -266,7 +244,7 @@ ENCODERS: Final[dict[type[Command], Encode]] = {
     GetSessionState: _get_state_row,
     SetSessionState: _set_state_row,
     ListSessions: _list_sessions_row,
-    Fence: fence_row,
+    Fence: transfer_rows.fence_row,
 }
 """From a command, its number and its fragment to a row. Commands about a receiver are rows of
 a code, the receiver's number and at most two fields; `remote` makes them."""
@@ -286,24 +264,24 @@ DECODERS: Final[dict[int, Decode]] = {
     GET_SESSION_STATE: _to_get_state,
     SET_SESSION_STATE: _to_set_state,
     LIST_SESSIONS: _to_list_sessions,
-    TRANSFER: to_transfer,
-    FENCE: to_fence,
+    transfer_rows.TRANSFER: transfer_rows.to_transfer,
+    transfer_rows.FENCE: transfer_rows.to_fence,
 }
 
 ENCODERS.update(
     {
-        Transfer: transfer_encoder(message_row),
-        Transact: transact_encoder(ENCODERS),
-        CheckLocks: check_locks_row,
-        ReserveNumbers: reserve_row,
-        EnqueueNumbered: numbered_encoder(message_row),
+        Transfer: transfer_rows.transfer_encoder(message_row),
+        Transact: transaction_rows.transact_encoder(ENCODERS),
+        CheckLocks: transaction_rows.check_locks_row,
+        ReserveNumbers: transaction_rows.reserve_row,
+        EnqueueNumbered: transaction_rows.numbered_encoder(message_row),
     }
 )
 DECODERS.update(
     {
-        TRANSACT: transact_decoder(DECODERS),
-        CHECK_LOCKS: to_check_locks,
-        RESERVE_NUMBERS: to_reserve,
-        ENQUEUE_NUMBERED: to_numbered,
+        transaction_rows.TRANSACT: transaction_rows.transact_decoder(DECODERS),
+        transaction_rows.CHECK_LOCKS: transaction_rows.to_check_locks,
+        transaction_rows.RESERVE_NUMBERS: transaction_rows.to_reserve,
+        transaction_rows.ENQUEUE_NUMBERED: transaction_rows.to_numbered,
     }
 )

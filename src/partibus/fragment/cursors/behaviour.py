@@ -13,17 +13,8 @@ from typing import Final
 from partibus.domain.errors import BusError, EntityNotFound, QuotaExceeded, StoreUnavailable
 from partibus.fragment.changes import Change
 from partibus.fragment.commands import Command, SubQueueType
+from partibus.fragment.cursors import commands
 from partibus.fragment.cursors.changes import CursorDrop, CursorPlacement, Trim
-from partibus.fragment.cursors.commands import (
-    CursorSummary,
-    DropCursor,
-    FindTime,
-    ListCursors,
-    PlaceCursor,
-    PlanRange,
-    RangePlan,
-    ReadRange,
-)
 from partibus.fragment.cursors.retention import CURSORS_MAX, Retention, decode_cursor, encode_cursor
 from partibus.fragment.effects import Answered, Done, Effects, Failed, Found
 from partibus.fragment.message import Held
@@ -42,7 +33,7 @@ _FLOOR: Final = struct.Struct("<Q")
 
 def place_cursor(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Prepare a new cursor or a move."""
-    assert isinstance(command, PlaceCursor)
+    assert isinstance(command, commands.PlaceCursor)
     retention = _retention(state)
     if command.name not in retention.cursors and len(retention.cursors) >= CURSORS_MAX:
         error = QuotaExceeded(
@@ -52,7 +43,9 @@ def place_cursor(state: State, command: Command, now_ms: int, out: Effects) -> N
         out.outward.append(Failed(command.port, error))
         return
     position = min(command.position, state.next_sequence_durable)
-    cursor = CursorSummary(command.name, position, command.retain_ms, command.retain_bytes, now_ms)
+    cursor = commands.CursorSummary(
+        command.name, position, command.retain_ms, command.retain_bytes, now_ms
+    )
     record = Record(state.fragment_id, CURSOR_PLACED, encode_cursor(cursor), b"")
     out.changes.append(CursorPlacement([record], cursor, command.port))
 
@@ -72,7 +65,7 @@ def abort_placement(state: State, change: Change, error: BusError, out: Effects)
 
 def drop_cursor(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Prepare the end of a cursor."""
-    assert isinstance(command, DropCursor)
+    assert isinstance(command, commands.DropCursor)
     if command.name not in _retention(state).cursors:
         error = EntityNotFound(f"'{state.spec.path}' has no cursor '{command.name}'.")
         out.outward.append(Failed(command.port, error))
@@ -98,7 +91,7 @@ def abort_drop(state: State, change: Change, error: BusError, out: Effects) -> N
 
 def list_cursors(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Every cursor of the fragment."""
-    assert isinstance(command, ListCursors)
+    assert isinstance(command, commands.ListCursors)
     cursors = [] if state.retention is None else list(state.retention.cursors.values())
     out.outward.append(Answered(command.port.cursors_listed, cursors))
 
@@ -137,7 +130,7 @@ def abort_trim(state: State, change: Change, error: BusError, out: Effects) -> N
 
 def plan_range(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """How far a read would come."""
-    assert isinstance(command, PlanRange)
+    assert isinstance(command, commands.PlanRange)
     if state.suspended:
         # What is planned now is read next, which a store that is down cannot do.
         out.outward.append(Failed(command.port, StoreUnavailable()))
@@ -153,13 +146,13 @@ def plan_range(state: State, command: Command, now_ms: int, out: Effects) -> Non
         # Nothing more is there: numbers without a message are passed over.
         end = max(end, state.next_sequence_durable)
     earliest = 0 if state.retention is None else state.retention.floor
-    plan = RangePlan(earliest, end, count, byte_count, state.next_sequence_durable)
+    plan = commands.RangePlan(earliest, end, count, byte_count, state.next_sequence_durable)
     out.outward.append(Answered(command.port.planned, plan))
 
 
 def find_time(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """The first number from which on everything was enqueued at or after a time."""
-    assert isinstance(command, FindTime)
+    assert isinstance(command, commands.FindTime)
     enqueued_ms = command.enqueued_ms
     found = [state.next_sequence_durable]
     found += [table.sequence_at(enqueued_ms) for table in _tables(state, SubQueueType.MAIN)]
@@ -171,7 +164,7 @@ def find_time(state: State, command: Command, now_ms: int, out: Effects) -> None
 
 def read_range(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """Copies of a range, as many as fit."""
-    assert isinstance(command, ReadRange)
+    assert isinstance(command, commands.ReadRange)
     if state.suspended:
         out.outward.append(Failed(command.port, StoreUnavailable()))
         return
