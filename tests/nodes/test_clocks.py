@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.group("postgres"),
     pytest.mark.group("wall-clock"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
 ]
 MINUTE_S = 60
 KEYS = (None, "a", "b", "c", "d")

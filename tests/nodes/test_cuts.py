@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.group("postgres"),
     pytest.mark.group("network"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
 ]
 
 

@@ -50,10 +50,17 @@ class Machine(End):
         self._holder = subprocess.Popen(
             ["unshare", "--net", "sh", "-c", holds], stdout=subprocess.PIPE
         )
-        assert self._holder.stdout is not None
-        assert self._holder.stdout.readline() == b"\n", "a namespace could not be made"
         super().__init__(number, ("nsenter", f"--net=/proc/{self._holder.pid}/ns/net"))
-        port = f"port{number}"
+        assert self._holder.stdout is not None
+        try:
+            assert self._holder.stdout.readline() == b"\n", "a namespace could not be made"
+            self._connect()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> None:
+        port = f"port{self.number}"
         pair = ["peer", "name", WIRE, "address", self.link_address]
         _ip("link", "add", port, "type", "veth", *pair, "netns", str(self._holder.pid))
         _ip("link", "set", port, "master", BRIDGE, "up")
@@ -78,12 +85,26 @@ class Network:
 
     def __enter__(self) -> Self:
         self._before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        _check(_libc.unshare(_CLONE_NEWNET))
+        try:
+            _check(_libc.unshare(_CLONE_NEWNET))
+            self._make()
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def _make(self) -> None:
         _ip("link", "set", "lo", "up")
         _ip("link", "add", BRIDGE, "address", self.test.link_address, "type", "bridge")
         _ip("address", "add", f"{self.test.address}/24", "dev", BRIDGE)
         _ip("link", "set", BRIDGE, "up")
-        return self
+
+    def _leave(self) -> None:
+        """Whatever happens, the tests after this one are where they were before."""
+        if self._before >= 0:
+            _check(_libc.setns(self._before, _CLONE_NEWNET))
+            os.close(self._before)
+            self._before = -1
 
     def __exit__(
         self,
@@ -93,8 +114,7 @@ class Network:
     ) -> None:
         for machine in self.machines:
             machine.close()
-        _check(_libc.setns(self._before, _CLONE_NEWNET))
-        os.close(self._before)
+        self._leave()
 
     def machine(self) -> Machine:
         """One more."""
