@@ -45,7 +45,7 @@ class Node:
         scheduler = LoopScheduler(loop)
         self.number = number
         self.group = NodeGroup(directory, "127.0.0.1", 0)
-        self.group.worker, self.group.run = number, cluster
+        self.group.worker, self.group.group_id = number, cluster
         self.group.nodes = lambda: nodes
         nodes[number] = ("127.0.0.1", self.group.transport.port)
         self.broker = Broker(

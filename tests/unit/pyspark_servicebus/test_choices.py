@@ -61,7 +61,7 @@ def test_complaints_about_streams(given: dict[str, str], text: str) -> None:
     ("given", "text"),
     [
         ({"queue": "q", "minMessagesPerTrigger": "5"}, "it is for streams"),
-        ({"queue": "q", "entityPattern": "q*"}, "in place of queue, topic"),
+        ({"queue": "q", "entityPattern": "q*"}, "replaces queue, topic"),
         ({"entityPattern": "q*", "mode": "cursor", "cursor": "c"}, "read with mode=peek"),
         ({"entityPattern": "q*", "fragments": "1"}, "fragments: it applies to a single entity"),
         (

@@ -128,7 +128,7 @@ def test_over_amqp() -> None:
         ({"mode": "claim"}, "does not offer claim to streams: a bus over AMQP has no claims"),
         ({"mode": "peek"}, "does not offer peek to streams: write mode=deferclaim or peeklock"),
         ({"claimOwner": ""}, "claimOwner: mode=deferclaim needs a name"),
-        ({"claimLocation": ""}, "claimLocation: mode=deferclaim needs a directory"),
+        ({"claimLocation": ""}, "claimLocation: mode=deferclaim needs its own directory"),
         ({"mode": "peeklock"}, "claimLocation: it belongs to mode=deferclaim"),
         ({"cursor": "c"}, "cursor: only transport=flight has it"),
         ({"retention": "1d"}, "retention: only transport=flight has it"),

@@ -98,7 +98,7 @@ def test_limits_reach_the_settings_whatever_chose_the_profile(tmp_path: Path) ->
 def test_workers_are_told_them(tmp_path: Path) -> None:
     profile = replace(SELFHOST, connections_max=3, entity_megabytes=(7,))
     membership = Membership(
-        worker=0, workers=2, run=1, runtime=tmp_path, catalog=tmp_path, tls=tmp_path
+        worker=0, workers=2, group_id=1, runtime=tmp_path, catalog=tmp_path, tls=tmp_path
     )
     assignment = Assignment(settings=ServeSettings(profile=profile), membership=membership)
     assert decode_assignment(encode_assignment(assignment)).settings.profile == profile

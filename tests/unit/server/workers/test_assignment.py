@@ -13,7 +13,7 @@ from partibus.server.workers.assignment import Assignment, decode_assignment, en
 MEMBERSHIP = Membership(
     worker=1,
     workers=3,
-    run=0xFFFF_FFFF,
+    group_id=0xFFFF_FFFF,
     runtime=Path("/run/partibus"),
     catalog=Path("/data/catalog.db"),
     tls=Path("/data/tls"),
