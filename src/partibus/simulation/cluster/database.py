@@ -99,7 +99,7 @@ class Server:
         """Lose every connection and what was under way on it; nothing that was carried out."""
         self.down_until_us = self.world.now_us + length_us
         for connection in list(self.connections):
-            connection.break_off(is_silent=False)
+            connection.break_off()
 
     def cut(self, host: str, length_us: int) -> None:
         """Have nothing of a process arrive here, and it hear nothing."""
@@ -120,12 +120,6 @@ class Server:
         for connection in list(self.connections):
             if connection.host == host:
                 connection.was_left(is_silent)
-
-    def end(self, purposes: set[str]) -> None:
-        """End connections by what they are for, as an administrator can."""
-        for connection in list(self.connections):
-            if connection.purpose in purposes:
-                connection.break_off(is_silent=False)
 
     def heal(self) -> None:
         """Nothing is wrong any more."""
@@ -307,7 +301,7 @@ class DatabaseConnection:
         if request.changes and error is None and server.lost_answers:
             server.lost_answers -= 1
             server.world.note(server.name, f"does not answer {self.purpose} of {self.host}")
-            self.break_off(is_silent=False)
+            self.break_off()
             return
         delay_us = server.service_us() + server.delay_us()
         self._answers_us = max(self._answers_us + 1, now_us + delay_us)
@@ -322,13 +316,10 @@ class DatabaseConnection:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def break_off(self, is_silent: bool) -> None:
-        """Lose what is under way; with `is_silent` the near end is not told."""
+    def break_off(self) -> None:
+        """Lose what is under way; the near end learns of it in a moment."""
         self._end()
-        if is_silent:
-            self.is_silent = True
-        else:
-            self.server.world.after(self.server.delay_us(), self._lost)
+        self.server.world.after(self.server.delay_us(), self._lost)
 
     def fall_silent(self) -> None:
         """Nothing gets through in either direction; the database notices that later."""

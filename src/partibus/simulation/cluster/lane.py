@@ -94,7 +94,7 @@ class SimulatedLane(Lane):
         def end() -> None:
             for other in list(self._server.connections):
                 if other.purpose in purposes and other is not here:
-                    other.break_off(is_silent=False)
+                    other.break_off()
 
         here.call(end)
 
@@ -108,7 +108,7 @@ class SimulatedLane(Lane):
         def end() -> None:
             for other in list(self._server.connections):
                 if other.info.backend_pid == backend and other.purpose == f"append-{self.number}":
-                    other.break_off(is_silent=False)
+                    other.break_off()
 
         _of(connection).call(end)
 
