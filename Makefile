@@ -22,14 +22,21 @@ PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 6 --dist worksteal --
 CONSOLE_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/console
 # In the order of tests/spark/conftest.py, with the longest files first.
 SPARK_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/spark
-# A cluster of three nodes over two databases, where a test starts one server; the files of a folder share it.
+# Some tests of each area against a cluster of three nodes over two databases, instead of one server;
+# the files of a folder share a cluster. `make test-cluster` runs all of them.
 ON_CLUSTER := PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python tools/suite_part.py --dist loadfile
+CLUSTER_PART := $(addprefix tests/conformance/,test_python_sync.py test_python_management.py test_javascript.py \
+	test_proton.py test_access.py access/test_amqp.py admin/test_python_queues.py admin/test_python_rules.py \
+	duplicates/test_window.py forwarding/test_queues.py forwarding/test_dead_letters.py forwarding/test_topics.py \
+	sessions/test_python_async.py transactions/test_queue.py)
+CLUSTER_PYTEST := $(ON_CLUSTER) --numprocesses 2 $(CLUSTER_PART)
 # A test that failed in the crowd gets one more run alone, and is named as unstable if it passes then.
 # Every part runs to its end, so that one run shows all that fails. One after the other: the Spark
 # tests need both cores of a small machine, and beside them all the others take twice as long.
 define all_tests
 code=0; $(PYTEST) $(1) || code=$$?; \
 	$(CONSOLE_PYTEST) $(1) || code=$$?; \
+	$(CLUSTER_PYTEST) $(1) || code=$$?; \
 	$(SPARK_PYTEST) $(1) || [ $$? -eq 5 ] || code=1; \
 	exit $$code
 endef
