@@ -76,8 +76,8 @@ def test_workers_share_a_run_and_a_directory_of_their_own(
     _, membership, _ = prepare(configuration(tmp_path, memory=True), cleanup)
     one, two = membership(0), membership(1)
     assert (one.worker, two.worker) == (0, 1)
-    assert (one.run, one.runtime, one.catalog, one.tls) == (
-        two.run,
+    assert (one.group_id, one.runtime, one.catalog, one.tls) == (
+        two.group_id,
         two.runtime,
         two.catalog,
         two.tls,
