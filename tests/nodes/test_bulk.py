@@ -27,12 +27,12 @@ def letters(count: int) -> list[bytes]:
     return [OutgoingMessage(body=b"%d" % number).encode() for number in range(count)]
 
 
-def put(bulk: BulkClient, queue: str, count: int) -> None:
+def put(bulk: "BulkClient", queue: str, count: int) -> None:
     [answer] = bulk.put(queue, letters(count))
     assert answer == {"accepted": count, "duplicates": 0, "refused": []}
 
 
-def bodies(bulk: BulkClient, queue: str) -> list[int]:
+def bodies(bulk: "BulkClient", queue: str) -> list[int]:
     """The numbers of all messages, read at the owners."""
     return [
         int(body)
