@@ -56,6 +56,17 @@ export function watch(entity = ''): void {
   source?.close()
   watched = entity
   live.entity = null
+  follow(entity)
+}
+
+// A tab that nobody sees costs the server nothing; it goes on when it is looked at.
+document.addEventListener('visibilitychange', () => {
+  if (source && document.hidden) source.close()
+  else if (source) follow(watched)
+})
+
+function follow(entity: string): void {
+  source?.close()
   source = new EventSource('/$partibus/live' + (entity ? `?entity=${encodeURIComponent(entity)}` : ''))
   source.addEventListener('frame', (event) => take(JSON.parse(event.data)))
   source.addEventListener('entity', (event) => takeEntity(JSON.parse(event.data)))
