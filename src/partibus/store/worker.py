@@ -8,21 +8,22 @@ store on the loop thread.
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Final
 
 _log: Final = logging.getLogger(__name__)
 
 
-@dataclass(eq=False, slots=True)
 class Worker:
     """Runs jobs in their order on one thread of its own."""
 
-    name: str
-    _jobs: SimpleQueue[Callable[[], None] | None] = field(init=False, default_factory=SimpleQueue)
-    _thread: threading.Thread | None = field(init=False, default=None)
-    _closed: bool = field(init=False, default=False)
+    __slots__ = ("_closed", "_jobs", "_name", "_thread")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = False
 
     @property
     def started(self) -> bool:
@@ -35,7 +36,7 @@ class Worker:
             return False
         self._jobs.put(job)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         return True
 
@@ -52,4 +53,4 @@ class Worker:
             try:
                 job()
             except Exception:
-                _log.exception("a job of %s failed", self.name)
+                _log.exception("a job of %s failed", self._name)

@@ -221,7 +221,7 @@ async def test_a_store_that_is_down_puts_it_off(
                 raise StoreUnavailable
             return await super().delete(path)
 
-    live = bench.watch._live = Refusing(bench.bus.catalog)
+    live = bench.watch.live = Refusing(bench.bus.catalog)
     bench.queue("q", FLEETING)
     assert await bench.pass_time(6) == []
     assert "cannot be deleted yet" in caplog.text
@@ -240,7 +240,7 @@ async def test_what_is_used_while_others_are_deleted_stays(bench: Bench) -> None
             client.send(sender, [plain(1)])
             return await super().delete(path)
 
-    bench.watch._live = Slow(bench.bus.catalog)
+    bench.watch.live = Slow(bench.bus.catalog)
     assert await bench.pass_time(4) == []
     bench.bus.scheduler.advance_ms(MINUTE_MS)
     assert await bench.watch.sweep() == ["first"]

@@ -19,6 +19,7 @@ from partibus.simulation.cluster.database import DatabaseConnection, Request, Se
 from partibus.simulation.cluster.lane_tables import LaneContent
 from partibus.simulation.threads import Fiber, Threads
 from partibus.simulation.world import World
+from partibus.store.fault_injection import LaneFaults
 from partibus.store.interface import Ref
 from partibus.store.postgres.connection import Connection
 from partibus.store.postgres.lane import (
@@ -56,10 +57,10 @@ class SimulatedLane(Lane):
         dsn: str,
         number: int,
         owner: str,
-        *,
         takes_over: bool,
+        faults: LaneFaults | None = None,
     ) -> None:
-        super().__init__(dsn, number, owner, takes_over=takes_over)
+        super().__init__(dsn, number, owner, takes_over, faults)
         self._server = servers[dsn]
         self._content = self._server.lane(number)
 

@@ -5,7 +5,7 @@ and how long the JSON twin of each page takes, from the request to the last byte
 processor time of one `/metrics`. `watching`: what a scrape each second and an open console take of
 a core. `load`: processor time of the server for a million messages, with
 nobody looking and with a scrape each second beside an open console, in turns. CPU seconds are the
-figures to trust on a busy machine. `python -m bench.console`.
+figures to trust on a busy machine. `python -m bench.observing.console`.
 """
 
 import argparse
@@ -283,7 +283,7 @@ def measure_load(directory: Path, messages: int, repeats: int, entities: int) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.console", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.observing.console", description=__doc__)
     parser.add_argument("what", nargs="*", default=["pages", "scrape", "watching", "load"])
     parser.add_argument("--messages", type=int, default=1_000_000, metavar="N")
     parser.add_argument("--connections", type=int, default=5_000, metavar="N")

@@ -25,8 +25,8 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from bench.bus import Bus
-from bench.console import namespace, token
 from bench.gauge import cpu_seconds
+from bench.observing.console import namespace, token
 from bench.peers import QUEUE
 from bench.scenarios import RATE, SCENARIOS, measure
 

@@ -1,0 +1,1 @@
+"""What looking at a server costs it: scrapes, pages and open consoles."""
