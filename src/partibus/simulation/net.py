@@ -80,6 +80,13 @@ class Net:
         """What hangs on a connection that began before this time may be held by others too."""
         self.peers_broken_us = max(self.peers_broken_us, until_us)
 
+    def take_leave(self, loop: "SimulatedLoop") -> None:
+        """What hangs on the connections of clients to a process may be gone from now on."""
+        for connection in self.connections:
+            is_of_it = any(end.loop is loop for end in connection.ends)
+            if is_of_it and not connection.is_between_workers:
+                connection.note_break()
+
     def cut(self, one: str, other: str, length_us: int) -> None:
         """Have two processes reach each other no more for a while."""
         self._cuts[frozenset((one, other))] = self.world.now_us + length_us

@@ -180,8 +180,8 @@ def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> No
         # Later messages may have come through, so the order is kept by a new lock alone.
         revoke(session_subqueue(subqueue), consumer, SessionLockLost(UNREADABLE), out)
     for held in command.messages:
-        if held.token not in subqueue.locks:
-            continue
+        if held.token not in subqueue.locks or held.busy:
+            continue  # settled meanwhile, or on its way to be: that decides where it goes
         subqueue.unlock(held)
         if command.damaged:
             subqueue.leaving[held.sequence] = held

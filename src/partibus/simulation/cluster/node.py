@@ -307,6 +307,8 @@ class SimulatedNode:
     async def _stop(self) -> None:
         await until(self._has_answered, ANSWER_S_MAX)
         assert self._gateway is not None
+        # Clients hear of it later than the lanes of other nodes, which give their sessions away.
+        self._cluster.net.take_leave(self.loop)
         self._gateway.close()
         await self._seat.leave()
         await self._peers.close()

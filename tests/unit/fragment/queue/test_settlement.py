@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from partibus.domain.errors import BusError
-from partibus.fragment.commands import DropLocks, Outcome, SubQueueType
+from partibus.domain.errors import BusError, StoreUnavailable
+from partibus.fragment.commands import DropLocks, Outcome, Settle, SubQueueType, Undelivered
+from partibus.fragment.effects import Effects
 from partibus.fragment.message import MessageState, Overlay
 from partibus.fragment.spec import FragmentSpec
 from partibus.store.memory import MemoryStore
@@ -49,7 +50,6 @@ def test_a_settlement_behind_the_drop_in_the_same_turn_is_lost_too(bench: Fragme
 
 
 def test_a_settlement_before_the_drop_in_the_same_turn_holds(bench: FragmentBench) -> None:
-    from partibus.fragment.commands import Settle
 
     bench.send(b"a")
     (message,) = bench.receive(1)
@@ -200,3 +200,25 @@ def received(bench: FragmentBench, sequence: int) -> list[Delivered]:
     got = bench.receive_deferred(sequence)
     assert not isinstance(got, BusError)
     return got
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_message_that_cannot_be_read_while_it_is_given_back_is_there_once(
+    bench: FragmentBench, fails: bool
+) -> None:
+    """Found by a simulated cluster, seed 296."""
+    bench.send(b"a")
+    _, consumer = bench.receiver()
+    bench.demand(consumer, 1)
+    (held,) = bench.state.main.locks.values()
+    out, now_ms = Effects(), bench.clock.now_ms()
+    command = Settle(bench.ports, None, SubQueueType.MAIN, [held.token], Outcome.ABANDON)
+    bench.machine.apply(command, now_ms, out)
+    bench.machine.apply(Undelivered(consumer, [held], False), now_ms, out)
+    for change in out.changes:
+        if fails:
+            bench.machine.abort(change, StoreUnavailable(), out)
+        else:
+            bench.machine.commit(change, now_ms, out)
+    main = bench.state.main
+    assert (len(main.locks), len(main.ready), main.message_count) == (fails, not fails, 1)
