@@ -17,11 +17,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # More workers than cores: most of the time a stock client is waiting. A Spark session is not, so there
 # are two of them; without Java there are no Spark tests (code 5).
 # A worker that has nothing left takes tests from another, so that none idles at the end.
-PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 6 --dist worksteal --ignore=tests/spark --ignore=tests/console
+PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 6 --dist worksteal --ignore=tests/spark --ignore=tests/console --ignore=tests/nodes
 # A browser holds the loop of its process, so the tests of the console run by themselves.
 CONSOLE_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile tests/console
 # In the order of tests/spark/conftest.py, with the longest files first.
 SPARK_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/spark
+# A node whose processor is taken for three seconds loses its leases, as it should: less crowded.
+NODES_PYTEST := $(BIN)/python tools/suite_part.py --numprocesses 2 --dist worksteal tests/nodes
 # Some tests of each area against a cluster of three nodes over two databases, instead of one server;
 # the files of a folder share a cluster. `make test-cluster` runs all of them.
 ON_CLUSTER := PARTIBUS_TESTS_ON_CLUSTER=1 $(BIN)/python tools/suite_part.py --dist loadfile
@@ -36,6 +38,7 @@ CLUSTER_PYTEST := $(ON_CLUSTER) --numprocesses 2 $(CLUSTER_PART)
 define all_tests
 code=0; $(PYTEST) $(1) || code=$$?; \
 	$(CONSOLE_PYTEST) $(1) || code=$$?; \
+	$(NODES_PYTEST) $(1) || code=$$?; \
 	$(CLUSTER_PYTEST) $(1) || code=$$?; \
 	$(SPARK_PYTEST) $(1) || [ $$? -eq 5 ] || code=1; \
 	exit $$code

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-DEADLINE_SECONDS: Final = 60.0
+DEADLINE_SECONDS: Final = 120.0
 _LOOK_AGAIN_SECONDS: Final = 0.02
 
 

@@ -39,7 +39,7 @@ def test_a_node_cut_off_from_the_database_loses_its_lanes(tmp_path: Path) -> Non
             net.network.cut(net.machine_of(cut), net.database_machines[0])
             wait_until(lambda: all_lanes_on(net, other.number), "the other has all lanes")
             wait_until(
-                lambda: cut.log_text(offset).count("is served here no more") == 3,
+                lambda: cut.log_text(offset).count("is no longer served here") == 3,
                 "it has given its lanes up",
             )
             traffic.flows()
