@@ -48,7 +48,6 @@ def test_every_promise_is_kept_in_a_cluster(first: int) -> None:
         assert verdict.violation is None, failure(verdict)
 
 
-@pytest.mark.slow
 def test_every_promise_is_kept_in_other_clusters_each_time(
     record_property: Callable[[str, object], None],
 ) -> None:
