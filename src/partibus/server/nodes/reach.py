@@ -2,7 +2,7 @@
 
 Owns what is out of reach: the lanes of a database as long as none of its connections is answered.
 It is reported with the leases, so that another node takes them if it can, and taken back when the
-database answers a question again, which is asked each second. Opens and closes no lane. Told by
+database answers a question again, which is asked each second. Opens and closes no lane. Called by
 `lane_keeping`; made by the node.
 """
 
