@@ -4,6 +4,9 @@ const whole = new Intl.NumberFormat('en')
 
 export const count = (value: number | null | undefined) => (value == null ? '–' : whole.format(value))
 
+/** Where a long name such as RootManageSharedAccessKey may be broken into lines. */
+export const wordsOf = (name: string) => name.split(/(?<=[a-z0-9])(?=[A-Z])/)
+
 export const rate = (value: number | null | undefined) =>
   value == null ? '–' : value >= 100 ? whole.format(Math.round(value)) : value === 0 ? '0' : value.toFixed(1)
 
