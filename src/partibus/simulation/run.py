@@ -268,7 +268,7 @@ class Simulation:
         end_us = world.now_us + DRAIN_US_MAX
         end_steps = world.steps + DRAIN_STEPS_MAX
         self._listen_on()
-        while not drain.is_empty() or any(client.is_leaving for client in self._clients):
+        while not drain.is_empty() or any(map(_has_business, self._clients)):
             for _ in range(LOOK_STEPS):
                 world.step()
                 check(world)
@@ -326,6 +326,11 @@ def _end_programs(graveyard: list[object]) -> None:
                     left.get_coro().close()
     finally:
         sys.unraisablehook = hook
+
+
+def _has_business(client: SimulatedClient) -> bool:
+    """Whether the bus owes it an answer, or it has something to do yet."""
+    return client.is_leaving or client.unanswered > 0
 
 
 def _before_all(payload: bytes, written_us: int) -> int:

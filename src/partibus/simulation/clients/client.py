@@ -6,7 +6,8 @@ a `behave`; they speak through the project's own client, byte for byte.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from partibus.amqp.events import TransferReceived
@@ -92,6 +93,8 @@ class SimulatedClient:
         self.name = f"{self.kind}-{number}"
         self.chance = around.world.chance(self.name)
         self.violation: Violation | None = None
+        self.unanswered = 0
+        """Sends whose answer it awaits: until then the bus may still store what was sent."""
         self._tries = 0
         """How often it could not connect, since it last could."""
 
@@ -174,10 +177,20 @@ class SimulatedClient:
             session_id=letter.session or None,
         )
 
+    @asynccontextmanager
+    async def answer(self) -> AsyncIterator[None]:
+        """Await the answer of a send, as long as its patience lasts."""
+        self.unanswered += 1
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                yield
+        finally:
+            self.unanswered -= 1
+
     async def post(self, sender: Sender, letter: Letter, payload: bytes) -> bool:
         """Send and wait for the answer; whether the bus took it."""
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with self.answer():
                 await sender.send(payload)
         except RemoteError as error:
             if sender.error is not None or error.condition in UNCERTAIN:

@@ -4,14 +4,11 @@ Owns what the ledger is told of a send: accepted, refused, or nothing when no an
 message is new, but for those who rely on duplicate detection.
 """
 
-import asyncio
-
 from partibus.client.connection import BusClient
 from partibus.client.errors import RemoteError
 from partibus.client.management import Management
 from partibus.client.message import BATCH_FORMAT, OutgoingMessage, encode_batch
 from partibus.simulation.clients.client import (
-    PATIENCE_S,
     UNCERTAIN,
     SimulatedClient,
     Surroundings,
@@ -91,7 +88,7 @@ class BatchingClient(SimulatedClient):
             messages = [self.message(letter) for letter in letters]
             payload = encode_batch(messages[0], [message.encode() for message in messages])
             try:
-                async with asyncio.timeout(PATIENCE_S):
+                async with self.answer():
                     await sender.send(payload, BATCH_FORMAT)
             except RemoteError as error:
                 if sender.error is not None or error.condition in UNCERTAIN:
@@ -132,19 +129,19 @@ class RepeatingClient(SimulatedClient):
     async def behave(self, bus: BusClient) -> None:
         sender = await bus.sender("dups")
         if self._sent:  # it has lost its connection, and its place in what it was doing
-            async with asyncio.timeout(PATIENCE_S):
+            async with self.answer():
                 await sender.send(self.message(self._sent[-1]).encode())
         while not self.around.is_over or self._open is not None:
             letter = self._open = self._open or self.write("dups")
             payload = self.message(letter).encode()
-            async with asyncio.timeout(PATIENCE_S):
+            async with self.answer():
                 await sender.send(payload)
             self.ledger.accepted(letter)
             self._open = None
             self._sent.append(letter)
             if self.chance.random() < 0.4:
                 again = self.chance.choice(self._sent)
-                async with asyncio.timeout(PATIENCE_S):
+                async with self.answer():
                     await sender.send(self.message(again).encode())
             await self.think()
 
@@ -170,7 +167,8 @@ class SchedulingClient(SimulatedClient):
         self, management: Management, letter: Letter, message: OutgoingMessage
     ) -> list[int]:
         try:
-            numbers = await management.schedule([message])
+            async with self.answer():
+                numbers = await management.schedule([message])
         except RemoteError as error:
             if not management.is_usable or error.condition in UNCERTAIN:
                 raise
