@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from rulebook import rule_ids
 
 from support.groups import GROUPS, absent_groups
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from support.postgres import PostgresServer
 
 IN_CI = bool(os.environ.get("PARTIBUS_CI"))
+# No test depends on how fast a machine is: an example may take its time.
+settings.register_profile("partibus", settings(), deadline=None)
+settings.load_profile("partibus")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -281,8 +281,12 @@ class SegmentTable:
         return [s.base for s in self.before(position) if self._is_needless(s)]
 
     def before(self, position: int) -> list[Segment]:
-        """The sealed segments that lie wholly before a position."""
-        return [segment for segment in self._segments[:-1] if segment.end <= position]
+        """The sealed segments that lie wholly before a position, which is durable.
+
+        One that ends right there may be the last file of the log: the next segment is in the table
+        as soon as an entry is bound for it, but its file may fail to be made. An entry behind its
+        beginning is durable only when the file is there."""
+        return [segment for segment in self._segments[:-1] if segment.end < position]
 
     def remove(self, base: int) -> Segment:
         """The segment was given up."""

@@ -137,6 +137,38 @@ def test_a_full_disk_is_down_until_there_is_space(stores: Any, pump: Any, disk: 
     assert metas(stores, stores.directory, 8 * KIB) == [*kept, b"after"]
 
 
+def test_the_last_segment_stays_until_the_next_one_is_there(stores: Any, pump: Any) -> None:
+    """A checkpoint while the next segment could not be made: the old one holds nothing that is
+    needed, but the log continues behind it (found by the simulator: seed 700002428, 2,000 steps)."""
+
+    class NoNewSegments(OsDisk):
+        full = False
+
+        def allocate(self, fd: int, length: int) -> None:
+            if self.full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            super().allocate(fd, length)
+
+    disk = NoNewSegments()
+    store = stores.ready(disk=disk, segment_bytes=8 * KIB)
+    for number in range(6):
+        record = records_of(b"%d" % number)
+        assert pump.append(store, record) is None
+        store.release(record[0].position, KIB)
+    disk.full = True
+    refused: list[BusError | None] = []
+    store.append(records_of(b"too long", length=4 * KIB), refused.append)
+    assert pump.checkpoint(store, {1: b"state"}) is None
+    pump.until(lambda: bool(refused))
+    assert isinstance(refused[0], StoreUnavailable)
+    assert len(metas(stores, stores.crashed_copy(), 8 * KIB)) == 0
+    disk.full = False
+    pump.until(lambda: store.state is StoreState.UP)
+    assert pump.append(store, records_of(b"after")) is None
+    store.close()
+    assert metas(stores, stores.directory, 8 * KIB) == [b"after"]
+
+
 def test_a_disk_that_stays_full_does_not_flap(stores: Any, pump: Any) -> None:
     """The probe must make the segment that could not be made, not only write somewhere."""
     probed = threading.Semaphore(0)
