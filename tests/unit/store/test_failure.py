@@ -139,7 +139,7 @@ def test_a_full_disk_is_down_until_there_is_space(stores: Any, pump: Any, disk: 
 
 def test_the_last_segment_stays_until_the_next_one_is_there(stores: Any, pump: Any) -> None:
     """A checkpoint while the next segment could not be made: the old one holds nothing that is
-    needed, but the log continues behind it (found by the simulator: seed 700002428, 2,000 steps)."""
+    needed, but the log continues behind it (simulator: seed 700002428, 2,000 steps)."""
 
     class NoNewSegments(OsDisk):
         full = False
