@@ -31,7 +31,7 @@ def encode_id(session_id: str) -> bytes:
 
 
 def decode_id(encoded: bytes) -> str:
-    """The session id again."""
+    """The session id from its bytes."""
     return encoded.decode("utf-8", "surrogatepass")
 
 
@@ -166,6 +166,6 @@ def _text(data: bytes, offset: int, size: int) -> str:
 
 
 def _drop_empty(every: list[Session], sessions: Sessions) -> None:
-    """A session that was only held when the snapshot was taken is no more."""
+    """Remove sessions that were only held when the snapshot was taken."""
     for session in every:
         sessions.drop_if_empty(session)

@@ -72,7 +72,7 @@ class Publication(Change):
         self.next_sequence = next_sequence
         self.enqueued_ms = enqueued_ms
         self.command: Enqueue | None = None
-        """Who is to be answered."""
+        """The sender to be answered."""
         self.check: DuplicateCheck | None = None
         self.mark: Mark | None = None
         """What has been taken from the origin of forwarded messages."""
