@@ -420,7 +420,7 @@ class Broker:
                 self._scheduler.call_later_ms(READ_RETRY_MS, retry)
 
     def _not_published(self, effect: Due, error: BusError) -> None:
-        """Scheduled messages keep waiting; a store that cannot read is asked again after a delay."""
+        """Scheduled messages keep waiting; a store that cannot read is asked again later."""
         machine = self._machines.get(effect.fragment_id)
         if machine is None:
             return
