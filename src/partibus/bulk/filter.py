@@ -81,7 +81,7 @@ class MessageFilter:
                 return False
             return self._filter is None or self._filter.matches(view) is True
         except (EvaluationError, DecodeError):
-            # # A filter that cannot be evaluated for a message does not match it (FLT-9).
+            # A filter that cannot be evaluated for a message does not match it (FLT-9).
             return False
 
 

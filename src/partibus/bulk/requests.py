@@ -221,7 +221,7 @@ class Delivery(Struct):
     deliver: str = "atLeastOnce"
 
 
-# # Text that is not UTF-8, and deeply nested values, raise other errors.
+# Text that is not UTF-8, and deeply nested values, raise other errors.
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 RequestType = TypeVar("RequestType", bound=Request)

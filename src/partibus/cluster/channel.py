@@ -101,7 +101,7 @@ class PeerChannel(asyncio.Protocol):
         try:
             self._encode(rows, buffer, _HEAD_BYTES)
         except Exception:
-            # # The rows belong to many clients: one of them must not affect the others.
+            # The rows belong to many clients: one of them must not affect the others.
             buffer = bytearray(_HEAD_BYTES)
             self._encode([row for row in rows if self._is_sendable(row)], buffer, _HEAD_BYTES)
         _LENGTH.pack_into(buffer, 0, len(buffer) - _HEAD_BYTES)
@@ -195,7 +195,7 @@ class PeerChannel(asyncio.Protocol):
             try:
                 self._take_frames()
             except Exception:
-                # # After a row that could not be handled nothing can be trusted.
+                # After a row that could not be handled nothing can be trusted.
                 log.exception("a frame of another worker could not be processed")
                 self.abort()
 

@@ -87,7 +87,7 @@ def _enqueue_row(command: Enqueue, number: int, fragment_id: int) -> Row:
 
 
 def _to_enqueue(row: Row, port: Any) -> Command:
-    # # The sends are identified here by their index in the command; the other end has their
+    # The sends are identified here by their index in the command; the other end has their
     # numbers.
     messages = [NewMessage(*message) for message in row[3]]
     origin = None if row[6] is None else Origin(*row[6])

@@ -52,7 +52,7 @@ class MovingFragment:
         self._target = target
         for relay in relays:
             self._relays[relay.front] = relay.following(target)
-        # # A notified receiver may send demand at once, or leave: the new place is already bound.
+        # A notified receiver may send demand at once, or leave: the new place is already bound.
         for relay in relays:
             if relay.front in self._relays:
                 relay.report_move(was_served)

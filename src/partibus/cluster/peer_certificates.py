@@ -35,7 +35,7 @@ def peer_context(directory: Path, purpose: ssl.Purpose) -> ssl.SSLContext:
         ssl.PROTOCOL_TLS_SERVER if purpose is ssl.Purpose.CLIENT_AUTH else ssl.PROTOCOL_TLS_CLIENT
     )
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # # A node is identified by its number and the name in its certificate, not by its address.
+    # A node is identified by its number and the name in its certificate, not by its address.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     try:

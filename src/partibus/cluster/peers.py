@@ -377,7 +377,7 @@ class Caller:
             asked_at = loop.time()
             channel.post((PING, 0), ROW_BYTES)
             await asyncio.wait([self._over], timeout=PING_S)
-            # # Counted in pings, so that a pause of this process is not mistaken for one of the
+            # Counted in pings, so that a pause of this process is not mistaken for one of the
             # other.
             quiet_s = 0.0 if channel.last_heard >= asked_at else quiet_s + PING_S
             if quiet_s >= SILENCE_S:

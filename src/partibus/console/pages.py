@@ -70,7 +70,7 @@ def _file(static: Path, path: str) -> Response:
         return HTMLResponse(NOT_BUILT, 503, HEADERS | _ASKED_AGAIN)
     if not path:
         return FileResponse(index, 200, HEADERS | _ASKED_AGAIN, _TYPES[".html"])
-    # # Only files listed in the folder: a path that leads elsewhere is in no listing.
+    # Only files listed in the folder: a path that leads elsewhere is in no listing.
     known = {file.relative_to(static).as_posix(): file for file in static.rglob("*")}
     file = known.get(path)
     media_type = None if file is None else _TYPES.get(file.suffix)

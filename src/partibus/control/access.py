@@ -65,7 +65,7 @@ class AccessControl:
             return self.authenticate_token(token_text, entity, now_ms)
         token, entity_path = sas.parse_token(token_text), resource_path(entity)
         if entity_of_messages(token.resource_path) == entity_path and not self._is_entity(token):
-            # # From here on treated as signed for the entity: a policy of less than that, such as
+            # From here on treated as signed for the entity: a policy of less than that, such as
             # one of an entity called `orders/messages`, cannot sign for it.
             token = replace(token, resource_path=entity_path)
         return self._grant(token, entity_path, now_ms)
@@ -118,7 +118,7 @@ class AccessControl:
         given = key.encode("utf-8", "replace")
         grants = []
         for scope, policy in self.catalog.policies_named(policy_name):
-            # # Both keys are always compared, so that the timing reveals nothing.
+            # Both keys are always compared, so that the timing reveals nothing.
             is_primary = hmac.compare_digest(policy.primary_key.encode(), given)
             is_secondary = hmac.compare_digest(policy.secondary_key.encode(), given)
             if is_primary or is_secondary:

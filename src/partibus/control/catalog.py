@@ -372,7 +372,7 @@ class Catalog:
                 if pending:
                     generation = self._database.identity.advance()
                     self._remove_tombstones()
-                # # No other process writes meanwhile, so everything in the log is known here.
+                # No other process writes meanwhile, so everything in the log is known here.
                 last = self._database.changes.last()
         except BaseException:
             self._undo(pending)

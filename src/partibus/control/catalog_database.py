@@ -227,7 +227,7 @@ class CatalogDatabase:
                     self._connection.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            # # Clients read the error, so it must not contain the path of the file.
+            # Clients read the error, so it must not contain the path of the file.
             _log.error("%s cannot be written: %s", self._name, error)
             raise StoreUnavailable(f"The catalog cannot be written: {error}. Try again.") from error
         self._empty_log()

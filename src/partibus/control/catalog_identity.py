@@ -78,7 +78,7 @@ class CatalogIdentity:
         self._put(GENERATION, str(generation))
         return generation
 
-    # # Neither sequence nor digest can be written directly: insert a row and delete it again.
+    # Neither sequence nor digest can be written directly: insert a row and delete it again.
 
     def raise_entity_sequence(self, least: int) -> None:
         """Never use an id up to `least` for an entity again."""

@@ -17,7 +17,7 @@ def differences(before: Iterable[EntityRecord], after: Iterable[EntityRecord]) -
     """The changes of entities: deletions first, since their names may be in use again."""
     old = {record.entity_id: record for record in before}
     new = {record.entity_id: record for record in after}
-    # # The newest first: subscriptions before their topic.
+    # The newest first: subscriptions before their topic.
     for entity_id, record in reversed(old.items()):
         if entity_id not in new:
             yield Change(ChangeKind.DELETED, record.path, record, None)

@@ -126,7 +126,7 @@ class JwtVerifier:
                 issuer=settings.issuer,
                 options={
                     "require": ["exp", "iss", "aud"],
-                    # # Compared here, with the clock of the bus.
+                    # Compared here, with the clock of the bus.
                     "verify_exp": False,
                     "verify_nbf": False,
                     "verify_iat": False,

@@ -24,10 +24,10 @@ MALFORMED_TOKEN: Final = 40105
 EXPIRED_TOKEN: Final = 40106
 POLICY_NOT_FOUND: Final = 40109
 
-# # Tokens of the vendor's clients stay below 1 KiB; a much longer one is not valid.
+# Tokens of the vendor's clients stay below 1 KiB; a much longer one is not valid.
 _TOKEN_LENGTH_MAX: Final = 16_384
 _EXPIRY: Final = re.compile(r"[0-9]{1,12}")
-# # A resource may have no scheme; then only what can never be an entity name (a port, the vendor's
+# A resource may have no scheme; then only what can never be an entity name (a port, the vendor's
 # domain) is treated as the host.
 _BARE_AUTHORITY: Final = re.compile(
     r"(?:[^/]+:[0-9]{1,5}|[^/]+\.servicebus\.windows\.net(?::[0-9]{1,5})?)(?=/|$)", re.IGNORECASE
@@ -93,7 +93,7 @@ def key_name(text: str) -> str:
 
 
 def _path_of_resource(resource: str) -> str:
-    # # The JavaScript administration client signs the whole address of its request; a path cannot
+    # The JavaScript administration client signs the whole address of its request; a path cannot
     # contain a question mark (ENT-7).
     resource = resource.partition("?")[0]
     if "://" not in resource:

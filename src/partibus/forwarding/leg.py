@@ -211,12 +211,12 @@ class Leg:
         if error.retryable or waits_for_room(batch[0].purpose, error):
             self._pause()
         elif isinstance(error, ParcelSealed):
-            # # An earlier incarnation had them fenced and ended before the outcome was durable. All
+            # An earlier incarnation had them fenced and ended before the outcome was durable. All
             # that waits here gets new numbers with them, so that the order is kept.
             self._fenced_up_to = self._numbers[-1] if self._numbers else self._items[-1].number
             self._done()
         elif len(batch) > 1:
-            # # One of them is at fault, or there is no room for all of them.
+            # One of them is at fault, or there is no room for all of them.
             self._batch_max = len(batch) // 2
             self._is_busy = False
             self.go()

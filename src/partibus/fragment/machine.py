@@ -123,7 +123,7 @@ def suspend(state: State, command: Command, now_ms: int, out: Effects) -> None:
     """The store is down: deliver nothing."""
     state.suspended = True
     if state.is_behind:
-        # # Nothing is ticked now; a tick follows when the store is back.
+        # Nothing is ticked now; a tick follows when the store is back.
         state.is_behind = False
         dispatch.answer_drains(state, out)
 

@@ -40,7 +40,7 @@ def replay(state: State, kind: int, meta: bytes, position: int, length: int) -> 
 
 def settle_numbers(state: State) -> None:
     """Everything was replayed: all assigned numbers are durable."""
-    # # Snapshots of subscriptions once did not contain the topic's next number.
+    # Snapshots of subscriptions once did not contain the topic's next number.
     state.next_sequence = max(state.next_sequence, state.main.ready.last_sequence + 1)
     state.next_sequence_durable = state.next_sequence
     outbox = state.outbox
@@ -62,7 +62,7 @@ def finish(state: State, fragment_id: int, spec: FragmentSpec, store: Store) -> 
         store.retain(position, length)
         state.size_bytes += length
     if state.retention is not None:
-        # # Messages kept for cursors do not count against the entity's size.
+        # Messages kept for cursors do not count against the entity's size.
         for positions, lengths in state.retention.table.body_columns():
             store.retain_many(positions, lengths)
 

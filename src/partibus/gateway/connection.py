@@ -229,7 +229,7 @@ class ClientConnection:
         if not self._intake.is_reading:
             self.engine.unfinished.excuse(now_ms)
         self._handle(self.engine.tick(now_ms))
-        # # Tokens expire by the time of day, everything else by elapsed time.
+        # Tokens expire by the time of day, everything else by elapsed time.
         ahead_ms = self.gateway.now_ms() - now_ms
         self._check_claims(now_ms, now_ms + ahead_ms)
         self.transactions.expire(now_ms)
@@ -319,7 +319,7 @@ class ClientConnection:
     def _sasl(self, event: Event) -> None:
         assert isinstance(event, SaslInitReceived)
         is_welcome = event.mechanism != "PLAIN" or put_plain(self, event.response)
-        # # A client may have sent its open right after its SASL init; handle it now.
+        # A client may have sent its open right after its SASL init; handle it now.
         self._handle(self.engine.sasl_outcome(is_welcome))
 
     def _open(self, event: Event) -> None:

@@ -59,7 +59,7 @@ class DelayedWire:
         if not delay_ms and not self._waiting:
             self._wire.write(data)
             return
-        # # The clock counts whole milliseconds: add one, so that nothing is sent too early.
+        # The clock counts whole milliseconds: add one, so that nothing is sent too early.
         self._waiting.append((self._now_ms() + delay_ms + 1, data))
         self._waiting_bytes += len(data)
         while self._waiting_bytes > WAITING_BYTES_MAX:
@@ -112,7 +112,7 @@ class DelayedWire:
         """Send what is due; close when that was the last and a close was requested."""
         self._timer = None
         now_ms = self._now_ms()
-        # # Anything due later than the delay was written before the delay was reduced.
+        # Anything due later than the delay was written before the delay was reduced.
         while self._waiting and not 0 < self._waiting[0][0] - now_ms <= self.faults.rtt_ms + 1:
             self._let_go()
         if self._waiting:

@@ -185,7 +185,7 @@ def require_receiver(entity: Entity) -> None:
 def require_receivable(entity: Entity) -> None:
     """Refuse receives from a disabled entity (STS-2)."""
     if entity.record.kind is EntityKind.TOPIC:
-        # # Peeking at its scheduled messages needs no receiver (SCH-2, SCH-11).
+        # Peeking at its scheduled messages needs no receiver (SCH-2, SCH-11).
         return
     if not entity.spec.status.allows_receive:
         raise disabled(entity.record.path, "receiving")

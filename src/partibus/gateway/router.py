@@ -49,7 +49,7 @@ class Router:
         found = self._in_turn(self._fragments, tried)
         if found is not None or tried:
             return found
-        # # All are down: any of them returns the error.
+        # All are down: any of them returns the error.
         return self._fragments[self._next % len(self._fragments)]
 
     def _in_turn(self, fragments: Sequence[Fragment], tried: frozenset[int]) -> Fragment | None:

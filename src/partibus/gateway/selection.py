@@ -51,7 +51,7 @@ class TopicSelector:
         try:
             return self._selection(view, rules.select(view))
         except DecodeError as cause:
-            # # The rules cannot be evaluated; it was checked when it came in.
+            # The rules cannot be evaluated; it was checked when it came in.
             raise AssertionError("a stored message cannot be decoded") from cause
 
     def session_of(self, body: bytes) -> str | None:

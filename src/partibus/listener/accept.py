@@ -21,7 +21,7 @@ from partibus.listener.own_address import EVERY_INTERFACE
 
 # A burst of clients waits here while the loop is busy; the kernel caps it at somaxconn.
 BACKLOG: Final = 4096
-# # Accepting is bounded per wake-up so that a flood of connections cannot starve existing clients:
+# Accepting is bounded per wake-up so that a flood of connections cannot starve existing clients:
 # about a millisecond.
 ACCEPTS_PER_WAKE: Final = 16
 # Long enough for descriptors to come free, short enough that clients do not time out.
@@ -118,7 +118,7 @@ def _bind_one(family: socket.AddressFamily, address: str, port: int, use: PortUs
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind((address, port))
         if use is PortUse.RESERVED:
-            # # Only now, so that a port shared by another server is seen to be in use.
+            # Only now, so that a port shared by another server is seen to be in use.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         else:
             sock.listen(BACKLOG)

@@ -19,9 +19,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from partibus.domain.errors import ArgumentError, ConfigError
 
 CA_COMMON_NAME: Final = "Partibus development CA"
-# # A common name has at most 64 characters; the alternative names contain the rest.
+# A common name has at most 64 characters; the alternative names contain the rest.
 SERVER_COMMON_NAME: Final = "Partibus"
-# # On machines whose clocks lag a certificate must not be from the future.
+# On machines whose clocks lag a certificate must not be from the future.
 BACKDATED: Final = datetime.timedelta(days=1)
 
 

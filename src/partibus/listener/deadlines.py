@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from partibus.domain.clock import Clock
 
-# # Time limits here are seconds to minutes; being up to one second late is harmless.
+# Time limits here are seconds to minutes; being up to one second late is harmless.
 SWEEP_PERIOD_S: Final = 1.0
 
 

@@ -17,9 +17,9 @@ from partibus.listener.sniff import FirstBytes
 
 # About 40 KiB each with uvloop, 300 KiB with asyncio: 20 MiB to 150 MiB at most.
 HANDSHAKES_MAX: Final = 512
-# # A normal handshake takes a few round trips; while others wait, none gets longer.
+# A normal handshake takes a few round trips; while others wait, none gets longer.
 PATIENCE_MS: Final = 1_000
-# # A key exchange and a signature each, which block the loop: a storm of reconnects must leave time
+# A key exchange and a signature each, which block the loop: a storm of reconnects must leave time
 # for connected clients in between.
 STARTS_PER_TURN: Final = 4
 

@@ -23,12 +23,12 @@ from partibus.domain.observing_cost import OBSERVING, is_observer
 from partibus.listener.deadlines import Deadlines
 from partibus.listener.upgrade import WEBSOCKET_PATHS, Answer, answer
 
-# # Health checkers and admin clients send a request every few seconds to half a minute.
+# Health checkers and admin clients send a request every few seconds to half a minute.
 KEEP_ALIVE_S: Final = 30
 # One request line with its headers; SAS tokens in a header stay well under 4 KiB.
 REQUEST_HEAD_BYTES_MAX: Final = 32 * 1024
 
-# # Takes a connection whose head asks for a WebSocket, our answer, and the bytes after it.
+# Takes a connection whose head asks for a WebSocket, our answer, and the bytes after it.
 Upgrade = Callable[[asyncio.Transport, Answer, bytes], None]
 
 
@@ -42,7 +42,7 @@ class HttpFront:
         asking: Deadlines,
         upgrade: Upgrade,
     ) -> None:
-        # # Invalid requests of strangers are answered with 400, not logged.
+        # Invalid requests of strangers are answered with 400, not logged.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._loop = loop
         self._state = ServerState()
@@ -119,9 +119,9 @@ def _refuse_dubious(request: h11.Request) -> None:
     """What h11 accepts and we do not; uvicorn answers with 400 and closes the connection."""
     names = [name for name, _value in request.headers]
     if b"content-length" in names and b"transfer-encoding" in names:
-        # # Two lengths: a proxy in front may have used the other one (RFC 9112, 6.1).
+        # Two lengths: a proxy in front may have used the other one (RFC 9112, 6.1).
         raise h11.RemoteProtocolError("Content-Length beside Transfer-Encoding is refused")
-    # # h11 checks the limit only while a head is incomplete, not for one that came in a single
+    # h11 checks the limit only while a head is incomplete, not for one that came in a single
     # read. ": " and the end of the line are four bytes, as are those of the request line.
     size = len(request.method) + len(request.target)
     size += sum([len(name) + len(value) + 4 for name, value in request.headers])
@@ -156,7 +156,7 @@ class HttpConnection(H11Protocol):
         if not is_asking or self._is_upgraded or self.transport.is_closing():
             self._asking.forget(self)
         elif self not in self._asking:
-            # # The time runs from the first byte of a request; more bytes do not renew it.
+            # The time runs from the first byte of a request; more bytes do not renew it.
             self._asking.watch(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -169,7 +169,7 @@ class HttpConnection(H11Protocol):
 
     def _should_upgrade(self) -> bool:
         """AMQP is the only upgrade; any other request is left to the application."""
-        # # Called once for each request, when its scope is made: the moment to add what
+        # Called once for each request, when its scope is made: the moment to add what
         # applications need and ASGI does not provide.
         self.scope["state"]["headers_as_sent"] = self._attentive.headers_as_sent
         return self.scope["path"] in WEBSOCKET_PATHS and self._get_upgrade() == b"websocket"

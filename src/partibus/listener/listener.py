@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from partibus.listener.http import HttpFront
     from partibus.listener.upgrade import Answer
 
-# # How long a peer may take to show its protocol, at each of: first byte, whole opening, HTTP
+# How long a peer may take to show its protocol, at each of: first byte, whole opening, HTTP
 # request head. Slow links need a second or two; port scanners never send a byte.
 HANDSHAKE_MS: Final = 30_000
-# # Two round trips and one signature; a peer that needs more is not trying.
+# Two round trips and one signature; a peer that needs more is not trying.
 TLS_HANDSHAKE_S: Final = 10.0
 TLS_SHUTDOWN_S: Final = 5.0
-# # How long the last bytes of a closing connection may wait for the peer to read them.
+# How long the last bytes of a closing connection may wait for the peer to read them.
 CLOSING_MS: Final = 10_000
-# # How long peers have to read the close frame when the node stops.
+# How long peers have to read the close frame when the node stops.
 STOP_GRACE_S: Final = 5.0
-# # Sockets beyond the AMQP connections: health checks and new arrivals must be admitted even when
+# Sockets beyond the AMQP connections: health checks and new arrivals must be admitted even when
 # every AMQP connection that the profile allows is in use.
 HEADROOM_SOCKETS: Final = 256
 # Enough of a peek to refuse garbage at once; the longest opening has 8 bytes.
@@ -78,12 +78,12 @@ class Listener:
         self._tls_context = tls_context
         self._http_application = http_application
         self._accept_loops: list[AcceptLoop] = []
-        # # Each open connection is in exactly one of these four.
+        # Each open connection is in exactly one of these four.
         self.silent = Deadlines(loop, clock, limits.handshake_ms)
         self._amqp: set[AmqpProtocol] = set()
         self._http: HttpFront | None = None
         self._http_waiting: dict[FirstBytes, None] = {}
-        # # These hold or watch connections that are counted above.
+        # These hold or watch connections that are counted above.
         self._starting: dict[FirstBytes, asyncio.Task[None]] = {}
         self._handshakes = Handshakes(clock, self._begin_tls, loop.call_soon)
         self.closing = Deadlines(loop, clock, limits.closing_ms)
@@ -189,7 +189,7 @@ class Listener:
                 ssl_shutdown_timeout=None if context is None else TLS_SHUTDOWN_S,
             )
         except OSError as error:
-            # # The peer does not trust our certificate, or left: not our error.
+            # The peer does not trust our certificate, or left: not our error.
             log.debug("connection did not start: %s", error)
 
     def _started(self, first: FirstBytes, sock: socket.socket) -> None:

@@ -23,7 +23,7 @@ class Traffic(Enum):
     UNKNOWN = auto()
 
 
-# # The engine checks the protocol id and the version after "AMQP": it answers an unknown version
+# The engine checks the protocol id and the version after "AMQP": it answers an unknown version
 # with its own [2.2].
 OPENINGS: Final[tuple[tuple[bytes, Traffic], ...]] = (
     (b"AMQP", Traffic.AMQP),

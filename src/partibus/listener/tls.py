@@ -22,7 +22,7 @@ from partibus.listener.served_certificate import DAY_MS, WARNING_DAYS, ServedCer
 
 # Under the 825 days that some platforms allow a server certificate.
 VALIDITY_DAYS: Final = 730
-# # Ten years: every new CA must be distributed to every client again.
+# Ten years: every new CA must be distributed to every client again.
 CA_VALIDITY_DAYS: Final = 3_650
 # A start within the last month of validity makes new ones.
 RENEWAL_DAYS: Final = WARNING_DAYS
@@ -135,7 +135,7 @@ class DevelopmentAuthority:
             write_private(self.ca_path, authority.certificate_pem())
         until_ms = min(now_ms + VALIDITY_DAYS * DAY_MS, authority.until_ms)
         certificate, key = authority.issue(names, now_ms, until_ms)
-        # # The note never refers to files other than those that are there.
+        # The note never refers to files other than those that are there.
         self._issued_path.unlink(missing_ok=True)
         write_private(self.server_key_path, key)
         write_private(self.server_path, certificate)

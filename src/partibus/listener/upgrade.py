@@ -16,7 +16,7 @@ from wsproto.utilities import generate_accept_token
 
 # The path that every SDK uses; .NET adds the slash.
 WEBSOCKET_PATHS: Final = ("/$servicebus/websocket", "/$servicebus/websocket/")
-# # In order of preference: AMQP, WebSocket binding 1.0, standard in both of the vendor's services;
+# In order of preference: AMQP, WebSocket binding 1.0, standard in both of the vendor's services;
 # and the name registered with IANA, which the documentation of Go's client uses.
 SUBPROTOCOLS: Final = (b"AMQPWSB10", b"amqp")
 VERSION: Final = b"13"
@@ -50,7 +50,7 @@ def answer(method: bytes, http_version: bytes, headers: Headers) -> Answer:
         return refusal(
             400, "Ask for the sub-protocol AMQPWSB10 (Sec-WebSocket-Protocol): AMQP is served here."
         )
-    # # No extension is accepted: a compressed frame can be a thousand times its size.
+    # No extension is accepted: a compressed frame can be a thousand times its size.
     accepted = [
         (b"upgrade", b"websocket"),
         (b"connection", b"Upgrade"),

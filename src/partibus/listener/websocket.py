@@ -20,10 +20,10 @@ from partibus.listener.tcp import AmqpProtocol, Client
 # Go's coder/websocket above 32 KiB, Java's Proton transport above 64 KiB, Python's aiohttp
 # above 4 MiB.
 SENT_MESSAGE_BYTES_MAX: Final = 32 * 1024
-# # Incoming messages: the largest AMQP message of any profile (100 MiB) in one write, with its
+# Incoming messages: the largest AMQP message of any profile (100 MiB) in one write, with its
 # frame headers. No AMQP client sends more.
 TAKEN_MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
-# # Pings and empty pieces in a row. Heartbeats come every few seconds and between data; a peer that
+# Pings and empty pieces in a row. Heartbeats come every few seconds and between data; a peer that
 # sends nothing else wastes our time.
 FRAMES_WITHOUT_DATA_MAX: Final = 1_000
 

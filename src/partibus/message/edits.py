@@ -70,7 +70,7 @@ class _Copy:
     )
 
     def __init__(self, view: StoredView) -> None:
-        # # A separate view: several rules may each make a copy of the same message.
+        # A separate view: several rules may each make a copy of the same message.
         own = view.twin()
         self.parts = own.parts
         self.properties = own.properties

@@ -240,7 +240,7 @@ def _to_stored(
         body = b"".join((prefix, memoryview(payload)[bare_at:bare_end], noted))
     else:
         body = prefix + payload[bare_at:bare_end]
-    # # An empty id counts as none.
+    # An empty id counts as none.
     return NewMessage(body, ttl_ms, scheduled_ms, session_id, partition_key, message_id or None)
 
 
@@ -359,7 +359,7 @@ def to_delivery(stored: bytes, held: Held, sequence: int, lock_token: bytes) -> 
         own = _UNLOCKED.pack(_SEQUENCE_KEY, sequence, _ENQUEUED_KEY, held.enqueued_ms)
         count, delivery_annotations = 2, _NO_DELIVERY_ANNOTATIONS
     if held.state:
-        # # A message without a state is active (MSG-2).
+        # A message without a state is active (MSG-2).
         own += _STATE_KEY + bytes((held.state,))
         count += 1
     return _encode(stored, held, sequence, delivery_annotations, own, count)
@@ -387,7 +387,7 @@ def _encode(
         pairs_at = _FORWARDED_PREFIX_BYTES
         first, hops = _JOURNEY.unpack_from(stored, _PREFIX_BYTES)
         if first and (hops or first != sequence):
-            # # The first sequence number: of a forwarded message, or of a copy with another one
+            # The first sequence number: of a forwarded message, or of a copy with another one
             # (FWD-9).
             own += _ENQUEUE_SEQUENCE_KEY + _FIRST_SEQUENCE.pack(first)
             own_count += 1

@@ -1,9 +1,8 @@
-"""What a server for tests offers over HTTP, as JSON under `/$partibus`.
+"""What a test server offers over HTTP, as JSON under `/$partibus`.
 
-Owns the paths of the clock, of namespaces per test and of the reset; a server that was started
-without the switches for them refuses each in a sentence. Mounted by `ops.admin`, which checks the
-token and answers errors. The token's key says which namespace a request is about, its own clock
-included.
+Owns the paths of the clock, of namespaces per test and of the reset; a server started without their
+flags refuses each with a message. Mounted by `ops.admin`, which checks the token and answers
+errors. The token's key selects the namespace of a request, with its own clock.
 
     GET    /$partibus/clock                    {"now", "now_ms", "advanced_ms"}
     POST   /$partibus/clock/advance            {"by": "7d"}: answers when all that fell due is done

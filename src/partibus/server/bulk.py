@@ -68,7 +68,7 @@ class BulkPath:
                 self._starting = asyncio.get_running_loop().create_task(self._start())
             return {"port": None}
         where = {"port": self._server.port, "tls": not self.settings.loopback_only}
-        # # Nodes are on separate machines; workers are on the machine that the client has reached.
+        # Nodes are on separate machines; workers are on the machine that the client has reached.
         return where if self.owner_of is None else {**where, "host": self.settings.peer_host}
 
     async def _start(self) -> None:
@@ -123,7 +123,7 @@ class BulkPath:
 
     async def entity(self, name: str, host: str, token: str | None) -> Payload:
         """Where each fragment of an entity is read and written in bulk."""
-        # # First: a client without a right must not learn whether the entity exists.
+        # First: a client without a right must not learn whether the entity exists.
         self._authorize_any(token or "", parse_address(name).path)
         entity = BulkService(self.namespace).entity(name)
         record = entity.record

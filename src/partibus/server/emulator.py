@@ -16,7 +16,7 @@ CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")
 HTTP_PORT_VARIABLE: Final = "EMULATOR_HTTP_PORT"
 UP_LINE: Final = "Emulator Service is Successfully Up!"
 """The exact text that tools look for on stdout."""
-# # Tools map ports 5672 and 5300 of a container, so loopback would be unreachable; and for some
+# Tools map ports 5672 and 5300 of a container, so loopback would be unreachable; and for some
 # clients localhost is an IPv6 address. Every port accepts TLS; another port could only be in the
 # way.
 _DEFAULTS: Final = {"host": EVERY_INTERFACE, "tls_port": "none"}

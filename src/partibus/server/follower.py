@@ -48,7 +48,7 @@ class Follower:
         return {"changes": len(self._catalog.refresh())}
 
     def _look(self) -> None:
-        # # Set first: after a failed read, which is logged, there must be another.
+        # Set first: after a failed read, which is logged, there must be another.
         self._timer = self._scheduler.call_later_ms(INTERVAL_MS, self._look)
         try:
             self._catalog.refresh()

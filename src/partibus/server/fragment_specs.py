@@ -29,7 +29,7 @@ def fragment_spec(record: EntityRecord, catalog: Catalog) -> FragmentSpec:
     if isinstance(spec, TopicSpec):
         return _of_topic(path, spec, catalog)
     if isinstance(spec, SubscriptionSpec):
-        # # Its messages count for its topic (ENT-5); the state of its sessions counts here.
+        # Its messages count for its topic (ENT-5); the state of its sessions counts here.
         topic = catalog.entity(parse_address(path).entity).spec
         assert isinstance(topic, TopicSpec)
         return _of_receivable(path, spec, topic, catalog)

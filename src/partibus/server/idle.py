@@ -116,7 +116,7 @@ class IdleWatch:
 
     async def _delete(self, record: EntityRecord) -> bool:
         try:
-            # # Checked again: deleting others before it takes its time.
+            # Checked again: deleting others before it takes its time.
             if not is_due(record, await self._idle_times([record])):
                 return False
             await self.live.delete(record.path)

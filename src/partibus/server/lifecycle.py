@@ -30,12 +30,12 @@ from partibus.server.workers.supervision import supervise
 SWITCH_INTERVAL_S: Final = 0.0005
 # Segments, catalog, libraries and the loop itself; what is left may be sockets.
 DESCRIPTORS_RESERVED: Final = 512
-# # Collecting 10,000 young objects blocks the loop for two milliseconds, 50,000 for ten; the total
+# Collecting 10,000 young objects blocks the loop for two milliseconds, 50,000 for ten; the total
 # cost is the same.
 GC_THRESHOLDS: Final = (10_000, 5, 400)
-# # Some systems allow a billion, at the price of large tables; nobody needs more than this.
+# Some systems allow a billion, at the price of large tables; nobody needs more than this.
 DESCRIPTORS_MAX: Final = 1_048_576
-# # A machine with a tiny limit can still serve a few clients.
+# A machine with a tiny limit can still serve a few clients.
 SOCKETS_MIN: Final = 64
 
 PRIVATE_UMASK: Final = 0o077

@@ -52,7 +52,7 @@ class ServerNamespace:
 
         def write(catalog: Catalog) -> EntityRecord:
             with catalog.batch():
-                # # Refused inside, where its placement is known, so that a refusal leaves nothing
+                # Refused inside, where its placement is known, so that a refusal leaves nothing
                 # behind.
                 return self._with_stores(catalog.create(path, spec, self._loads))
 

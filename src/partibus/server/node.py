@@ -169,7 +169,7 @@ class Node:
             self._peers.watch(self._brokers)
             self._loads.peers = self._peers
             self._lanes.attach(self._peers)
-        # # A topic comes before its subscriptions: it is older.
+        # A topic comes before its subscriptions: it is older.
         for record in self.catalog.entities():
             self._lanes.serve(record)
             self.progress()
@@ -210,7 +210,7 @@ class Node:
             self.hosted = self.administration.namespaces = HostedNamespaces(self)
         if self._peers is not None:
             await self._peers.start()
-            # # Catalog changes made while other workers could not notify this one.
+            # Catalog changes made while other workers could not notify this one.
             self.catalog.refresh()
         if self.seat is not None:
             await self._open_lanes(self.seat, stores)
@@ -388,7 +388,7 @@ class Node:
             place = self.settings.store_name(number)
             if error.path is not None or place in error.text:
                 raise
-            # # Records that contradict each other; the error does not say in which store.
+            # Records that contradict each other; the error does not say in which store.
             raise StoreCorrupt.at(Path(place), None, f"{error.text}.") from error
         self._brokers[number] = broker
         broker.on_removed = self.catalog.dropped
@@ -450,7 +450,7 @@ class Node:
         gateway.at_close(self.administration.events.stop)
         gateway.at_close(self.administration.live_feed.close)
         if self._time.fake is not None:
-            # # A step of zero makes every fragment check what is due.
+            # A step of zero makes every fragment check what is due.
             look = partial(self._clock_stepped, 0)
             at_rest, fake = self._has_answered, self._time.fake
             self.administration.clock = ClockService(fake, at_rest, self._idle, look)

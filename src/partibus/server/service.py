@@ -164,14 +164,14 @@ class Service:
 
     async def _start(self) -> Endpoints:
         loop = asyncio.get_running_loop()
-        # # While a worker does not listen, its share of the clients goes to the others, so it binds
+        # While a worker does not listen, its share of the clients goes to the others, so it binds
         # last; a single process binds first, since a busy port ends it anyway.
         ports = self._bind() if self.membership is None else {}
         if self.membership is None:  # the supervisor has claimed it for its workers
             claim_data_directory(self.settings, self._cleanup)
         identity = identity_of(self.settings, self._tls_directory, self.clock)
         waiting = self._waiting_room(loop, ports)
-        # # Making keys loads a large library; the stores are opened meanwhile.
+        # Making keys loads a large library; the stores are opened meanwhile.
         making = loop.run_in_executor(None, identity.ensure)
         started, made = await asyncio.gather(self.node.start(), making, return_exceptions=True)
         waiting.close()

@@ -21,11 +21,11 @@ from partibus.store.postgres.address import SCHEMES, is_database
 from partibus.store.room import FreeMin
 
 _PORT_MAX: Final = 65_535
-# # More stores or workers than this are a typing error.
+# More stores or workers than this are a typing error.
 _STORES_MAX: Final = 1_024
 _WORKERS_MAX: Final = 1_024
 _WORKER_TIMEOUT_S_MAX: Final = 3_600
-# # Less would not hold a few messages of 1 MB in transit.
+# Less would not hold a few messages of 1 MB in transit.
 _MEMORY_BYTES_MIN: Final = 16 << 20
 MERGED: Final = "merged"
 PEEK_MODES: Final = (MERGED, "first-responder")
@@ -128,7 +128,7 @@ def _word(value: object, allowed: tuple[str, ...]) -> object:
 
 
 def _console(value: object) -> object:
-    # # TOML and YAML have their own words for on and off.
+    # TOML and YAML have their own words for on and off.
     word = {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
     if word not in CONSOLE_MODES:
         raise ArgumentError(f"'{value}' is not allowed; allowed: {', '.join(CONSOLE_MODES)}.")

@@ -80,7 +80,7 @@ class StoreMaker:
                 "pip install 'partibus[postgres]'."
             ) from error
         owner = f"{socket.gethostname()} process {os.getpid()}"
-        # # A node of a cluster writes under a lease: its holder opens a lane again after a failure.
+        # A node of a cluster writes under a lease: its holder opens a lane again after a failure.
         is_alone = self.settings.cluster is None
         faults = self._lane_faults.get(number)
         store = PostgresStore(

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from partibus.files.private import FILE_MODE, close_to_others, make_private_directory
 from partibus.store.lock import DirectoryLock
 
-# # Read only what is already in memory; platforms without the flag read and may block.
+# Read only what is already in memory; platforms without the flag read and may block.
 READ_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 
 

@@ -138,7 +138,7 @@ class Housekeeper:
         self.written_bytes = checkpoint.file_bytes + written.new_bytes
         self.failing = False
         self.changed()
-        # # Files that an earlier checkpoint has released meanwhile are already gone from the table.
+        # Files that an earlier checkpoint has released meanwhile are already gone from the table.
         going = [base for base in empty if self.table.holds_nothing(base)]
         names = [self.table.remove(base).name for base in going]
         self.forget(names)
@@ -152,7 +152,7 @@ class Housekeeper:
                 self.disk.remove(path)
             self._drop_older_checkpoints()
         except OSError as error:
-            # # The remaining files are not needed; the next start removes them.
+            # The remaining files are not needed; the next start removes them.
             _log.warning("%s: obsolete files remain: %r", self.directory, error)
         self.notify(partial(tell, done, None))
 

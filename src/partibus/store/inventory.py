@@ -88,7 +88,7 @@ def take_inventory(disk: Disk, directory: Path, *, tidies: bool = True) -> Inven
         inventory.bases.append(base)
         inventory.sizes.append(size)
     inventory.compacted = kept.load(disk, directory, inventory.store_id, checkpoint)
-    # # Nothing is removed before all of the compacted files have been verified.
+    # Nothing is removed before all of the compacted files have been verified.
     for name in kept.superfluous if tidies else ():
         disk.remove(directory / name)
     if not bases and (checkpoint or inventory.durable):

@@ -107,7 +107,7 @@ class SegmentStore(LaneLog):
 
     def _recover(self) -> Recovered:
         self._lock = self._disk.claim(self._directory)
-        # # A reserve of an earlier start is useful now: even the start needs a little space.
+        # A reserve of an earlier start is useful now: even the start needs a little space.
         with contextlib.suppress(OSError):
             self._disk.remove(self._directory / RESERVE_NAME)
         inventory = prepare_log(self._disk, self._directory, self._segment_bytes)

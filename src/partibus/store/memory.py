@@ -26,7 +26,7 @@ from partibus.store.interface import (
 )
 from partibus.store.record import Record
 
-# # Position 0 means "no body", so the first body must come after it.
+# Position 0 means "no body", so the first body must come after it.
 FIRST_POSITION: Final = 1
 
 

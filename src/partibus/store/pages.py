@@ -22,12 +22,12 @@ PAGES_MAGIC: Final = b"PARTIPGS"
 PAGES_VERSION: Final = 1
 PAGES_SUFFIX: Final = ".pages"
 
-# # Written and synced at once: the log's own syncs wait for at most this much.
+# Written and synced at once: the log's own syncs wait for at most this much.
 STEP_BYTES: Final = 4 << 20
 
-# # Page files take at most twice their live bytes, and this much more, ...
+# Page files take at most twice their live bytes, and this much more, ...
 SPARE_BYTES: Final = 8 << 20
-# # ... and are at most this many: then the smaller half are merged into one.
+# ... and are at most this many: then the smaller half are merged into one.
 FILES_MAX: Final = 32
 
 _HEADER: Final = struct.Struct("<8sHHIQ16sI")

@@ -21,11 +21,11 @@ from partibus.store.segment import OpenSegments
 from partibus.store.table import SegmentTable
 from partibus.store.worker import Worker
 
-# # Between two bodies of one batch are 4 bytes, between two batches the rows and metas of the
+# Between two bodies of one batch are 4 bytes, between two batches the rows and metas of the
 # second: reading over 16 KiB costs less than a second system call.
 RUN_GAP_BYTES_MAX: Final = 16 << 10
 
-# # A larger run would block the loop for too long (about 100 us).
+# A larger run would block the loop for too long (about 100 us).
 RUN_BYTES_MAX: Final = 1 << 20
 
 _unpack_crc: Final = struct.Struct("<I").unpack_from

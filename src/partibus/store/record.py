@@ -30,17 +30,17 @@ ENTRY_HEADER_BYTES: Final = 40
 ROW_BYTES: Final = 16
 BODY_CRC_BYTES: Final = 4
 
-# # A body of at least this size is written from where it is; for a smaller one, a copy costs less
+# A body of at least this size is written from where it is; for a smaller one, a copy costs less
 # than one more part of the write and the arithmetic of its checksum.
 LARGE_BODY_BYTES: Final = 16 << 10
-# # From this size on its checksum is combined with that of the entry by arithmetic, not by a second
+# From this size on its checksum is combined with that of the entry by arithmetic, not by a second
 # read; the arithmetic costs 0.2 us compiled, and 15 us interpreted.
 READ_ONCE_BYTES: Final = 64 << 10
 
-# # A length is a u32; half of that keeps the reader's arithmetic and buffers well below the limit.
+# A length is a u32; half of that keeps the reader's arithmetic and buffers well below the limit.
 ENTRY_PAYLOAD_BYTES_MAX: Final = 1 << 31
 
-# # The last field, the CRC of the 36 bytes before it, is appended separately.
+# The last field, the CRC of the 36 bytes before it, is appended separately.
 _HEADER: Final = struct.Struct("<4sHHQQIII")
 _HEADER_AND_CRC: Final = struct.Struct("<4sHHQQIIII")
 _ROW: Final = struct.Struct("<IIIB3x")

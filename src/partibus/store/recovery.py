@@ -28,7 +28,7 @@ from partibus.store.record import (
 )
 from partibus.store.segment import SEGMENT_HEADER_BYTES, reservation, segment_path, write_all
 
-# # Large enough that the system call is negligible beside the checksums, small enough to stay in
+# Large enough that the system call is negligible beside the checksums, small enough to stay in
 # the processor's cache while entries are decoded.
 SCAN_CHUNK_BYTES: Final = 1 << 20
 
@@ -173,7 +173,7 @@ class LogScan:
         """Look for evidence after `end`; returns how far anything was written."""
         start = self.end - base
         last = start
-        # # Headers are found by their magic and may span two reads: overlap by one header.
+        # Headers are found by their magic and may span two reads: overlap by one header.
         for offset in range(start, written_end, SCAN_CHUNK_BYTES):
             length = min(SCAN_CHUNK_BYTES + ENTRY_HEADER_BYTES, written_end - offset)
             data = self._disk.read(fd, length, offset)

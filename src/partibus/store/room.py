@@ -18,14 +18,14 @@ RESERVE_BYTES_MAX: Final = 32 << 20
 FREE_SHARE: Final = 0.05
 FREE_BYTES_MIN: Final = 64 << 20
 
-# # The file system is checked at most this often; by an idle store every two seconds, and twice a
+# The file system is checked at most this often; by an idle store every two seconds, and twice a
 # second while it is short.
 LOOK_INTERVAL_S: Final = 0.25
 
-# # It is also checked after this much was written: a fast disk fills up within the interval.
+# It is also checked after this much was written: a fast disk fills up within the interval.
 LOOK_BYTES: Final = 8 << 20
 
-# # A store that was short accepts messages again when there is a tenth more than the minimum.
+# A store that was short accepts messages again when there is a tenth more than the minimum.
 RECOVERED_FACTOR: Final = 1.1
 
 _log: Final = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class Room:
         self.needed_bytes = self._free_min.of(total_bytes)
         was_short = self.is_short
         needed = self.needed_bytes * (RECOVERED_FACTOR if was_short else 1.0)
-        # # The reserve is ours: it must not itself make the store short.
+        # The reserve is ours: it must not itself make the store short.
         free = self.free_bytes + self.reserve_bytes
         self.is_short = free < needed
         if self.is_short and not was_short:

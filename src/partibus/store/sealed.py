@@ -123,7 +123,7 @@ class SealedPages:
     def __init__(self, pieces: SealedPieces, inner: Pages) -> None:
         self._pieces = pieces
         self._inner = inner
-        # # No new page may have the number of a plain one, even of one that is gone.
+        # No new page may have the number of a plain one, even of one that is gone.
         self.last = max(inner.last, pieces.plain_pages)
 
     def read(self, number: int) -> bytes:

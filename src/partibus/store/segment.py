@@ -21,18 +21,18 @@ SEGMENT_HEADER_BYTES: Final = 64
 SEGMENT_BYTES: Final = 32 << 20
 STORE_ID_BYTES: Final = 16
 
-# # Space for a segment is reserved in growing steps: a small store takes little, and a busy one is
+# Space for a segment is reserved in growing steps: a small store takes little, and a busy one is
 # rarely delayed. 1, 2, 4, 8, 16 MiB, then 16 MiB more each time.
 RESERVE_BYTES_MIN: Final = 1 << 20
 RESERVE_STEP_BYTES_MAX: Final = 16 << 20
 
-# # IOV_MAX of Linux: the limit of one pwritev.
+# IOV_MAX of Linux: the limit of one pwritev.
 WRITE_PARTS_MAX: Final = 1024
-# # What is tried again at once after a short write: copying everything that is left each time would
+# What is tried again at once after a short write: copying everything that is left each time would
 # have quadratic cost.
 WRITE_AGAIN_BYTES_MAX: Final = 1 << 20
 
-# # Bodies are read mostly from the few segments around head and tail of the queues; others are
+# Bodies are read mostly from the few segments around head and tail of the queues; others are
 # opened again when needed. 64 leaves room for many stores below a soft limit of 1024.
 OPEN_SEGMENTS_MAX: Final = 64
 

@@ -21,11 +21,11 @@ from partibus.store.record import ENTRY_HEADER_BYTES, pack_header
 from partibus.store.room import Room, is_full
 from partibus.store.watermark import Watermark
 
-# # When nothing was appended for this long, the watermark is synced too: within this time, after a
+# When nothing was appended for this long, the watermark is synced too: within this time, after a
 # power loss, damage to the last commits would look like a torn tail.
 IDLE_SYNC_S: Final = 0.5
 
-# # How often an idle store checks the free space: others write to its disk too. One system call.
+# How often an idle store checks the free space: others write to its disk too. One system call.
 IDLE_LOOK_S: Final = 2.0
 
 _log: Final = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class SegmentWriter:
         assert base == self.durable, "a segment began before the one before it was durable"
         self._rolling = True
         self._disk.truncate(self._fd, base - self._base)
-        # # The log has filled a segment: the next one will be needed too.
+        # The log has filled a segment: the next one will be needed too.
         wanted = max(needed_bytes, min(segment.RESERVE_STEP_BYTES_MAX, self._segment_bytes))
         size = segment.reservation(wanted, self._segment_bytes)
         fd = segment.make_segment(self._disk, self._directory, self._store_id, base, size)
@@ -218,7 +218,7 @@ class SegmentWriter:
         try:
             self._watermark.sync()
         except OSError as error:
-            # # The log itself is durable; the next commit shows whether the disk is gone.
+            # The log itself is durable; the next commit shows whether the disk is gone.
             _log.warning("%s: the watermark could not be synced: %r", self._directory, error)
 
     def _close_file(self) -> None:

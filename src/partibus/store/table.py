@@ -14,7 +14,7 @@ from typing import Final
 from partibus.domain.errors import StoreCorrupt
 from partibus.store.segment import segment_name
 
-# # The end of the segment that is still being written.
+# The end of the segment that is still being written.
 OPEN_END: Final = 1 << 64
 
 
@@ -278,7 +278,7 @@ class SegmentTable:
 
     def empty_before(self, position: int) -> list[int]:
         """The segments that are wholly before a position and have no needed body."""
-        # # The last one is always kept.
+        # The last one is always kept.
         return [s.base for s in self.before(position) if self._is_needless(s)]
 
     def before(self, position: int) -> list[Segment]:

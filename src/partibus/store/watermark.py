@@ -19,7 +19,7 @@ WATERMARK_MAGIC: Final = b"PARTIDUR"
 WATERMARK_VERSION: Final = 1
 WATERMARK_BYTES: Final = 4096
 
-# # A sector apart: a torn sector destroys one slot, not both.
+# A sector apart: a torn sector destroys one slot, not both.
 _SLOT_OFFSETS: Final = (0, 512)
 _SLOT: Final = struct.Struct("<8sHHIQ16s")
 _CRC: Final = struct.Struct("<I")

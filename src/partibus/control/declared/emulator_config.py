@@ -198,7 +198,7 @@ def _rule(source: DefinitionSource, where: Where, table: Table) -> RuleSpec:
     known = ("FilterType", "SqlFilter", "CorrelationFilter", "Action")
     fields.refuse_unknown(source, where, properties, known)
     action = _expression(source, where, properties, "Action") if "Action" in properties else ""
-    # # The vendor's schema allows both filters; FilterType says which one counts.
+    # The vendor's schema allows both filters; FilterType says which one counts.
     match fields.required_text(source, where, properties, "FilterType"):
         case "Sql":
             return RuleSpec(

@@ -142,7 +142,7 @@ class PostgresOwnership:
         try:
             taken = await self._session.run(partial(lease_rows.acquire, node=self.node, lane=lane))
         except BusError as error:
-            # # The outcome is unknown; if it was taken, it is a stray at the next reading.
+            # The outcome is unknown; if it was taken, it is a stray at the next reading.
             _log.warning("lane %s was not acquired: %s", lane, error)
             return False
         if taken:

@@ -81,7 +81,7 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
     );
     """,
     "ALTER TABLE partibus_cluster.node ADD COLUMN name text NOT NULL DEFAULT ''",
-    # # How far lanes have come, so that an older one that was put back is recognised.
+    # How far lanes have come, so that an older one that was put back is recognised.
     """
     CREATE TABLE partibus_cluster.lane_seen (
         lane integer PRIMARY KEY,

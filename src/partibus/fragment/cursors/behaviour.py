@@ -132,7 +132,7 @@ def plan_range(state: State, command: Command, now_ms: int, out: Effects) -> Non
     """How far a read would get."""
     assert isinstance(command, commands.PlanRange)
     if state.suspended:
-        # # The read follows this plan, and a store that is down could not serve it.
+        # The read follows this plan, and a store that is down could not serve it.
         out.outward.append(Failed(command.port, StoreUnavailable()))
         return
     end, count, byte_count = command.from_sequence, 0, 0
@@ -143,7 +143,7 @@ def plan_range(state: State, command: Command, now_ms: int, out: Effects) -> Non
         count += 1
         byte_count += held.length
     else:
-        # # There are no more messages: skip the numbers that have none.
+        # There are no more messages: skip the numbers that have none.
         end = max(end, state.next_sequence_durable)
     earliest = 0 if state.retention is None else state.retention.floor
     plan = commands.RangePlan(earliest, end, count, byte_count, state.next_sequence_durable)
@@ -194,7 +194,7 @@ def _range(state: State, subqueue: SubQueueType | None, from_sequence: int) -> I
             if loose:
                 held = [held for held in loose.values() if held.sequence >= from_sequence]
                 sources.append(iter(sorted(held, key=_sequence_of)))
-    # # Most of the time everything is in one table, which needs no merging.
+    # Most of the time everything is in one table, which needs no merging.
     return sources[0] if len(sources) == 1 else merge(*sources, key=_sequence_of)
 
 

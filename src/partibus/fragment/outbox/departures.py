@@ -84,7 +84,7 @@ def _take_from_sessions(subqueue: SessionSubQueue) -> list[Held]:
         session = sessions.of(held.sequence)
         if session.lock is None:
             free.append(session)
-    # # In the order of the subqueue, so each is the first of its session when it is reached.
+    # In the order of the subqueue, so each is the first of its session when it is reached.
     return [subqueue.waiting_in_sessions.take_first(session) for session in free]
 
 

@@ -168,7 +168,7 @@ class Outbox:
                 self.routes.clear()
                 self._route_numbers.clear()
             place = len(self.routes)
-            # # The caller has checked `has_room_for`.
+            # The caller has checked `has_room_for`.
             assert place < ROUTES_MAX
             self.routes.append(route)
             self._route_numbers[route] = place

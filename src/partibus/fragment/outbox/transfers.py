@@ -113,7 +113,7 @@ def _claim(state: State, numbers: list[int]) -> list[int]:
     return claimed
 
 
-# # --- messages sent through this entity
+# --- messages sent through this entity
 # -----------------------------------------------------------
 
 
@@ -201,7 +201,7 @@ def brought_back(state: State, change: Change, now_ms: int, out: Effects) -> Non
     for held in messages:
         held.lay_over(change.overlay)
     if state.sessions is not None and change.subqueue is not SubQueueType.MAIN:
-        # # While under way a message still belongs to its session; dead letters belong to none.
+        # While under way a message still belongs to its session; dead letters belong to none.
         state.sessions.forget([held.sequence for held in messages])
     if change.first_number:
         purpose = Purpose.DEAD_LETTER

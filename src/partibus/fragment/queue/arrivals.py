@@ -63,7 +63,7 @@ def enqueue(state: State, command: Command, now_ms: int, out: Effects) -> None:
             records.append(scheduled(fragment_id, sequence, message, now_ms))
             expiries.append(message.scheduled_ms)
         else:
-            # # A time in the past means now (SCH-6).
+            # A time in the past means now (SCH-6).
             message.scheduled_ms = 0
             expires_ms = expiry_ms(state, message.ttl_ms, now_ms)
             expiries.append(expires_ms)
@@ -151,7 +151,7 @@ def arrived(state: State, change: Change, now_ms: int, out: Effects) -> None:
         for place, message in enumerate(command.messages):
             state.sessions.enter(sequence + place, message.session_id or "")
     leaving: list[Held] = []
-    # # Identities, sessions and marks may have records after those of the messages.
+    # Identities, sessions and marks may have records after those of the messages.
     for record, message, expires_ms in zip(
         change.records, command.messages, change.expires_ms, strict=False
     ):

@@ -119,7 +119,7 @@ def pick(state: State, command: Command, now_ms: int, out: Effects) -> None:
     taken: list[Held] = []
     for sequence in command.sequences:
         waiting = subqueue.ready.copy_of(sequence)
-        # # Expired messages are left to the ticks, which remove them.
+        # Expired messages are left to the ticks, which remove them.
         if waiting is not None and not 0 < waiting.expires_ms <= now_ms:
             held = subqueue.ready.take(sequence)
             assert held is not None
@@ -239,7 +239,7 @@ def _in_state(messages: Iterable[Held], message_state: MessageState) -> Iterator
     for held in messages:
         held.state = message_state
         if message_state is MessageState.SCHEDULED:
-            # # Its columns hold the time it is due and its time to live, which begins then.
+            # Its columns hold the time it is due and its time to live, which begins then.
             held.expires_ms = 0
             held.delivery_count = 0
         yield held

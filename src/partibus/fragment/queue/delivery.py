@@ -62,7 +62,7 @@ def _consume(
 def answer_drain(state: State, consumer: Consumer, out: Effects) -> None:
     """Answer a receiver that drains: no more messages come for its demand."""
     if state.is_behind and consumer.waiting:
-        # # Messages may wait behind expired ones, which are being removed.
+        # Messages may wait behind expired ones, which are being removed.
         return
     if consumer.draining and not consumer.consuming:
         consumer.draining = False

@@ -108,7 +108,7 @@ def _take(
     taken: list[Held] = []
     while share > 0 and len(ready):
         held = ready.pop()
-        # # Dead letters do not expire (TTL-9).
+        # Dead letters do not expire (TTL-9).
         if is_main and 0 < held.expires_ms <= now_ms:
             if state.is_behind or len(expired) >= SLICE:
                 state.is_behind = True
@@ -178,7 +178,7 @@ def undelivered(state: State, command: Command, now_ms: int, out: Effects) -> No
     consumer = command.consumer
     subqueue = state.subqueues[consumer.subqueue]
     if subqueue.sessions is not None and not command.damaged:
-        # # Later messages may have been delivered, so only a new lock keeps the order.
+        # Later messages may have been delivered, so only a new lock keeps the order.
         revoke(session_subqueue(subqueue), consumer, SessionLockLost(UNREADABLE), out)
     for held in command.messages:
         if held.token not in subqueue.locks or held.busy:

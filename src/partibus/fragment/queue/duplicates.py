@@ -32,7 +32,7 @@ def identity_of(message: NewMessage, message_id: str, is_partitioned: bool) -> b
     text = message_id.encode("utf-8", "surrogatepass")
     if is_partitioned:
         key = key_of(message) or ""
-        # # The length says where the id ends, whatever characters both contain.
+        # The length says where the id ends, whatever characters both contain.
         text = _LENGTH.pack(len(text)) + text + key.encode("utf-8", "surrogatepass")
     return blake2b(text, digest_size=IDENTITY_BYTES).digest()
 
@@ -100,5 +100,5 @@ def replay_identities(state: State, kind: int, meta: bytes, position: int, lengt
     stamp = stamp_of(seen_ms)
     for offset in range(IDENTIFIED_META.size, len(meta), IDENTITY_BYTES):
         high, low = _WORDS.unpack_from(meta, offset)
-        # # Expired identities go with the first sweep, when the window is known.
+        # Expired identities go with the first sweep, when the window is known.
         state.history.add(high, low, stamp, 0)

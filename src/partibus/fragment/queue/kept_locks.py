@@ -31,7 +31,7 @@ def restore_locks(state: State, now_ms: int) -> int:
     """Restore the locks whose time is not up; returns how many there are."""
     data, state.kept_locks = state.kept_locks, b""
     count = 0
-    # # The first to lapse comes first, as in a subqueue.
+    # The first to lapse comes first, as in a subqueue.
     for until_ms, number, is_deferred, sequence, token in sorted(_LOCK.iter_unpack(data)):
         subqueue = state.subqueues[number]
         if until_ms <= now_ms or subqueue.sessions is not None:

@@ -27,7 +27,7 @@ def take_due(state: State, allowance: Allowance, now_ms: int) -> list[Held]:
     due: list[Held] = []
     while waiting and len(due) < allowance.left:
         held = state.scheduled.take(waiting.popleft())
-        # # It may have been cancelled in the meantime.
+        # It may have been cancelled in the meantime.
         if held is not None:
             state.departing[held.sequence] = held
             due.append(held)

@@ -132,7 +132,7 @@ class MessageTable:
         at = _row_at_or_after(chunk.rows, chunk.head, held.sequence)
         assert at >= len(chunk.rows) or chunk.rows[at] != held.sequence
         if at == chunk.head and at:
-            # # A message that comes back to the front takes the slot that it left there.
+            # A message that comes back to the front takes the slot that it left there.
             chunk.head = at - COLUMNS
             chunk.rows[at - COLUMNS : at] = array("Q", row)
         else:
@@ -234,7 +234,7 @@ class MessageTable:
         for at in range(chunk.head, len(rows), COLUMNS):
             expires_ms = rows[at + 4]
             if len(expired) >= limit:
-                # # The rest was not visited, so its old bound stays.
+                # The rest was not visited, so its old bound stays.
                 kept.extend(rows[at:])
                 expires_ms_min = min(expires_ms_min, chunk.expires_ms_min)
                 break
@@ -409,7 +409,7 @@ class MessageTable:
             rows = chunk.rows[chunk.head :]
             lengths = array("I")
             with memoryview(rows) as view, view.cast("B") as raw, raw.cast("I") as words:
-                # # The low half of the third column, as laid out in memory and in files.
+                # The low half of the third column, as laid out in memory and in files.
                 lengths.frombytes(words[4 :: 2 * COLUMNS].tobytes())
             yield rows[1::COLUMNS], lengths
 

@@ -83,7 +83,7 @@ class Session:
             return
         at = bisect_left(ready, sequence, self._head)
         if at == self._head and at:
-            # # A message that comes back to the front takes the slot that it left there.
+            # A message that comes back to the front takes the slot that it left there.
             self._head = at - 1
             ready[at - 1] = sequence
         else:

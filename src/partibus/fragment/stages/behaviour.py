@@ -325,7 +325,7 @@ def _drop(
     writer.busy = True
     for stage in chosen:
         stage.is_closing = True
-    # # A stage with nothing durable yet will be gone by then, or was never there.
+    # A stage with nothing durable yet will be gone by then, or was never there.
     numbers = [stage.number for stage in chosen]
     record = dropped(state.fragment_id, writer.name, closed_epoch, forget, numbers)
     change = StageDrop([record], writer, chosen, closed_epoch)
@@ -420,7 +420,7 @@ def _fence(
         return None
     latest = writer.epoch
     if is_end:
-        # # A later epoch whose first chunk is not durable yet may already see what was published
+        # A later epoch whose first chunk is not durable yet may already see what was published
         # before it: nothing is published without its knowledge.
         latest = max([latest, *_epochs(writer)])
     if latest > epoch:

@@ -223,7 +223,7 @@ def durable_stages(stages: Stages) -> list[tuple[Stage, bool]]:
 
 def dump_head(stages: Stages) -> bytes:
     """The writers, and how many stages follow."""
-    # # A writer without an epoch has nothing durable yet.
+    # A writer without an epoch has nothing durable yet.
     writers = [writer for writer in stages.writers.values() if writer.epoch]
     parts = [_HEAD.pack(stages.next_number, len(writers), len(durable_stages(stages)))]
     for writer in writers:

@@ -37,7 +37,7 @@ def copies_arrived(state: State, change: Change, now_ms: int, out: Effects) -> N
         if state.sessions is not None:
             state.sessions.enter(copy.sequence, copy.session_id or "")
         push(copy.sequence, position, copy.length, enqueued_ms, copy.expires_ms, extra)
-    # # A copy has the topic's number (SEQ-11), and cursors need to know how far the numbers go.
+    # A copy has the topic's number (SEQ-11), and cursors need to know how far the numbers go.
     state.next_sequence = state.next_sequence_durable = next_sequence
     dispatch(state, state.main, now_ms, out)
     if has_dead_letters:

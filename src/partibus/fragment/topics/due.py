@@ -76,7 +76,7 @@ def due_unread(state: State, command: Command, now_ms: int, out: Effects) -> Non
         for held in command.messages:
             out.outward.append(Due(state.fragment_id, [held]))
     else:
-        # # It stays among the leaving messages: visible to peek, kept across a restart.
+        # It stays among the leaving messages: visible to peek, kept across a restart.
         _read_next(state, out)
 
 

@@ -155,7 +155,7 @@ class Draft:
         given = set(selection.shared)
         for failure in selection.failed:
             if failure.key in given:
-                # # A copy in the main subqueue takes its place.
+                # A copy in the main subqueue takes its place.
                 message = NewMessage(body, ttl_ms)
                 self._add_apart(failure.key, sequence, True, message, failure.overlay)
         given.update([failure.key for failure in selection.failed])
@@ -282,7 +282,7 @@ def publish(state: State, command: Command, now_ms: int, out: Effects) -> None:
         out.outward.append(Refused(command.port, command.requests, error))
         return
     if not draft.records and check is None and origin is None:
-        # # No subscription selects any of them: there is nothing to wait for (ENT-4).
+        # No subscription selects any of them: there is nothing to wait for (ENT-4).
         out.outward.append(Confirmed(command.port, command.requests, draft.first_sequence))
         return
     if check is not None and check.identities:
@@ -336,7 +336,7 @@ def published(state: State, change: Change, now_ms: int, out: Effects) -> None:
         due_ms = message.scheduled_ms
         state.scheduled.push(sequence, record.position, length, change.enqueued_ms, due_ms, ttl)
     for record in change.published:
-        # # The subscriptions now hold their own references to it.
+        # The subscriptions now hold their own references to it.
         out.released.append(Held(0, record.position, len(record.body), 0, 0, 0, None))
     for held in change.due:
         del state.departing[held.sequence]

@@ -39,7 +39,7 @@ def transact(
             _take_back(prepared, error)
             out.outward.append(Failed(command.port, error))
             return []
-    # # If nothing was selected there is nothing to write, but the end is still answered (ENT-4).
+    # If nothing was selected there is nothing to write, but the end is still answered (ENT-4).
     prepared.append((machines[command.work[0][0]], Discharge(command.port, len(command.work))))
     return prepared
 

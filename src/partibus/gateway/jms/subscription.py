@@ -40,7 +40,7 @@ class Subscription:
         idle_ms = SubscriptionSpec().auto_delete_on_idle_ms if is_durable else IDLE_MS
         self.spec = SubscriptionSpec(
             auto_delete_on_idle_ms=idle_ms,
-            # # A message whose property is of another type is simply not selected.
+            # A message whose property is of another type is simply not selected.
             dead_lettering_on_filter_evaluation_exceptions=False,
             rules=(rule,),
         )
@@ -56,7 +56,7 @@ def subscription_of(link: Link, source: Source) -> Subscription:
     is_durable, is_shared = source.durable > 0, SHARED in source.capabilities
     selector = selector_of(source)
     if not is_durable and not is_shared:
-        # # It has no name, and is deleted with its link.
+        # It has no name, and is deleted with its link.
         return Subscription(_entity_name(uuid.uuid4().hex, "", False), False, False, selector)
     client_id = "" if GLOBAL in source.capabilities else client_id_of(link)
     base = link.name.partition(_DELIMITER)[0]

@@ -116,7 +116,7 @@ def _sender(connection: "ClientConnection", link: Link) -> LinkOwner:
     via: Entity | None = None
     destination = link.properties.get(TRANSFER_DESTINATION_PROPERTY)
     if is_text(destination):
-        # # Send-via: the link is to the transfer entity, its messages are for another (TXN-6).
+        # Send-via: the link is to the transfer entity, its messages are for another (TXN-6).
         via, entity = entity, _sendable(connection, parse_address(text_of(destination) or ""))
     bytes_max = entity.message_bytes_max
     link.accept(max_message_size=bytes_max, properties={BATCH_SIZE_PROPERTY: bytes_max})

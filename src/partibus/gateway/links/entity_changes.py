@@ -43,7 +43,7 @@ def _deleted(connection: "ClientConnection", path: str) -> None:
     positions = connection.peek_positions
     for key in [key for key in positions if path_key(key[0]) == path_key(path)]:
         del positions[key]
-    # # Policies of the entity were deleted with it.
+    # Policies of the entity were deleted with it.
     connection.recheck_claims()
 
 
@@ -79,7 +79,7 @@ def is_of(owner: LinkOwner, key: str) -> bool:
         return False
     else:
         path = path_key(owner.node.path)
-    # # Most links are to other entities: only a likely one is parsed.
+    # Most links are to other entities: only a likely one is parsed.
     return path == key or (
         path.startswith(f"{key}/") and path_key(parse_address(path).entity_path) == key
     )

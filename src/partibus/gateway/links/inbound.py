@@ -118,7 +118,7 @@ class InboundLink:
             self._connection.transactions.fail(event.state.txn_id, error)
         if not event.settled:
             self._link.settle(event.delivery_id, rejection(error))
-        # # No submission follows to grant credit: a client whose sends are all refused must not
+        # No submission follows to grant credit: a client whose sends are all refused must not
         # stall.
         self._top_up()
 
@@ -139,7 +139,7 @@ class InboundLink:
         size = sum([len(message.body) for message in messages])
         request = event.delivery_id
         if event.settled:
-            # # The client expects no outcome, not even a failure (SEED-91).
+            # The client expects no outcome, not even a failure (SEED-91).
             request = self._last_presettled = self._last_presettled - 1
         if self._submissions.is_empty:
             self._connection.has_sends(self)

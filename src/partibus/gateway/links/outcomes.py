@@ -51,7 +51,7 @@ def outcome_of(state: DeliveryState | None) -> tuple[Outcome, Overlay | None, by
         return Outcome.DEAD_LETTER, dead_letter_overlay(reason, description, info), REJECTED
     if isinstance(state, TransactionalState):
         raise ArgumentError("A transactional state holds an outcome, not another such state.")
-    # # `released`, and a settlement without a state: unlock without counting a delivery.
+    # `released`, and a settlement without a state: unlock without counting a delivery.
     return Outcome.RELEASE, None, RELEASED
 
 

@@ -246,7 +246,7 @@ class SessionLink(OutboundLink):
         """The link is gone, and the session is released."""
         self._is_closed = True
         held, sessions = self._held, self._connection.held_sessions
-        # # The client may already hold the session by another link.
+        # The client may already hold the session by another link.
         if held is not None and sessions.get((self._entity_path, held.session_id)) is self:
             del sessions[self._entity_path, held.session_id]
         self._stop_waiting(None)

@@ -169,7 +169,7 @@ def _refuse_alive(url: str) -> LeaseRows:
 
 
 def _settings(named: Named, lanes: int, stack: contextlib.ExitStack) -> ServeSettings:
-    # # There is no separate file for a cluster.
+    # There is no separate file for a cluster.
     data = stack.enter_context(tempfile.TemporaryDirectory(prefix="partibus-copy-"))
     given = ServeSettings(
         data=Path(data), cluster=named.place, lanes=lanes, store_places=named.stores

@@ -70,7 +70,7 @@ def compare_catalogs(source: CatalogRows, target: CatalogRows, found: Comparison
         here, there = (_rows(rows, table) for rows in (source, target))
         for row in sorted(here ^ there, key=str):
             where = "source" if row in here else "target"
-            # # Only the name of the row is shown: its value may be the key of a policy.
+            # Only the name of the row is shown: its value may be the key of a policy.
             found.differ(f"catalog: a row of {table} ({row[0]}) is only in the {where}")
 
 

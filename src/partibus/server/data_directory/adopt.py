@@ -69,7 +69,7 @@ def adopt_data(
         stores = _open_stores(settings, catalog, lost, stack)
         for number, store in stores.items():
             is_ours = store.marks.namespace == catalog.identity.namespace()
-            # # Both are of a release without ids: they belong together.
+            # Both are of a release without ids: they belong together.
             is_ours = is_ours or (is_unnamed and not store.marks.namespace)
             known = _known(catalog, number) if is_ours else set()
             if not is_ours and not store.marks.is_blank:

@@ -52,7 +52,7 @@ class DirectorySource:
                 generation = catalog.identity.generation()
             for directory in filter(holds_store, settings.store_directories):
                 stack.callback(DirectoryLock(directory).release)
-            # # An encrypted catalog is backed up as it is on disk, with its key file.
+            # An encrypted catalog is backed up as it is on disk, with its key file.
             contents = {KEY_PLACE: (settings.data / KEY_FILE_NAME).read_bytes()} if vault else {}
             content = catalog_image(file).content if vault is None else file.read_bytes()
             yield self._describe(namespace, generation, {CATALOG_PLACE: content, **contents})

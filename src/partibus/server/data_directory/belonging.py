@@ -128,7 +128,7 @@ class Belonging:
         begun = set(known)
         if self._identity.namespace() is None:  # of an earlier release, which recorded no stores
             begun = {p.store for r in self._catalog.entities() for p in r.fragments}
-        # # Stores in a database are compared when they are open.
+        # Stores in a database are compared when they are open.
         for number in sorted(begun.difference(self._settings.store_databases)):
             self._check_begun(number, directories[number])
 
@@ -242,7 +242,7 @@ class Belonging:
         known.update(f for f, store in self._identity.tombstones().items() if store == number)
         strangers = (f for f in held.strangers() if f not in known)
         if self._identity.namespace() is None:
-            # # An earlier release left no tombstones; an empty one was deleted in a crash.
+            # An earlier release left no tombstones; an empty one was deleted in a crash.
             return sorted(f for f in strangers if held.stranger_bodies(f))
         return sorted(strangers)
 

@@ -128,5 +128,5 @@ class SeenNotes:
             try:
                 write_seen(self.data, number, seen, syncs=syncs)
             except OSError as error:
-                # # The server works without notes; an older store would just not be recognised.
+                # The server works without notes; an older store would just not be recognised.
                 _log.warning("%s cannot be written: %s", seen_file(self.data, number), error)

@@ -45,7 +45,7 @@ class FaultService:
         if isinstance(request, requests.StoreFault) and request.mode in ("down", "full"):
             await self._until_down(request.store)
         count = sum(answer["count"] for answer in answers.values())
-        # # Every node of a cluster keeps the faults of a lane, which may move; the lane counts
+        # Every node of a cluster keeps the faults of a lane, which may move; the lane counts
         # once.
         return {
             **written,

@@ -179,7 +179,7 @@ class LaneKeeping:
             await self._admit(lane)
         broker = self._make(lane)
         try:
-            # # Reading the log takes long; the other lanes go on serving meanwhile.
+            # Reading the log takes long; the other lanes go on serving meanwhile.
             await loop.run_in_executor(None, broker.open)
         except StoreUnavailable:
             if self._reach is not None:

@@ -115,7 +115,7 @@ class Seat:
         await self._begin()
         self.group.group_id = namespace.hex()
         self.group.worker = self.ownership.node
-        # # Already here: a node whose lease lapses while this one starts is not waited for.
+        # Already here: a node whose lease lapses while this one starts is not waited for.
         self.ownership.on_change = self._changed
         _log.info("joined the cluster as node %d", self.ownership.node)
         return self.ownership.node
@@ -134,7 +134,7 @@ class Seat:
             lanes.catalog.refresh()
             belonging.check_store(lane, broker)
             epoch = epoch_of(broker.store)
-            # # A lock of another epoch is never valid, except those kept by a clean hand-over.
+            # A lock of another epoch is never valid, except those kept by a clean hand-over.
             broker.first_token = epoch << 32 | 1
             broker.on_removed = lanes.catalog.dropped
             lanes.take_up(lane, broker)

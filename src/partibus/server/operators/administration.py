@@ -210,7 +210,7 @@ class Administration:
     ) -> Payload:
         """Delete the waiting messages of a subqueue; `limit` leaves the rest for another call."""
         entity = self._namespace.resolve(parse_address(name))
-        # # New arrivals stay, so that a purge ends while senders go on.
+        # New arrivals stay, so that a purge ends while senders go on.
         moment_ms = self._bus_clock.now_ms() + 1 if before_ms is None else before_ms
         run = PurgeRun(subqueue, moment_ms, limit)
         await run.empty(entity.fragments)

@@ -84,7 +84,7 @@ class BackupService:
         self._encrypted = encrypted
         self._stores: dict[int, SegmentStore] = {}
         for number, broker in brokers.items():
-            # # An encrypted store is backed up as it is on disk.
+            # An encrypted store is backed up as it is on disk.
             store = broker.store.inner if isinstance(broker.store, SealedStore) else broker.store
             if isinstance(store, SegmentStore):
                 self._stores[number] = store
@@ -220,7 +220,7 @@ class BackupService:
         if waits:
             self._unpin()
         else:
-            # # Deleting what was pinned may take a while.
+            # Deleting what was pinned may take a while.
             asyncio.get_running_loop().run_in_executor(None, self._unpin)
 
     def _unpin(self) -> None:
@@ -228,7 +228,7 @@ class BackupService:
             try:
                 store.unpin()
             except OSError as error:
-                # # The remaining files are not needed; the next start removes them.
+                # The remaining files are not needed; the next start removes them.
                 _log.warning("store %d: obsolete files remain: %r", number, error)
 
     # --- all workers ----------------------------------------------------------------------

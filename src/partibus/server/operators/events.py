@@ -196,7 +196,7 @@ class Cursors:
             found.append(_event("node-joined", worker))
         is_new = is_joining and worker not in self._last
         self._pids[worker] = answer["pid"]
-        # # A new node has no earlier events to read.
+        # A new node has no earlier events to read.
         self._last[worker] = 0 if is_new else answer["last"]
         if before is not None and before != answer["pid"]:
             found.append(_event(f"{self._kind}-restarted", worker, pid=answer["pid"]))
@@ -205,7 +205,7 @@ class Cursors:
         self._lost.discard(worker)
         if answer["missed"] and before == answer["pid"]:
             found.append(_event("gap", worker, missed=answer["missed"]))
-        # # Every worker follows the catalog; one of them is enough to report it.
+        # Every worker follows the catalog; one of them is enough to report it.
         found += [
             {**event, "worker": worker}
             for event in answer["events"]

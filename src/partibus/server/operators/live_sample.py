@@ -113,7 +113,7 @@ class LiveSample:
 
     def _add(self, fragment_id: int, row: tuple[int, ...], sign: int) -> None:
         kind, sums = self._kinds.get(fragment_id), self._sums
-        # # A message of a topic arrives once, and leaves once from each subscription.
+        # A message of a topic arrives once, and leaves once from each subscription.
         for at, amount in enumerate(row):
             if kind is not (EntityKind.SUBSCRIPTION if at == 0 else EntityKind.TOPIC):
                 sums[at] += sign * amount

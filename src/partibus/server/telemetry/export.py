@@ -70,7 +70,7 @@ class Telemetry:
             self._metrics.stop()
         if self._provider is not None:
             loop, over = asyncio.get_running_loop(), asyncio.Event()
-            # # A thread of the loop's pool would delay the end of the process.
+            # A thread of the loop's pool would delay the end of the process.
             threading.Thread(
                 target=_shut_down, args=(self._provider, loop, over), daemon=True
             ).start()

@@ -75,7 +75,7 @@ def _histogram(
         sum=found["sum_s"],
         bucket_counts=counts,
         explicit_bounds=BOUNDS_S,
-        # # The buckets do not have them, and both are optional in OTLP.
+        # The buckets do not have them, and both are optional in OTLP.
         min=None,  # type: ignore[arg-type]
         max=None,  # type: ignore[arg-type]
     )

@@ -134,7 +134,7 @@ class FakeTime:
                 await at_each()
                 self._run_until(moment_ms)
                 await settle(is_at_rest)
-            # # Exactly as much as requested, however much of the machine's time has passed
+            # Exactly as much as requested, however much of the machine's time has passed
             # meanwhile.
             self.clock.advanced_ms = total_ms
             await at_each()

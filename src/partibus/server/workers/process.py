@@ -64,7 +64,7 @@ class WorkerProcess:
         except TimeoutError:
             return False
         if not line:
-            # # It has ended, which is noticed elsewhere: neither an answer nor a hang.
+            # It has ended, which is noticed elsewhere: neither an answer nor a hang.
             await asyncio.sleep(within_s)
         return bool(line)
 
@@ -89,7 +89,7 @@ async def launch(assignment: Assignment) -> WorkerProcess:
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdin is not None
-    # # If the worker has already died, waiting for it shows that.
+    # If the worker has already died, waiting for it shows that.
     with contextlib.suppress(ConnectionError):
         process.stdin.write(encode_assignment(assignment))
         await process.stdin.drain()

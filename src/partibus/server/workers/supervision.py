@@ -73,7 +73,7 @@ async def supervise(
         try:
             return await _run(supervisor, stopping, lambda: announce(settled[0].ready_line()))
         except WorkerFailed as failure:
-            # # A worker that failed for a reason the user can correct has already reported it.
+            # A worker that failed for a reason the user can correct has already reported it.
             if failure.exit_code < EXIT_CONFIG:
                 return report(BusError(str(failure)))
             return failure.exit_code

@@ -142,7 +142,7 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop all cleanly, and kill those that do not stop."""
         self._is_stopping = True
-        # # A stopping worker may be busy with its stores for longer than the limit for a hang.
+        # A stopping worker may be busy with its stores for longer than the limit for a hang.
         for watch in self._watches.values():
             watch.cancel()
         for process in self._processes.values():

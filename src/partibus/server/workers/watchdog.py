@@ -69,7 +69,7 @@ class Watchdog:
 
     async def watch(self, number: int, process: Watched) -> None:
         """Ask until it does not answer any more, then kill it."""
-        # # Counted in questions, so that a pause of this process is not mistaken for one of the
+        # Counted in questions, so that a pause of this process is not mistaken for one of the
         # worker.
         misses = 0
         while misses < self._misses_max:

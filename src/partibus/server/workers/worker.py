@@ -33,7 +33,7 @@ log = logging.getLogger("partibus.server.workers.worker")
 
 def main() -> int:
     """Serve until asked to stop; returns the exit code."""
-    # # Ctrl-C goes to the whole process group; the supervisor decides what to do.
+    # Ctrl-C goes to the whole process group; the supervisor decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = sys.stdin.buffer.readline()
     if not line:
@@ -78,7 +78,7 @@ async def _serve(assignment: Assignment, sockets_max: int) -> None:
     await stopping.wait()
     await service.stop()
     if orphaned.is_set():
-        # # The supervisor cannot do it; the other workers are stopping as well.
+        # The supervisor cannot do it; the other workers are stopping as well.
         shutil.rmtree(membership.runtime, ignore_errors=True)
     log.info("stopped")
 

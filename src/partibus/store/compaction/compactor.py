@@ -27,17 +27,17 @@ from partibus.store.interface import Done, Notify
 from partibus.store.table import Segment, SegmentTable
 from partibus.store.worker import Worker
 
-# # Files before the checkpoint may take this many times their live bytes, plus half a segment (16
+# Files before the checkpoint may take this many times their live bytes, plus half a segment (16
 # MiB). With what cannot be compacted yet that stays below 2 times + 256 MiB.
 SPACE_FACTOR: Final = 1.5
 SLACK_SEGMENTS: Final = 0.5
-# # When the disk is almost full, everything that is worth it is freed.
+# When the disk is almost full, everything that is worth it is freed.
 SPACE_FACTOR_EAGER: Final = 1.2
 
-# # In a fuller segment too little would be freed for the copying.
+# In a fuller segment too little would be freed for the copying.
 FULL_RATIO: Final = 0.85
 
-# # A neighbour is included when at most half of it is live, or when it is a compacted file that is
+# A neighbour is included when at most half of it is live, or when it is a compacted file that is
 # not much larger than what is merged anyway: so there are few files, and a body is copied about
 # once for each doubling.
 NEIGHBOUR_RATIO: Final = 0.5
@@ -45,7 +45,7 @@ NEIGHBOUR_BYTES_MIN: Final = 64 << 10
 GROUP_SEGMENTS_MAX: Final = 16
 GROUP_READ_SEGMENTS_MAX: Final = 2
 
-# # After each slice the thread rests for this many times as long as the slice took; less when dead
+# After each slice the thread rests for this many times as long as the slice took; less when dead
 # space has grown to several segments beyond the limit.
 REST_FACTOR: Final = 3.0
 REST_FACTOR_BEHIND: Final = 1.0
@@ -216,7 +216,7 @@ class Compactor:
         try:
             self._place.delete(names)
         except Exception as error:
-            # # The remaining files are not needed; the next start removes them.
+            # The remaining files are not needed; the next start removes them.
             _log.warning("%s: obsolete segments remain: %r", self._directory, error)
         if done is not None:
             self._notify(partial(self._over, done, None))
@@ -260,7 +260,7 @@ class Compactor:
         group, self._group = self._group, []
         for segment in group:
             segment.is_compacting = False
-            # # Damage is permanent; a disk that failed is tried again.
+            # Damage is permanent; a disk that failed is tried again.
             segment.is_damaged |= isinstance(error, StoreCorrupt) and segment.name == at
         _log.error("%s: segments could not be compacted: %s", self._directory, error)
         text = f"The store {self._directory} could not be compacted: {error}"

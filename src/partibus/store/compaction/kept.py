@@ -25,7 +25,7 @@ KEPT_SUFFIX: Final = ".kept"
 KEPT_HEADER_BYTES: Final = 80
 INDEX_ROW_BYTES: Final = 12
 
-# # Data is written in pieces of this size and synced piece by piece, so that no sync of the log has
+# Data is written in pieces of this size and synced piece by piece, so that no sync of the log has
 # to wait for more than one of them.
 WRITE_BYTES: Final = 4 << 20
 
@@ -224,7 +224,7 @@ def kept_segment(
     segment.extents = extents
     segment.body_bytes = body_bytes
     segment.file_bytes = file_bytes
-    # # Its stretch of the log may be longer than 4 GiB.
+    # Its stretch of the log may be longer than 4 GiB.
     segment.retained = array("Q")
     segment.released = array("Q")
     return segment

@@ -23,11 +23,11 @@ from partibus.store.record import (
 )
 from partibus.store.segment import SEGMENT_HEADER_BYTES
 
-# # Between two pauses at most about this much is read, and at most that much skipped.
+# Between two pauses at most about this much is read, and at most that much skipped.
 SLICE_BYTES: Final = 1 << 20
 PASSED_BYTES: Final = 16 << 20
 
-# # The size of one read; of a larger entry only the rows and live bodies are read.
+# The size of one read; of a larger entry only the rows and live bodies are read.
 WINDOW_BYTES: Final = 64 << 10
 
 

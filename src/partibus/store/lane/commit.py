@@ -20,7 +20,7 @@ from partibus.store.callbacks import report
 from partibus.store.interface import Done, Notify, StoreTimings
 from partibus.store.record import ENTRY_HEADER_BYTES, Payload
 
-# # How often a store that is down is tried again: soon enough for clients' retries, rarely enough
+# How often a store that is down is tried again: soon enough for clients' retries, rarely enough
 # not to burden a disk or a database that is being repaired.
 PROBE_INTERVAL_S: Final = 1.0
 

@@ -45,9 +45,9 @@ from partibus.store.record import (
 )
 from partibus.store.table import SegmentTable
 
-# # A slower commit means a disk or a database in trouble: clients give up within seconds.
+# A slower commit means a disk or a database in trouble: clients give up within seconds.
 SLOW_COMMIT_S: Final = 2.0
-# # Records whose commit is carried out in one turn of the loop, one to two milliseconds: after a
+# Records whose commit is carried out in one turn of the loop, one to two milliseconds: after a
 # slow sync thousands of them are durable at once.
 TOLD_PER_TURN: Final = 256
 

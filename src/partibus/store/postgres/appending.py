@@ -149,7 +149,7 @@ class LaneWriter:
         self._disconnect()
         self._connection = self._lane.connect("append")
         if self._is_full:
-            # # A fence entry may fit where no message does: the lane would keep going up and down.
+            # A fence entry may fit where no message does: the lane would keep going up and down.
             self._lane.prove_room(self._connection)
             self._is_full = False
         is_certain = not self._sent_s

@@ -129,7 +129,7 @@ class DatabaseKeeper:
         self.written_bytes = written
         self.failing = False
         self._changed()
-        # # Tables that an earlier checkpoint has released meanwhile are already gone from the
+        # Tables that an earlier checkpoint has released meanwhile are already gone from the
         # table.
         removed = [self._table.remove(base) for base in empty if self._table.holds_nothing(base)]
         going = [(segment.base, segment.generation) for segment in removed]

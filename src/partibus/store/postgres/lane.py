@@ -79,10 +79,10 @@ class Lane:
         """A new connection for one thread; every statement is a transaction."""
         if self.faults is not None and purpose == "append":
             self.faults.check()
-        # # Reads are one very frequent statement: planning it every time took half its cost.
+        # Reads are one very frequent statement: planning it every time took half its cost.
         plans = "force_generic_plan" if purpose == "read" else "auto"
         try:
-            # # The appending connection prepares its one statement itself (see `prepare_append`).
+            # The appending connection prepares its one statement itself (see `prepare_append`).
             threshold = None if purpose == "append" else 1
             return connect(self._dsn, _application(purpose, self.number), threshold, plans)
         except psycopg.Error as error:
@@ -98,7 +98,7 @@ class Lane:
         try:
             row = self._raise_epoch(connection, log_id, first)
         except psycopg.errors.LockNotAvailable:
-            # # An earlier writer may be stuck within a checkpoint, which holds the row.
+            # An earlier writer may be stuck within a checkpoint, which holds the row.
             self._end_others(connection)
             row = self._raise_epoch(connection, log_id, first)
         self.epoch = row.epoch
@@ -111,7 +111,7 @@ class Lane:
                 "INSERT INTO partibus.lane VALUES (%s, %s, 0, %s, %s, '') ON CONFLICT DO NOTHING",
                 (self.number, log_id, first, first),
             )
-            # # Waits for the checkpoint of an earlier writer (see `checkpoint`).
+            # Waits for the checkpoint of an earlier writer (see `checkpoint`).
             connection.execute(
                 "SELECT 1 FROM partibus.lane WHERE lane = %s FOR UPDATE", (self.number,)
             )

@@ -46,7 +46,7 @@ MIGRATIONS: Final[tuple[LiteralString, ...]] = (
     ALTER TABLE partibus.state ALTER COLUMN data SET STORAGE EXTERNAL;
     ALTER TABLE partibus.page ALTER COLUMN data SET STORAGE EXTERNAL;
     """,
-    # # Compaction: a segment of a later generation has the remains of [base, kept_until).
+    # Compaction: a segment of a later generation has the remains of [base, kept_until).
     """
     ALTER TABLE partibus.segment ADD COLUMN generation integer NOT NULL DEFAULT 0;
     ALTER TABLE partibus.segment ADD COLUMN kept_until bigint;
