@@ -73,8 +73,7 @@ class Catalog:
         self._listeners: list[ChangeListener] = []
         self._pending: list[Change] | None = None
         self._dropped: set[int] = set()
-        """Fragments that their store has dropped: their tombstones are removed with the next
-        write."""
+        """Fragments that stores have dropped: their tombstones are removed with the next write."""
         self.generation = 0
         """How many changes the namespace has had, as far as this process knows."""
         try:
@@ -292,8 +291,7 @@ class Catalog:
         return int(self._database.setting(LOCK_PREFIX) or 0)
 
     def _apply_fixed(self) -> None:
-        """Apply the fixed settings, which another process may have written since this was
-        opened."""
+        """Apply the fixed settings, which another process may have written meanwhile."""
         partitions = int(self._database.setting(PARTITIONS) or 1)
         if self.profile.partitioning == "namespace":
             self.profile = with_partitions(self.profile, partitions)

@@ -29,7 +29,7 @@ def refuse_half_copied(rows: CatalogRows, place: str) -> None:
     if rows.setting(COPYING):
         raise ConfigError(
             f"The {place} holds a copy that is not complete: run the same `partibus store copy` "
-            "again, which begins anew, or drop its schemas. Nothing was changed."
+            "again, which starts over, or drop its schemas. Nothing was changed."
         )
 
 

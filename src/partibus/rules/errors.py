@@ -23,7 +23,7 @@ def excerpt(text: str, start: int, end: int) -> str:
 
 
 class RuleRefused(PropertyRefused):
-    """A rule cannot be used as it stands; correct its text."""
+    """A rule is not valid; correct its text."""
 
     property_in_file: str = "rule"
 

@@ -67,7 +67,7 @@ class IdleWatch:
             try:
                 await self.sweep()
             except BusError as error:
-                _log.warning("idle entities could not be looked at: %s", error.text)
+                _log.warning("idle entities could not be checked: %s", error.text)
 
     def _usage(self, payload: Payload) -> Payload:
         """How long each of the requested fragments has been idle, as far as they are here."""

@@ -195,7 +195,7 @@ class LogScan:
         return StoreCorrupt.at(
             segment_path(self._directory, base),
             offset,
-            f"no intact entry lies here, "
+            f"there is no intact entry here, "
             f"but {why}. Restore the file from a copy; nothing was changed.",
         )
 

@@ -61,7 +61,7 @@ class CatalogFeed:
                 _log.warning("the catalog cannot be followed: %s", error)
                 await asyncio.sleep(POLL_S)
             except Exception:
-                _log.exception("a change of the catalog could not be taken over; it is tried again")
+                _log.exception("a change of the catalog could not be applied; it is tried again")
 
     def _look(self, generation: int) -> None:
         """Report the news; if that fails, it stays new."""

@@ -161,7 +161,7 @@ class PostgresOwnership:
         try:
             await self._session.run(partial(lease_rows.release, node=self.node, lanes=[lane]))
         except BusError as error:
-            _log.warning("lane %s is not given back yet: %s", lane, error)
+            _log.warning("lane %s is not released yet: %s", lane, error)
 
     async def report_unreachable(self, lanes: frozenset[int]) -> None:
         """Without the database it is reported with the next renewal."""

@@ -116,7 +116,7 @@ def replay_fenced(state: State, kind: int, meta: bytes, position: int, length: i
 def _parcel(state: State, number: int) -> Parcel:
     parcel = state.outbox.take(number)
     if parcel is None:
-        raise StoreCorrupt(f"a record speaks of parcel {number}, which is not in the outbox")
+        raise StoreCorrupt(f"a record names parcel {number}, which is not in the outbox")
     return parcel
 
 

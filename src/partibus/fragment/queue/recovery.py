@@ -136,7 +136,7 @@ def take(state: State, sequence: int) -> tuple[Held, MessageTable]:
                 return held, table
     held = state.scheduled.take(sequence)
     if held is None:
-        raise StoreCorrupt(f"a record speaks of message {sequence}, which is not there")
+        raise StoreCorrupt(f"a record names message {sequence}, which does not exist")
     return held, state.scheduled
 
 

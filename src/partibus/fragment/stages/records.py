@@ -119,7 +119,7 @@ def replay_stage(state: State, kind: int, meta: bytes, position: int, length: in
     else:
         number, first, count = _DEPARTED.unpack(meta)
         if not stages.published or stages.published[0].number != number:
-            raise StoreCorrupt(f"a record speaks of stage {number}, which was not to leave")
+            raise StoreCorrupt(f"a record names stage {number}, which was not published")
         depart(state, stages, first, count)
         state.outbox.next_number = first + count
 
@@ -127,7 +127,7 @@ def replay_stage(state: State, kind: int, meta: bytes, position: int, length: in
 def _stage(stages: Stages, number: int) -> Stage:
     stage = stages.by_number.get(number)
     if stage is None:
-        raise StoreCorrupt(f"a record speaks of stage {number}, which is not there")
+        raise StoreCorrupt(f"a record names stage {number}, which does not exist")
     return stage
 
 

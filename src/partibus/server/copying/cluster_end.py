@@ -138,7 +138,7 @@ def _owner(copy_id: str) -> str:
 def _not_empty(place: str) -> ConfigError:
     return ConfigError(
         f"{place[0].upper()}{place[1:]} is not empty: copy into a new database, or drop the "
-        "schemas partibus and partibus_cluster if nobody needs them; nothing was copied."
+        "schemas partibus and partibus_cluster if they are not needed; nothing was copied."
     )
 
 

@@ -62,7 +62,7 @@ def declare(catalog: Catalog, settings: ServeSettings, definitions: Definitions 
     if catalog.identity.namespace() is None:
         with catalog.identify() as identity:
             identity.found()
-        _log.info("the catalog of an earlier release was taken over")
+        _log.info("the catalog of an earlier release was upgraded")
     known = catalog.policy("", ROOT_POLICY_NAME)
     catalog.fix_lock_prefix()
     catalog.fix_partitions(None if definitions is None else definitions.partitions)
@@ -101,7 +101,7 @@ def _warn_of_public_key(root: AccessPolicy, settings: ServeSettings) -> None:
         )
     elif not settings.loopback_only:
         _log.warning(
-            "emulator mode: the published key %s gives every right to whoever reaches the ports;"
+            "emulator mode: the published key %s gives every right to anyone who reaches the ports;"
             " for development and tests only",
             DEVELOPMENT_KEY,
         )

@@ -52,7 +52,7 @@ def _refuse_half_made(data: Path) -> None:
     if (data / COPYING_NAME).exists():
         raise StoreCorrupt(
             f"{data} holds a copy that is not complete: run the same `partibus store copy` again, "
-            "which begins anew, or delete the directory. Nothing was changed."
+            "which starts over, or delete the directory. Nothing was changed."
         )
     if (data / RESTORING_NAME).exists():
         raise StoreCorrupt(

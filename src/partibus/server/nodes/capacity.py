@@ -41,7 +41,7 @@ async def warn_of_shortage(settings: ServeSettings, nodes: int) -> None:
             await session.close()
         if offered < count:
             _log.warning(
-                "the %s takes %d connections; %d nodes and the lanes in it may need %d. Set "
+                "the %s allows %d connections; %d nodes and the lanes in it may need %d. Set "
                 "max_connections of the database to more, or spread the lanes over more databases",
                 database_name(database),
                 offered,

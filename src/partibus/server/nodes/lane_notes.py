@@ -84,6 +84,6 @@ class LaneNotes:
         try:
             await self._session.run(partial(lane_seen.note, ends=news))
         except BusError as error:
-            _log.warning("how far the lanes have come is not noted now: %s", error.text)
+            _log.warning("the positions of the lanes cannot be recorded now: %s", error.text)
         else:
             self._noted |= news

@@ -77,7 +77,7 @@ class Telemetry:
             try:
                 await asyncio.wait_for(over.wait(), STOP_S_MAX)
             except TimeoutError:
-                _log.warning("the collector did not take the last spans in time")
+                _log.warning("the collector did not accept the last spans in time")
 
 
 class MetricsExport:

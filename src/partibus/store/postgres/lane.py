@@ -153,7 +153,7 @@ class Lane:
         if not self._takes_over:
             if is_certain and tail == durable:
                 return
-            raise Fenced(f"The {self.name} failed; whoever holds its lease has to open it again.")
+            raise Fenced(f"The {self.name} failed; the holder of its lease has to open it again.")
         self._end_backend(connection, lost_backend)
         self._lock(connection)
         epoch = self._cut_back(connection, durable)

@@ -196,7 +196,7 @@ def _rules(page: Page, report: DeadLetterReport) -> None:
         text = "A dry run: nothing was changed"
     else:
         title = f"The rules were carried out on {done:,} of {report.total:,} dead letters"
-        text = "Each in a transaction of its own"
+        text = "Each in a separate transaction"
     page.section(title, text)
     ends = ("Cannot",) if report.is_dry_run else ("Done", "Failed", "Gone", "Held")
     numbers = [Column(head, "number") for head in ("Fits", *ends)]
