@@ -31,7 +31,7 @@ class Answer(Generic[Value]):
         if not self.value.done():
             self.value.set_exception(error)
 
-    # Most ports have one method for the value beside `failed`.
+    # Most ports have one method for the value besides `failed`.
     claimed = put
     claims_listed = put
     cursors_listed = put

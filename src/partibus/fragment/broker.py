@@ -496,4 +496,4 @@ def _ignore(error: BusError | None) -> None:
 
 
 def _ignore_fault(error: Exception) -> None:
-    """Whoever runs a broker directly sees the exception itself."""
+    """Code that runs a broker directly sees the exception itself."""

@@ -1,7 +1,7 @@
 """Changes of state that wait for their records to become durable.
 
 A fragment's state is made of durable facts: a command only prepares a `Change`, and the
-machine carries it out when the store has its records, or takes it back when the store
+machine carries it out when the store has its records, or undoes it when the store
 failed. So nothing is acknowledged, or seen by a receiver, before it is on disk.
 """
 

@@ -36,7 +36,7 @@ Tables: TypeAlias = Callable[[State], list[MessageTable]]
 Bodies: TypeAlias = Callable[[State], Iterable[tuple[int, int]]]
 
 SESSIONS_SECTION: Final = 1
-"""Tags of a snapshot's sections; like kinds, each keeps its meaning for ever."""
+"""Tags of a snapshot's sections; like kinds, each keeps its meaning forever."""
 IDENTITIES_SECTION: Final = 2
 CLAIMS_SECTION: Final = 10
 CURSORS_SECTION: Final = 11

@@ -15,7 +15,7 @@ NEVER_MS: Final = 0
 
 
 class NewMessage:
-    """A message on its way in: its encoded form and what the machine must know of it."""
+    """An arriving message: its encoded form and what the machine must know of it."""
 
     __slots__ = ("body", "message_id", "partition_key", "scheduled_ms", "session_id", "ttl_ms")
 

@@ -12,9 +12,9 @@ from typing import Final, Protocol, cast
 
 from partibus.listener.deadlines import Deadlines
 
-# What may be unsent for one peer before the gateway is asked to stop writing: less than several
-# frames of the largest size (256 KiB) would stall a link, a hundredth of it would make small
-# messages cost a wake-up each. 5,000 peers that never read use 1.25 GiB at most.
+# What may be unsent for one peer before the gateway is asked to stop writing: several frames of
+# the largest size (256 KiB) would stall a link, a hundredth of it would make small messages cost
+# a wake-up each. 5,000 peers that never read use 1.25 GiB at most.
 WRITE_BUFFER_BYTES_HIGH: Final = 256 * 1024
 WRITE_BUFFER_BYTES_LOW: Final = 64 * 1024
 # A peer that is disconnected while it sends has read our last bytes, or is gone, when it has been

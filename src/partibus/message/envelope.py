@@ -253,7 +253,7 @@ def text_at(payload: bytes, at: int) -> str | None:
 
 
 def _session_id(payload: bytes, at: int, partition_key: str | None) -> str:
-    """The session id; a partition key beside it must be the same (SEED-33).
+    """The session id; a partition key, if set too, must be the same (SEED-33).
 
     With an empty session id the service accepts any key; the session counts.
     """

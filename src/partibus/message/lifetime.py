@@ -53,7 +53,7 @@ def keep(properties: MessageProperties, life_ms: int, created_ms: int) -> None:
 
 
 def tell(properties: MessageProperties, life_ms: int, created_ms: int) -> None:
-    """Set both times for a time to live; the creation time defaults to the present."""
+    """Set both times for a time to live; the creation time defaults to `created_ms`."""
     if properties.creation_time_ms is None:
         properties.creation_time_ms = created_ms
     properties.absolute_expiry_time_ms = min(properties.creation_time_ms + life_ms, _TIME_MS_MAX)

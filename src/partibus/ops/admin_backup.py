@@ -1,6 +1,6 @@
 """Backups of a running server over HTTP.
 
-Owns the paths and the form of a file on its way:
+Owns the paths and the form of a transferred file:
 
     POST   /$partibus/backups                       capture everything; answers what to read
     GET    /$partibus/backups/ID/stores/N/FILE      a file, and behind it the SHA-256 of it

@@ -7,7 +7,7 @@ errors. The token's key selects the namespace of a request, with its own clock.
     GET    /$partibus/clock                    {"now", "now_ms", "advanced_ms"}
     POST   /$partibus/clock/advance            {"by": "7d"}: answers when all that fell due is done
     POST   /$partibus/reset                    no entities and no faults, as at the start
-    GET    /$partibus/namespaces               those beside the server's own
+    GET    /$partibus/namespaces               those besides the server's own
     POST   /$partibus/namespaces               {"name"}, optional; answers its key
     DELETE /$partibus/namespaces/NAME
 """

@@ -126,7 +126,7 @@ class ServeSettings:
     fake_time: bool = False
     """The clock can be advanced with the Manage right; for tests, in memory only."""
     testing: bool = False
-    """A server for test suites: namespaces per test and a reset, beside faults and fake time."""
+    """A server for test suites: namespaces per test and a reset, besides faults and fake time."""
 
     @property
     def store_directories(self) -> tuple[Path, ...]:

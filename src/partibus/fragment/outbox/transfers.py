@@ -49,7 +49,7 @@ def collect(state: State, command: Command, now_ms: int, out: Effects) -> None:
 
 
 def fetch(state: State, command: Command, now_ms: int, out: Effects) -> None:
-    """Hand certain parcels to the courier once more."""
+    """Hand certain parcels to the courier again."""
     assert isinstance(command, Fetch)
     found = [parcel for parcel in map(state.outbox.copy_of, command.numbers) if parcel is not None]
     out.outward.append(Collected(command.port, found))

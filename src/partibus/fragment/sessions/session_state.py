@@ -1,4 +1,4 @@
-"""What is stored for a session beside its messages, and the list of sessions.
+"""What is stored for a session besides its messages, and the list of sessions.
 
 Owns the state of sessions: opaque bytes, durable, kept in the store and not in memory, counted
 against the entity's size and kept until they are cleared (SES-15 to SES-17). Owns their enumeration

@@ -1,4 +1,4 @@
-"""What transactions need of a single fragment, beside its ordinary commands.
+"""What transactions need of a single fragment, besides its ordinary commands.
 
 Owns the check of locks before they are settled in a transaction, the release of messages at its end
 and not before, and the answer that waits for all of its parts. `atomic` puts a transaction

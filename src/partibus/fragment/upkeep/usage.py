@@ -1,4 +1,4 @@
-"""How long nobody has used a fragment.
+"""How long a fragment has been unused.
 
 Owns what counts as use (IDL-2): any command but the broker's own is noted by the broker in the
 machine; a waiting receiver, a held session, a scheduled message and one on its way to another

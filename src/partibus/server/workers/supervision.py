@@ -3,7 +3,7 @@
 Owns what is done once for all of them: the ports are checked and held, the data directory is
 locked, the certificates and a private directory for their sockets are created, and when all workers
 have checked their stores the configuration is applied to the catalog. Then it only watches
-(`supervisor`). Called by the lifecycle in place of a node of its own when `--workers` is more than
+(`supervisor`). Called by the lifecycle in place of its own node when `--workers` is more than
 one.
 """
 
