@@ -1,7 +1,7 @@
 """Recovery of the queue itself: its records, its sections of a snapshot, its tables.
 
-Owns what each record of an arrival, a settlement or a schedule means for a state that serves
-nobody yet, and how duplicate detection and the locks of a clean stop are kept in snapshots.
+Owns what each record of an arrival, a settlement or a schedule means for a state that is not
+served yet, and how duplicate detection and the locks of a clean stop are kept in snapshots.
 Called by `replay` and `snapshot` through the feature.
 """
 
