@@ -75,7 +75,7 @@ def _checked(response: http.client.HTTPResponse, file: SourceFile) -> Iterator[b
     while left:
         chunk = response.read(min(CHUNK_BYTES, left))
         if not chunk:
-            raise CommandFailed(f"the server broke off while it sent {file.place}; try again.")
+            raise CommandFailed(f"the server stopped while sending {file.place}; try again.")
         digest.update(chunk)
         left -= len(chunk)
         yield chunk

@@ -389,7 +389,7 @@ class Caller:
         if why is None and rows[0][3] != self._far.worker:
             why = f"it has the number {rows[0][3]}"
         if why is not None:
-            log.error("what answers as %s is not spoken to: %s", self._far.name, why)
+            log.error("the process that answers as %s is refused: %s", self._far.name, why)
             self.channel.abort()
         elif not self._greeted.done():
             self._greeted.set_result(True)

@@ -24,7 +24,7 @@ def admit_path(path: str, profile: Profile) -> None:
         raise PropertyRefused("name", f"'{path}' has an empty segment between slashes.")
     if any(segment in (".", "..") for segment in segments):
         # HTTP clients normalise such segments, which would address another entity.
-        raise PropertyRefused("name", f"'{path}' has a segment of dots alone.")
+        raise PropertyRefused("name", f"'{path}' has a segment of only dots.")
     if "subscriptions" in path.lower().split("/")[1:]:
         raise PropertyRefused(
             "name", f"'{path}' would be read as the path of a subscription; leave out that segment."

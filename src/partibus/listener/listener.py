@@ -292,7 +292,7 @@ class Listener:
         error = loading.exception()
         if error is not None:
             self._http_loading = None
-            log.error("HTTP cannot be served, trying again when asked again: %s", error)
+            log.error("HTTP cannot be served, trying again with the next request: %s", error)
         waiting, self._http_waiting = self._http_waiting, {}
         for first in waiting:
             assert first.transport is not None

@@ -73,7 +73,7 @@ def replay_in_sessions(state: State, kind: int, meta: bytes, position: int, leng
         session_id = decode_id(meta[offset : offset + size])
         offset += size
         if count > len(state.main.ready) + len(state.scheduled) and count > 1:
-            raise StoreCorrupt(f"{count} messages are said to be in a session, which are not there")
+            raise StoreCorrupt(f"{count} messages of a session do not exist")
         for sequence in range(first, first + count):
             sessions.enter(sequence, session_id)
 

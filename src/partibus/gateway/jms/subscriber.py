@@ -45,7 +45,7 @@ class SubscriberLink(ConsumerLink):
         record = connection.gateway.namespace.find(path)
         is_used = connection.gateway.subscribers[path_key(path)] > 0
         if is_used and not asked.is_shared:
-            raise InvalidOperation(f"The subscription '{path}' has a consumer; it takes only one.")
+            raise InvalidOperation(f"The subscription '{path}' has a consumer; it allows only one.")
         if is_used and record is not None and differs(record.spec, asked):
             raise InvalidOperation(f"Consumers of the subscription '{path}' use another selector.")
         if record is None or differs(record.spec, asked):

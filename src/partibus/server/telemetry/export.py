@@ -119,7 +119,7 @@ class MetricsExport:
         if self._exporter.export(data) is MetricExportResult.SUCCESS:
             self._is_failing = False
         else:
-            self._report("the collector did not take them")
+            self._report("the collector did not accept them")
 
     def _report(self, reason: str) -> None:
         """Log one line each time it begins to fail."""

@@ -151,7 +151,7 @@ class Supervisor:
         if ends:
             _, late = await asyncio.wait(ends, timeout=STOP_S_MAX)
             if late:
-                log.error("%d workers did not stop in time and are ended", len(late))
+                log.error("%d workers did not stop in time and are killed", len(late))
                 for process in self._processes.values():
                     process.kill()
                 await asyncio.wait(late)

@@ -80,7 +80,7 @@ class Watchdog:
                 misses += 1
         if self._misses_max:
             log.error(
-                "worker %d (process %d) has not answered for %.0f s: ending it",
+                "worker %d (process %d) has not answered for %.0f s: killing it",
                 number,
                 process.pid,
                 misses * PING_S,
@@ -97,7 +97,7 @@ class Watchdog:
         if not self._silences_max:
             await asyncio.Event().wait()
         log.error(
-            "worker %d (process %d) has not got on for %.0f s while it was starting: ending it",
+            "worker %d (process %d) has made no progress for %.0f s while starting: killing it",
             number,
             process.pid,
             silences * PING_S,
