@@ -186,8 +186,8 @@ class Belonging:
         if own < generation:
             raise StoreCorrupt(
                 f"{self._file} is older than {directory}: it has change {own} of the namespace, "
-                f"the store has followed up to {generation}. Put the newest catalog back, or go on "
-                f"with this one by {adopt(self._settings)}; nothing was changed."
+                f"the store has followed up to {generation}. Put the newest catalog back, or "
+                f"continue with this one: {adopt(self._settings)}; nothing was changed."
             )
 
     def _seen_generation(self, number: int) -> int:
@@ -205,8 +205,8 @@ class Belonging:
             raise StoreCorrupt(
                 f"{directory} is older than {self._file}: its log ends at {position:#x}, and it "
                 f"had come to {seen.position:#x} when the server last ran: what was sent and "
-                "received since is missing. Put the newest copy of the directory back, or go on "
-                f"with this one by {adopt(self._settings)}; nothing was changed."
+                "received since is missing. Put the newest copy of the directory back, or "
+                f"continue with this one: {adopt(self._settings)}; nothing was changed."
             )
 
     def _seen(self, number: int) -> Seen | None:
